@@ -1,0 +1,62 @@
+# make demo   see it work, with Python alone      (CLUSTER=real: on a real Kubernetes)
+# make test   everything that proves it           (KUBERNETES=1.36: on the older release)
+# make help   the other targets
+
+PYTHON ?= python3
+KUBERNETES ?= 1.37
+BIN := .venv/bin
+export KUBERNETES
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lint format test test-fast demo bench cluster cluster-down proto lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+setup: .venv/.ready ## makes .venv from the lock file
+
+# Built anew when the lock or the project changes; --require-hashes refuses anything the lock does not name.
+.venv/.ready: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+lint: setup ## style, types, layering, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m proto.generate --check
+
+format: setup ## formats the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: lint ## everything: lint, then all tests, on a real Kubernetes where there is Go
+	$(BIN)/pytest
+
+test-fast: setup ## the inner loop: all that needs no real Kubernetes
+	$(BIN)/pytest -m "not kubernetes and not node and not gpu"
+
+demo: setup ## shows it working on this machine (CLUSTER=real: on a real Kubernetes)
+	$(BIN)/python -m simulation.demo $(if $(filter real,$(CLUSTER)),--real)
+
+bench: setup ## measures it
+	$(BIN)/python -m tests.benchmarks
+
+cluster: setup ## leaves a real Kubernetes with one node running
+	$(BIN)/python -m tests.kubernetes up
+
+cluster-down: setup ## ends it
+	$(BIN)/python -m tests.kubernetes down
+
+proto: setup ## generates kubelet_plugin/pb from proto/
+	$(BIN)/python -m proto.generate
+
+lock: setup ## pins what pyproject.toml asks for (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+
+clean: ## removes what was made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""Queues, gangs, fair share and victims: the cluster controller."""
