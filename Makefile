@@ -27,7 +27,7 @@ lint: setup ## style, types, layering, generated code
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m proto.generate --check
+	$(BIN)/python proto/generate.py --check
 
 format: setup ## formats the code
 	$(BIN)/ruff format .
@@ -52,7 +52,7 @@ cluster-down: setup ## ends it
 	$(BIN)/python -m tests.kubernetes down
 
 proto: setup ## generates kubelet_plugin/pb from proto/
-	$(BIN)/python -m proto.generate
+	$(BIN)/python proto/generate.py
 
 lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

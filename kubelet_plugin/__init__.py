@@ -1,1 +1,1 @@
-"""The node plugin: GPUs through NVML, ResourceSlices, prepared claims, CDI specs, the kubelet's gRPC interfaces."""
+"""The node plugin: GPUs through NVML, ResourceSlices, prepared claims, CDI, the kubelet's gRPC."""
