@@ -1,0 +1,166 @@
+"""The DRA services that the kubelet calls, v1 and v1beta1.
+
+On the wire v1beta1 is v1 without `share_id`, a field that an older kubelet skips, so v1's messages
+serve both (KEP-4381; field numbers in proto/). A failed claim is an `error` in its own entry: the
+other claims of the call stand.
+
+The kubelet waits 45 s for an answer, but asks again only after 60 to 90 s. So a failure that may
+pass by itself is tried again here, for as long as the kubelet waits.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+
+from kubelet_plugin.pb import dra_v1_pb2 as pb
+
+SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+"""As registration names the services; the kubelet takes the first that it knows."""
+
+_SERVICES = tuple(f"k8s.io.kubelet.pkg.apis.dra.{version}" for version in SUPPORTED_VERSIONS)
+_KUBELET_PATIENCE = 45.0
+_RESERVE = 5.0
+"""Seconds of the kubelet's patience that are left for the last try and the answer."""
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between tries; the last again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReference:
+    """A claim as the kubelet names it."""
+
+    uid: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as messages for people name it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedDevice:
+    """A prepared device, as the kubelet hands it to the container runtime."""
+
+    request: str
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    share_id: str | None
+
+
+class ClaimError(Exception):
+    """A claim could not be prepared or unprepared; the text goes to the pod's events."""
+
+    def __init__(self, message: str, *, may_pass: bool) -> None:
+        """`may_pass`: whether the same call may succeed in a while, with nobody doing anything."""
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+class NodeClaims(Protocol):
+    """What carries a call out, once."""
+
+    def prepare(self, claim: ClaimReference) -> tuple[GrantedDevice, ...]:
+        """Prepares a claim, or finds it prepared; raises ClaimError."""
+
+    def unprepare(self, claim: ClaimReference) -> None:
+        """Undoes that, or finds nothing to undo; raises ClaimError."""
+
+
+class DraService:
+    """Answers both versions of the service from one NodeClaims."""
+
+    def __init__(self, claims: NodeClaims, pause: Callable[[float], bool]) -> None:
+        """`pause` waits so many seconds, and says True when waiting is over for good."""
+        self._claims = claims
+        self._pause = pause
+
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Gives what a grpc.Server is to serve."""
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "NodePrepareResources": grpc.unary_unary_rpc_method_handler(
+                self.prepare,
+                request_deserializer=pb.NodePrepareResourcesRequest.FromString,
+                response_serializer=pb.NodePrepareResourcesResponse.SerializeToString,
+            ),
+            "NodeUnprepareResources": grpc.unary_unary_rpc_method_handler(
+                self.unprepare,
+                request_deserializer=pb.NodeUnprepareResourcesRequest.FromString,
+                response_serializer=pb.NodeUnprepareResourcesResponse.SerializeToString,
+            ),
+        }
+        return tuple(
+            grpc.method_handlers_generic_handler(service, methods) for service in _SERVICES
+        )
+
+    def prepare(
+        self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.NodePrepareResourcesResponse:
+        """NodePrepareResources."""
+        response = pb.NodePrepareResourcesResponse()
+
+        def once(claim: ClaimReference) -> None:
+            granted = self._claims.prepare(claim)
+            response.claims[claim.uid].devices.extend(
+                pb.Device(
+                    request_names=[device.request],
+                    pool_name=device.pool,
+                    device_name=device.device,
+                    cdi_device_ids=device.cdi_ids,
+                    share_id=device.share_id,
+                )
+                for device in granted
+            )
+
+        for claim, error in self._each(_references(request.claims), once, context):
+            response.claims[claim.uid].error = str(error)
+        return response
+
+    def unprepare(
+        self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.NodeUnprepareResourcesResponse:
+        """NodeUnprepareResources."""
+        response = pb.NodeUnprepareResourcesResponse()
+
+        def once(claim: ClaimReference) -> None:
+            self._claims.unprepare(claim)
+            response.claims[claim.uid].error = ""
+
+        for claim, error in self._each(_references(request.claims), once, context):
+            response.claims[claim.uid].error = str(error)
+        return response
+
+    def _each(
+        self,
+        claims: tuple[ClaimReference, ...],
+        once: Callable[[ClaimReference], None],
+        context: grpc.ServicerContext,
+    ) -> Iterable[tuple[ClaimReference, ClaimError]]:
+        """Does `once` for each claim, again for those whose failure may pass; gives what failed."""
+        failed: list[tuple[ClaimReference, ClaimError]] = []
+        pending, tries = claims, 0
+        while pending:
+            passing: list[tuple[ClaimReference, ClaimError]] = []
+            for claim in pending:
+                try:
+                    once(claim)
+                except ClaimError as error:
+                    (passing if error.may_pass else failed).append((claim, error))
+            pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
+            if _patience(context) < pause or (passing and self._pause(pause)):
+                return [*failed, *passing]
+            pending, tries = tuple(claim for claim, _ in passing), tries + 1
+        return failed
+
+
+def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:
+    return tuple(ClaimReference(claim.uid, claim.namespace, claim.name) for claim in claims)
+
+
+def _patience(context: grpc.ServicerContext) -> float:
+    """Seconds that the caller will still wait, less the reserve."""
+    return min(_KUBELET_PATIENCE, context.time_remaining()) - _RESERVE

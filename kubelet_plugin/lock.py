@@ -1,0 +1,58 @@
+"""The node's lock: one change of prepared claims at a time, among threads and among processes.
+
+An flock(2) on a file beside the checkpoint. Each holder opens the file anew, so that threads
+exclude each other as processes do, and the kernel frees it when its holder dies.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POLL = 0.01
+"""Seconds between two tries: flock(2) knows no deadline of its own."""
+
+
+class LockTimeoutError(TimeoutError):
+    """Another thread or process kept the lock past the deadline."""
+
+
+class NodeLock:
+    """The lock on one node's prepared claims."""
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float], pause: Callable[[float], object]
+    ) -> None:
+        """Locks by the file at `path`; `clock` and `pause` are in seconds."""
+        self._path = path
+        self._clock = clock
+        self._pause = pause
+
+    @contextmanager
+    def held(self, deadline: float) -> Iterator[None]:
+        """Holds the lock inside the `with` block.
+
+        Raises:
+            LockTimeoutError: it was not free by `deadline`, a reading of the clock.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _try_lock(descriptor):
+                if self._clock() >= deadline:
+                    raise LockTimeoutError(
+                        f"{self._path} is held by another call or another plugin process; "
+                        "if this lasts, look for a plugin that hangs in a driver call"
+                    )
+                self._pause(POLL)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,213 @@
+"""The plugin's settings: defaults, below a file, below the environment, below flags.
+
+Every setting has one name in three spellings: `driver_root` in the file, `CARINA_DRIVER_ROOT` in
+the environment, `--driver-root` as a flag. In the file and among the flags a name that is not a
+setting is refused, since a setting with a spelling mistake is one that somebody believes in; in the
+environment it is left alone, since Kubernetes itself puts names of Services there.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.functional_validators import AfterValidator
+
+ENVIRONMENT_PREFIX = "CARINA_"
+_DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_SOCKET_PATH_BYTES = 107
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used: names each setting, where it was set, and what is allowed."""
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path")
+    return path
+
+
+def _address(text: str) -> str:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("must be HOST:PORT, such as 0.0.0.0:8080 or [::]:8080")
+    ip_address(host.strip("[]"))
+    return text
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class Settings(BaseModel):
+    """What an operator may set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    node_name: str = Field(
+        pattern=_DNS_LABELS, max_length=253, description="the Kubernetes name of this node"
+    )
+    driver_name: str = Field(
+        "gpu.carina.dev", pattern=_DNS_LABELS, max_length=63, description="the DRA driver's name"
+    )
+    kubelet_root: AbsolutePath = Field(
+        Path("/var/lib/kubelet"),
+        description="the kubelet's root; its plugins and plugins_registry folders must have the "
+        "same path here as on the host",
+    )
+    pod_uid: str | None = Field(
+        None,
+        pattern=r"^[-a-zA-Z0-9]{1,63}$",
+        description="UID of this pod: names the sockets, so that an old and a new plugin can run "
+        "side by side during a rolling update",
+    )
+    cdi_directory: AbsolutePath = Field(
+        Path("/var/run/cdi"), description="where the container runtime reads CDI specs"
+    )
+    driver_root: AbsolutePath = Field(
+        Path("/"), description="root of the installed NVIDIA driver, as this process sees it"
+    )
+    host_driver_root: AbsolutePath = Field(
+        Path("/"), description="the same root, as the container runtime on the host sees it"
+    )
+    host_root: AbsolutePath = Field(
+        Path("/"), description="the root below which dev, sys and proc are those of the host"
+    )
+    cdi_hook: AbsolutePath | None = Field(
+        None,
+        description="nvidia-cdi-hook on the host; unset: looked for below the driver root",
+    )
+    poll_seconds: float = Field(
+        5.0, gt=0, le=300, description="seconds between two readings of the node's GPUs"
+    )
+    repair_seconds: float = Field(
+        60.0, gt=0, le=3600, description="seconds between two checks of what prepared claims need"
+    )
+    http_address: Address | Literal["off"] = Field(
+        "0.0.0.0:8080",
+        description="where /metrics, /healthz and /readyz are served, HOST:PORT; off for nowhere",
+    )
+    kubeconfig: AbsolutePath | None = Field(
+        None, description="kubeconfig file; unset: the pod's service account"
+    )
+    service_account: AbsolutePath = Field(
+        Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="folder of the service account's token and ca.crt",
+    )
+    log_format: Literal["json", "text"] = Field("json", description="of the log lines")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least severity that is logged"
+    )
+
+    @model_validator(mode="after")
+    def _sockets_fit(self) -> Self:
+        for path in (self.dra_socket, self.registration_socket):
+            if len(str(path).encode()) > _SOCKET_PATH_BYTES:
+                raise ValueError(
+                    f"kubelet_root, driver_name and pod_uid make the socket path {path}, longer "
+                    f"than the {_SOCKET_PATH_BYTES} bytes that Linux allows; shorten kubelet_root"
+                )
+        return self
+
+    @property
+    def plugin_directory(self) -> Path:
+        """The folder of the driver's own socket and checkpoint."""
+        return self.kubelet_root / "plugins" / self.driver_name
+
+    @property
+    def dra_socket(self) -> Path:
+        """Where the kubelet's calls arrive."""
+        name = "dra.sock" if self.pod_uid is None else f"dra-{self.pod_uid}.sock"
+        return self.plugin_directory / name
+
+    @property
+    def registration_socket(self) -> Path:
+        """Where the kubelet finds the plugin."""
+        infix = "" if self.pod_uid is None else f"-{self.pod_uid}"
+        return self.kubelet_root / "plugins_registry" / f"{self.driver_name}{infix}-reg.sock"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where prepared claims are recorded."""
+        return self.plugin_directory / "checkpoint.json"
+
+    @property
+    def lock(self) -> Path:
+        """What is locked while prepared claims change."""
+        return self.plugin_directory / "serialize.lock"
+
+
+def load(
+    arguments: Sequence[str], environment: Mapping[str, str], *, program: str, version: str
+) -> Settings:
+    """Gives the settings in force. `--help` and `--version` end the process, as argparse does.
+
+    Raises:
+        SettingsError: naming each setting that is unknown, missing or has a wrong value, where it
+            was set and what is allowed.
+    """
+    parser = argparse.ArgumentParser(
+        prog=program, description="Carina's node plugin: GPUs through DRA.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"{program} {version}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in YAML")
+    for name, field in Settings.model_fields.items():
+        default = "" if field.is_required() or field.default is None else f" [{field.default}]"
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            default=argparse.SUPPRESS,
+            metavar=name.rpartition("_")[2].upper(),
+            help=f"{field.description}{default}".replace("%", "%%"),
+        )
+    flags = vars(parser.parse_args(arguments))
+    file: Path | None = flags.pop("config")
+    layers = {
+        "the environment": _from_environment(environment),
+        "the flags": flags,
+    }
+    if file is not None:
+        layers = {str(file): _from_file(file), **layers}
+    values = {name: value for layer in layers.values() for name, value in layer.items()}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(
+            "; ".join(_problem(e["loc"], e["type"], e["msg"], layers) for e in error.errors())
+        ) from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    spellings = {ENVIRONMENT_PREFIX + name.upper(): name for name in Settings.model_fields}
+    return {spellings[name]: value for name, value in environment.items() if name in spellings}
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"settings file {file} cannot be read: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise SettingsError(f"settings file {file} must hold `name: value` lines")
+    return {str(name): value for name, value in content.items()}
+
+
+def _problem(
+    path: tuple[int | str, ...], kind: str, message: str, layers: Mapping[str, Mapping[str, Any]]
+) -> str:
+    if not path:
+        return message.removeprefix("Value error, ")
+    name = str(path[0])
+    sources = [source for source, layer in layers.items() if name in layer]
+    if kind == "missing":
+        spellings = f"--{name.replace('_', '-')} or {ENVIRONMENT_PREFIX}{name.upper()}"
+        return f"{name} is not set; give {spellings}"
+    if kind == "extra_forbidden":
+        return f"{name}, set by {sources[-1]}, is not a setting; --help lists them"
+    value = layers[sources[-1]][name]
+    return f"{name} is {value!r}, set by {sources[-1]}: {message.removeprefix('Value error, ')}"
