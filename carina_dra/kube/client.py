@@ -1,0 +1,366 @@
+"""The verbs of the Kubernetes API, over raw bodies.
+
+    client = Client(connection.find(None))
+    claim = client.get(RESOURCE_CLAIMS, "one", namespace="default")
+    client.patch(NODES, "n1", MergePatch({"metadata": {"labels": {"gpu": "yes"}}}))
+
+Every method raises `carina_dra.kube.errors.ApiError` and nothing else for what the server or the
+network does. Nothing is repeated behind the caller's back except a GET whose kept-alive connection
+turns out to be closed, and a request refused as unauthorized once credentials are renewed.
+`timeout` is in seconds: to connect, and then for each time that the server is waited for.
+A client may be used by many threads.
+"""
+
+import json
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeAlias, assert_never, cast
+
+from carina_dra.kube.api_resource import ApiResource, Scope
+from carina_dra.kube.body import Body, key_of
+from carina_dra.kube.connection import Connection
+from carina_dra.kube.errors import Gone, Operation, ServerError
+from carina_dra.kube.transport import Query, Transport
+from carina_dra.kube.watch import Watch
+
+TIMEOUT = 15.0
+"""Seconds; the default of every method."""
+
+PAGE_SIZE = 500
+"""Objects per request of a list, as client-go has it."""
+
+WATCH_SECONDS = 270
+"""How long the server is asked to keep a watch open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource: of one namespace or all, by label and field selectors.
+
+    Selectors are in the API's own syntax: `app=web,tier!=db`, `spec.nodeName=n1`.
+    """
+
+    namespace: str | None = None
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> dict[str, str]:
+        """The selectors as query parameters."""
+        query = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in query.items() if value}
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of a list, and the version at which they were that: where a watch begins."""
+
+    items: list[Body]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """What must hold of an object for it to be deleted; Conflict where it does not."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergePatch:
+    """RFC 7386: what is given replaces what is there, null removes, lists are replaced whole."""
+
+    changes: Body
+
+
+@dataclass(frozen=True, slots=True)
+class StrategicMergePatch:
+    """As a merge patch, but lists merge by the keys that the API defines. Built-in kinds only."""
+
+    changes: Body
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPatch:
+    """RFC 6902: operations in order, all or none."""
+
+    operations: list[Body]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPatch:
+    """Server-side apply: the fields that `field_manager` wants, complete with apiVersion and kind.
+
+    Conflict where another manager owns one with another value; `force` takes it over.
+    """
+
+    configuration: Body
+    field_manager: str
+    force: bool = False
+
+
+Patch: TypeAlias = MergePatch | StrategicMergePatch | JsonPatch | ApplyPatch
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """What /version says: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
+
+    major: str
+    minor: str
+    git_version: str
+
+
+class Client:
+    """A client of one API server. Close it, or use it in a `with` statement."""
+
+    def __init__(self, connection: Connection, *, user_agent: str = "carina") -> None:
+        self._transport = Transport(connection, user_agent=user_agent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes idle connections. Watches that are open end on their own or by `interrupt`."""
+        self._transport.close()
+
+    def get(
+        self,
+        resource: ApiResource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Body:
+        """The object. Raises NotFound."""
+        operation = Operation.on("get", resource, namespace, name)
+        path = resource.object_path(namespace, name)
+        return self._call(operation, "GET", path, timeout=timeout)
+
+    def list(
+        self,
+        resource: ApiResource,
+        selection: Selection = EVERYTHING,
+        *,
+        page_size: int = PAGE_SIZE,
+        timeout: float = TIMEOUT,
+    ) -> Listing:
+        """All objects of the selection, read in pages that are of one version together.
+
+        Every item carries apiVersion and kind, which the API server leaves out in lists.
+        Raises Gone where even a list in one piece cannot be had at one version.
+        """
+        try:
+            return self._list(resource, selection, page_size, timeout)
+        except Gone:
+            # The pages took so long that the server forgot the version they are of.
+            return self._list(resource, selection, 0, timeout)
+
+    def _list(
+        self, resource: ApiResource, selection: Selection, page_size: int, timeout: float
+    ) -> Listing:
+        operation = Operation.on("list", resource, selection.namespace)
+        path = resource.collection_path(selection.namespace)
+        query = selection.query() | ({"limit": str(page_size)} if page_size else {})
+        items: list[Body] = []
+        while True:
+            page = self._call(operation, "GET", path, query=query, timeout=timeout)
+            items += page.get("items") or ()
+            proceed = page["metadata"].get("continue")
+            if not proceed:
+                break
+            query["continue"] = proceed
+        for item in items:
+            item["apiVersion"], item["kind"] = resource.api_version, resource.kind
+        return Listing(items, page["metadata"]["resourceVersion"])
+
+    def watch(
+        self,
+        resource: ApiResource,
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str,
+        seconds: int = WATCH_SECONDS,
+        timeout: float = TIMEOUT,
+    ) -> Watch:
+        """The changes since `resource_version`, with bookmarks, until the server ends the watch.
+
+        seconds: when it shall; an answer that stays out for long after that ends it too.
+        """
+        operation = Operation.on("watch", resource, selection.namespace)
+        query = selection.query() | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        path = resource.collection_path(selection.namespace)
+        silence = seconds + timeout
+        stream = self._transport.stream(
+            operation, path, query=query, timeout=timeout, silence=silence
+        )
+        return Watch(operation, stream)
+
+    def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        """The object as stored, in the namespace that it names. Raises AlreadyExists, Invalid."""
+        metadata = body.get("metadata", {})
+        namespace = metadata.get("namespace")
+        name = metadata.get("name") or metadata.get("generateName", "")
+        operation = Operation.on("create", resource, namespace, name)
+        if resource.scope is Scope.NAMESPACED and not namespace:
+            raise ValueError(f"{operation}: metadata.namespace is missing")
+        path = resource.collection_path(namespace)
+        return self._call(operation, "POST", path, body=body, timeout=timeout)
+
+    def create_subresource(
+        self,
+        resource: ApiResource,
+        name: str,
+        subresource: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Body:
+        """What posting to a subresource answers: `token`, `binding`, `eviction`."""
+        operation = Operation.on(f"create {subresource} of", resource, namespace, name)
+        path = resource.object_path(namespace, name, subresource)
+        return self._call(operation, "POST", path, body=body, timeout=timeout)
+
+    def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        """The object as stored. Raises Conflict where it has changed since it was read."""
+        return self._replace(resource, body, None, timeout)
+
+    def replace_status(
+        self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT
+    ) -> Body:
+        """As `replace`, of the status alone."""
+        return self._replace(resource, body, "status", timeout)
+
+    def _replace(
+        self, resource: ApiResource, body: Body, subresource: str | None, timeout: float
+    ) -> Body:
+        key = key_of(body)
+        verb = f"replace {subresource} of" if subresource else "replace"
+        operation = Operation.on(verb, resource, key.namespace, key.name)
+        path = resource.object_path(key.namespace, key.name, subresource)
+        return self._call(operation, "PUT", path, body=body, timeout=timeout)
+
+    def patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Body:
+        """The object as patched.
+
+        Raises NotFound (but an ApplyPatch creates), Conflict where the patch carries a
+        resourceVersion that is not the object's, or where an ApplyPatch meets another owner.
+        """
+        verb = f"patch {subresource} of" if subresource else "patch"
+        operation = Operation.on(verb, resource, namespace, name)
+        content, content_type, query = _wire_form(patch)
+        return self._call(
+            operation,
+            "PATCH",
+            resource.object_path(namespace, name, subresource),
+            query=query,
+            body=content,
+            content_type=content_type,
+            timeout=timeout,
+        )
+
+    def delete(
+        self,
+        resource: ApiResource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        preconditions: Preconditions = Preconditions(),
+        grace_period_seconds: int | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """Asks for deletion; an object with finalizers, or a running pod, is still there after.
+
+        Raises NotFound, and Conflict where a precondition does not hold.
+        """
+        conditions = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if given := {field: value for field, value in conditions.items() if value is not None}:
+            options["preconditions"] = given
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        operation = Operation.on("delete", resource, namespace, name)
+        path = resource.object_path(namespace, name)
+        self._call(operation, "DELETE", path, body=options, timeout=timeout)
+
+    def delete_collection(
+        self, resource: ApiResource, selection: Selection, *, timeout: float = TIMEOUT
+    ) -> None:
+        """Asks for deletion of all objects of the selection."""
+        operation = Operation.on("delete all", resource, selection.namespace)
+        path = resource.collection_path(selection.namespace)
+        self._call(operation, "DELETE", path, query=selection.query(), timeout=timeout)
+
+    def server_version(self, *, timeout: float = TIMEOUT) -> ServerVersion:
+        """The API server's version; the cheapest sign of life that needs no permission."""
+        version = self._call(Operation("get", "/version"), "GET", "/version", timeout=timeout)
+        return ServerVersion(version["major"], version["minor"], version["gitVersion"])
+
+    def _call(
+        self,
+        operation: Operation,
+        method: str,
+        path: str,
+        *,
+        timeout: float,
+        query: Query | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Body:
+        content = self._transport.request(
+            operation,
+            method,
+            path,
+            query=query or {},
+            timeout=timeout,
+            content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            content_type=content_type,
+        )
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise ServerError(operation, f"answer is not JSON: {content[:200]!r}") from error
+        if not isinstance(answer, dict):
+            raise ServerError(operation, f"answer is not an object: {content[:200]!r}")
+        return cast("Body", answer)
+
+
+def _wire_form(patch: Patch) -> tuple[object, str, dict[str, str]]:
+    """A patch's body, content type and query parameters."""
+    match patch:
+        case MergePatch(changes):
+            return changes, "application/merge-patch+json", {}
+        case StrategicMergePatch(changes):
+            return changes, "application/strategic-merge-patch+json", {}
+        case JsonPatch(operations):
+            return operations, "application/json-patch+json", {}
+        case ApplyPatch(configuration, field_manager, force):
+            query = {"fieldManager": field_manager} | ({"force": "true"} if force else {})
+            return configuration, "application/apply-patch+yaml", query  # YAML includes JSON
+    assert_never(patch)

@@ -1,0 +1,159 @@
+"""Events about objects (events.k8s.io/v1) as values: what happened, and how often.
+
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+Limits: note 1024 bytes, reason and action 128. The same occurrence again within six minutes is part
+of a *series*: one Event whose count grows, as client-go has it. Times are Unix seconds.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+
+from carina_dra.kube.api_resource import EVENTS
+from carina_dra.kube.body import Body
+
+NOTE_BYTES = 1024
+
+SERIES_WINDOW = 360.0
+"""Seconds within which the same occurrence again continues a series."""
+
+SERIES_INTERVAL = 30.0
+"""Seconds between two writes of one series, after the first repetition."""
+
+
+class EventType(Enum):
+    """Whether somebody may have to do something about it."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """The object that an event is about. The namespace of a cluster-scoped object is empty."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+    @classmethod
+    def to(cls, body: Body) -> "ObjectReference":
+        """A reference to an object, of its body with apiVersion and kind."""
+        metadata = body["metadata"]
+        return cls(
+            body["apiVersion"],
+            body["kind"],
+            metadata["name"],
+            metadata.get("namespace", ""),
+            metadata.get("uid", ""),
+        )
+
+    def body(self) -> Body:
+        """The reference as it stands in an Event."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "namespace": self.namespace,
+            "uid": self.uid,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Who reports: a controller's name and which of its processes, such as a node's name."""
+
+    controller: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """What happened, apart from when; equal ones are the same occurrence again."""
+
+    regarding: ObjectReference
+    type: EventType
+    reason: str
+    action: str
+    note: str
+
+    @property
+    def namespace(self) -> str:
+        """Where its Event lives: with the object, or in `default` for a cluster-scoped one."""
+        return self.regarding.namespace or "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An Event that was written, and how often its occurrence has been seen since."""
+
+    name: str
+    last_at: float
+    written_at: float
+    count: int = 1
+    written_count: int = 1
+
+    def continues(self, now: float) -> bool:
+        """Whether an occurrence at this time belongs to it."""
+        return now - self.last_at < SERIES_WINDOW
+
+    def again(self, now: float) -> "Series":
+        """The series with one occurrence more."""
+        return replace(self, count=self.count + 1, last_at=now)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether it has grown since it was written."""
+        return self.count > self.written_count
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to write its count."""
+        waited = now - self.written_at >= SERIES_INTERVAL
+        return self.unwritten and (self.written_count == 1 or waited)
+
+    def written(self, now: float) -> "Series":
+        """The series once its count is written."""
+        return replace(self, written_count=self.count, written_at=now)
+
+    def patch(self) -> Body:
+        """The merge patch that writes its count."""
+        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_at)}}
+
+
+def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
+    """The Event for an occurrence; its name says when, to the nanosecond, as client-go's do."""
+    object_name = occurrence.regarding.name[:230]  # the whole has to stay a DNS subdomain
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "name": f"{object_name}.{int(at * 1e9):x}",
+            "namespace": occurrence.namespace,
+        },
+        "eventTime": micro_time(at),
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance[:128],
+        "regarding": occurrence.regarding.body(),
+        "type": occurrence.type.value,
+        "reason": occurrence.reason,
+        "action": occurrence.action,
+        "note": occurrence.note,
+    }
+
+
+def cut_note(note: str) -> str:
+    """The note within the API's limit, with an ellipsis where it was longer."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    ellipsis = "…"
+    room = NOTE_BYTES - len(ellipsis.encode())
+    return encoded[:room].decode(errors="ignore") + ellipsis
+
+
+def micro_time(at: float) -> str:
+    """A time as Kubernetes' MicroTime: RFC 3339 in UTC with microseconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

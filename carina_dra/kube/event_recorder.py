@@ -1,0 +1,187 @@
+"""Records Events without ever standing in the way of what they are about.
+
+Events are advice: nothing may wait for them or fail for want of them. `record` only queues; one
+thread writes. What finds the queue full, or cannot be written after a few attempts, is dropped,
+counted and logged.
+"""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from carina_dra.kube.api_resource import EVENTS
+from carina_dra.kube.client import Client, MergePatch
+from carina_dra.kube.errors import AlreadyExists, ApiError, NotFound
+from carina_dra.kube.event import (
+    SERIES_INTERVAL,
+    EventType,
+    ObjectReference,
+    Occurrence,
+    Reporter,
+    Series,
+    cut_note,
+    event_body,
+)
+
+_QUEUE_LENGTH = 1000
+_SERIES_KEPT = 1000
+_RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0)
+_WRITE_TIMEOUT = 5.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class EventRecorder:
+    """Records events for one reporter; many threads may. To be closed, which writes the rest."""
+
+    def __init__(
+        self, client: Client, reporter: Reporter, *, now: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._reporter = reporter
+        self._now = now
+        self._queue: deque[Occurrence] = deque()
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._dropped = 0
+        self._series: OrderedDict[Occurrence, Series] = OrderedDict()
+        self._thread = threading.Thread(target=self._work, name="event-recorder", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost so far."""
+        return self._dropped
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str,
+    ) -> None:
+        """Records that something happened to an object.
+
+        reason: why, in one CamelCase word that programs may match; action: what was being done,
+        likewise; note: for people, cut at 1 KiB.
+        """
+        occurrence = Occurrence(regarding, event_type, reason, action, cut_note(note))
+        with self._changed:
+            if not self._closing.is_set() and len(self._queue) < _QUEUE_LENGTH:
+                self._queue.append(occurrence)
+                self._changed.notify()
+                return
+        self._drop(occurrence, "the queue is full or closed")
+
+    def close(self, *, timeout: float = 5.0) -> None:
+        """Takes no more, and writes what there is, for at most `timeout` seconds."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._queue or self._closing.is_set(),
+                    timeout=SERIES_INTERVAL if self._series else None,
+                )
+                closing = self._closing.is_set()
+                occurrences = list(self._queue)
+                self._queue.clear()
+            for occurrence in occurrences:
+                self._observe(occurrence)
+            for occurrence, series in list(self._series.items()):
+                self._review(occurrence, series, closing=closing)
+            if closing:
+                return
+
+    def _observe(self, occurrence: Occurrence) -> None:
+        now = self._now()
+        series = self._series.get(occurrence)
+        if series is not None and series.continues(now):
+            self._series[occurrence] = series.again(now)
+        else:
+            self._create(occurrence)
+
+    def _review(self, occurrence: Occurrence, series: Series, *, closing: bool) -> None:
+        """Writes a series that is due, forgets one that is over."""
+        now = self._now()
+        if series.due(now) or (closing and series.unwritten):
+            self._update(occurrence, series)
+        elif not series.continues(now):
+            del self._series[occurrence]
+
+    def _create(self, occurrence: Occurrence) -> None:
+        now = self._now()
+        event = event_body(occurrence, self._reporter, now)
+        error = self._write(lambda: self._client.create(EVENTS, event, timeout=_WRITE_TIMEOUT))
+        match error:
+            case None | AlreadyExists():  # an earlier attempt got through, its answer did not
+                self._series[occurrence] = Series(event["metadata"]["name"], now, now)
+                self._series.move_to_end(occurrence)
+                while len(self._series) > _SERIES_KEPT:
+                    self._series.popitem(last=False)
+            case _:
+                self._drop(occurrence, str(error))
+
+    def _update(self, occurrence: Occurrence, series: Series) -> None:
+        error = self._write(
+            lambda: self._client.patch(
+                EVENTS,
+                series.name,
+                MergePatch(series.patch()),
+                namespace=occurrence.namespace,
+                timeout=_WRITE_TIMEOUT,
+            )
+        )
+        if isinstance(error, NotFound):  # the API server lets Events expire
+            del self._series[occurrence]
+            self._create(occurrence)
+            return
+        self._series[occurrence] = series.written(self._now())
+        if error is not None:
+            self._drop(occurrence, str(error))
+
+    def _write(self, call: Callable[[], object]) -> ApiError | None:
+        """Tries until it works or makes no sense any more; once only when closing."""
+        delays = iter(_RETRY_DELAYS)
+        while True:
+            try:
+                call()
+            except ApiError as error:
+                delay = next(delays, None)
+                if delay is None or not error.retriable or self._closing.wait(delay):
+                    return error
+            else:
+                return None
+
+    def _drop(self, occurrence: Occurrence, why: str) -> None:
+        self._dropped += 1
+        _log.warning(
+            "event dropped",
+            why=why,
+            dropped=self._dropped,
+            regarding=f"{occurrence.regarding.kind} {occurrence.regarding.name}",
+            reason=occurrence.reason,
+            note=occurrence.note,
+        )

@@ -1,0 +1,238 @@
+"""HTTP to one API server: one request with its answer, or one stream.
+
+The only place where urllib3 is used and where its errors, and HTTP statuses, become `ApiError`s.
+Many threads may use one transport; connections are kept alive and pooled.
+"""
+
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, ProtocolError
+
+from carina_dra.kube import errors
+from carina_dra.kube.connection import (
+    ClientCertificate,
+    Connection,
+    SystemTrust,
+    Tls,
+    TrustAnyone,
+    TrustFile,
+)
+from carina_dra.kube.errors import Operation, Unreachable
+
+Query: TypeAlias = Mapping[str, str]
+
+_POOL_SIZE = 16
+
+_SOCKET_OPTIONS: list[tuple[int, int, int]] = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
+if sys.platform == "linux":
+    # A peer that vanished without a word is noticed within a minute, not after hours.
+    _SOCKET_OPTIONS += [
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+    ]
+
+
+class Transport:
+    """HTTP requests to the API server of a connection, authenticated."""
+
+    def __init__(self, connection: Connection, *, user_agent: str) -> None:
+        self._server = connection.server
+        self._credentials = connection.credentials
+        self._user_agent = user_agent
+        self._pool = _pool(connection)
+
+    def close(self) -> None:
+        """Closes the connections that are idle."""
+        self._pool.clear()
+
+    def request(
+        self,
+        operation: Operation,
+        method: str,
+        path: str,
+        *,
+        query: Query,
+        timeout: float,
+        content: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The content of a successful answer.
+
+        timeout: seconds to connect, and then for each time that the server is waited for.
+        Raises ApiError.
+        """
+        response = self._send(
+            operation,
+            method,
+            self._url(path, query),
+            content=content,
+            content_type=content_type,
+            timeout=urllib3.Timeout(connect=timeout, read=timeout),
+            preload=True,
+        )
+        return response.data
+
+    def stream(
+        self, operation: Operation, path: str, *, query: Query, timeout: float, silence: float
+    ) -> "Stream":
+        """The answer to a GET, as it arrives.
+
+        timeout: seconds to connect; silence: seconds without a byte after which the server is
+        taken for gone. Raises ApiError.
+        """
+        response = self._send(
+            operation,
+            "GET",
+            self._url(path, query),
+            content=None,
+            content_type="",
+            timeout=urllib3.Timeout(connect=timeout, read=silence),
+            preload=False,
+        )
+        return Stream(operation, response)
+
+    def _url(self, path: str, query: Query) -> str:
+        return f"{self._server}{path}?{urlencode(query)}" if query else f"{self._server}{path}"
+
+    def _send(
+        self,
+        operation: Operation,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None,
+        content_type: str,
+        timeout: urllib3.Timeout,
+        preload: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        def attempt() -> urllib3.BaseHTTPResponse:
+            return self._pool.urlopen(
+                method,
+                url,
+                body=content,
+                headers=self._headers(content_type if content is not None else ""),
+                timeout=timeout,
+                preload_content=preload,
+                retries=False,
+                redirect=False,
+            )
+
+        try:
+            try:
+                response = attempt()
+            except ProtocolError:
+                # A kept-alive connection may be closed by the server just as it is used again.
+                if method != "GET":
+                    raise
+                response = attempt()
+            if response.status == 401 and self._credentials.renew():
+                response.drain_conn()
+                response = attempt()
+            if response.status >= 300:
+                raise errors.from_response(
+                    operation,
+                    response.status,
+                    response.data,
+                    response.headers.get("Retry-After", ""),
+                )
+        except HTTPError as error:
+            raise Unreachable(operation, f"{self._server}: {error}") from error
+        return response
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        if content_type:
+            headers["Content-Type"] = content_type
+        authorization = self._credentials.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        return headers
+
+
+class Stream:
+    """The lines of an answer that takes its time.
+
+    One thread reads; any other may `interrupt` it, and the reader then sees the end of the stream.
+    The reader closes it.
+    """
+
+    def __init__(self, operation: Operation, response: urllib3.BaseHTTPResponse) -> None:
+        self._operation = operation
+        self._response = response
+        self._interrupted = False
+
+    def lines(self) -> Iterator[bytes]:
+        """Each line as it is complete. Raises Unreachable where the stream breaks."""
+        try:
+            yield from split_lines(self._response.stream(65536))
+        except HTTPError as error:
+            if not self._interrupted:
+                raise Unreachable(self._operation, f"stream broke: {error}") from error
+
+    def interrupt(self) -> None:
+        """Ends the stream at once, from any thread. Harmless once it has ended."""
+        self._interrupted = True
+        with suppress(RuntimeError, ValueError, OSError):  # has ended already
+            self._response.shutdown()
+
+    def close(self) -> None:
+        """Gives up the connection. To be called by the thread that reads."""
+        self._response.close()
+
+
+def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines in chunks of bytes, without their ends; a last line without an end is dropped.
+
+    Linear in the bytes, however small the chunks are that a long line comes in.
+    """
+    pending: list[bytes] = []
+    for chunk in chunks:
+        head, *rest = chunk.split(b"\n")
+        pending.append(head)
+        for piece in rest:
+            yield b"".join(pending)
+            pending = [piece]
+
+
+def _pool(connection: Connection) -> urllib3.PoolManager:
+    options: dict[str, Any] = {
+        "maxsize": _POOL_SIZE,
+        "block": False,
+        "socket_options": _SOCKET_OPTIONS,
+        **(_tls_options(connection.tls) if connection.server.startswith("https:") else {}),
+    }
+    if connection.proxy:
+        return urllib3.ProxyManager(connection.proxy, **options)
+    return urllib3.PoolManager(**options)
+
+
+def _tls_options(tls: Tls) -> dict[str, object]:
+    """What urllib3 takes. Paths, not contexts: each new connection reads a rotated file again."""
+    options: dict[str, object] = {"cert_reqs": "CERT_REQUIRED"}
+    match tls.trust:
+        case TrustFile(path):
+            options["ca_certs"] = str(path)
+        case TrustAnyone():
+            options["cert_reqs"] = "CERT_NONE"
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        case SystemTrust():
+            pass
+    match tls.client_certificate:
+        case ClientCertificate(certificate, key):
+            options |= {"cert_file": str(certificate), "key_file": str(key)}
+        case None:
+            pass
+    if tls.server_name:
+        options |= {"server_hostname": tls.server_name, "assert_hostname": tls.server_name}
+    return options

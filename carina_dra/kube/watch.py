@@ -1,0 +1,100 @@
+"""The events of a watch: what the API server says has changed, as it says it.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from carina_dra.kube import errors
+from carina_dra.kube.body import Body
+from carina_dra.kube.errors import Operation, ServerError
+from carina_dra.kube.transport import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """An object was made, or matches the watch's selectors now."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Modified:
+    """An object has changed."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """An object is gone, or matches the watch's selectors no more; `body` is its last state."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing has changed for this watch up to that version."""
+
+    resource_version: str
+
+
+WatchEvent: TypeAlias = Added | Modified | Deleted | Bookmark
+
+
+class Watch:
+    """The events of one watch, to be read by one thread.
+
+    Ends when the server ends it, when `interrupt` is called, or with an ApiError: Gone where the
+    version is too old, Unreachable where the connection breaks. To be used in a `with` statement.
+    """
+
+    def __init__(self, operation: Operation, stream: Stream) -> None:
+        self._operation = operation
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        for line in self._stream.lines():
+            yield parse_event(self._operation, line)
+
+    def interrupt(self) -> None:
+        """Ends the watch at once, from any thread."""
+        self._stream.interrupt()
+
+
+def parse_event(operation: Operation, line: bytes) -> WatchEvent:
+    """The event on a line of a watch; raises the ApiError that an ERROR event stands for."""
+    try:
+        event = json.loads(line)
+        body: Body = event["object"]
+        match event["type"]:
+            case "ADDED":
+                return Added(body)
+            case "MODIFIED":
+                return Modified(body)
+            case "DELETED":
+                return Deleted(body)
+            case "BOOKMARK":
+                return Bookmark(body["metadata"]["resourceVersion"])
+            case "ERROR":
+                error = errors.from_status(operation, body)
+            case other:
+                error = ServerError(operation, f"event of unknown type {other!r}")
+    except (ValueError, KeyError, TypeError) as malformed:
+        raise ServerError(operation, f"not a watch event: {line[:200]!r}") from malformed
+    raise error
