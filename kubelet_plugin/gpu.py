@@ -7,7 +7,7 @@ Invariants:
   driver may be unable to tell is `None`, each attribute for itself.
 - An `Inventory` is one observation. GPUs in it are sorted by minor number, so that the same node
   gives the same value.
-- No GPU appears twice: it is readable (`gpus`), lost, or unreadable.
+- No GPU appears twice: it is readable (`gpus`), lost, unreadable, or not known yet.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ __all__ = [
     "MigUnsupported",
     "NvLink",
     "NvmlFailure",
+    "UnknownGpu",
     "UnreadableGpu",
 ]
 
@@ -138,7 +139,7 @@ class NvLink:
     peers: tuple[int, ...]
     """Minor numbers of this node's GPUs reached over NVLink, directly or through NVSwitches."""
     domain: str
-    """The same string for all GPUs that reach each other over NVLink, and for no others.
+    """The same string for all GPUs that NVLink connects, in one hop or several, and for no others.
 
     For a fabric that spans nodes "<cluster UUID>.<clique id>", as the fabric manager says. Within a
     node the UUID of the connected GPU with the lowest minor number (a lost GPU included).
@@ -202,12 +203,19 @@ class LostGpu:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableGpu:
-    """A GPU that NVML lists and that cannot be read; it may be readable at the next look."""
+    """A GPU that was seen before and cannot be read now; it may be readable at the next look."""
 
-    index: int | None
-    """NVML's index in this observation; None when NVML no longer lists it."""
-    gpu: Gpu | None
-    """As it was when it last answered; None if it never did."""
+    gpu: Gpu
+    """As it was when it last answered."""
+    failure: NvmlFailure
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownGpu:
+    """A GPU that NVML lists and that could never be read, so that nobody knows which it is."""
+
+    index: int
+    """NVML's index in this observation."""
     failure: NvmlFailure
 
 
@@ -218,6 +226,7 @@ class DriverReady:
     gpus: tuple[Gpu, ...]
     lost: tuple[LostGpu, ...] = ()
     unreadable: tuple[UnreadableGpu, ...] = ()
+    unknown: tuple[UnknownGpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
