@@ -9,41 +9,10 @@ that GPU's `health`.
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from kubelet_plugin.gpu import (
-    DriverMissing,
-    DriverReady,
-    DriverUnusable,
-    Gpu,
-    Inventory,
-    MigDisabled,
-    MigEnabled,
-    MigUnsupported,
-    NvmlFailure,
-)
+from kubelet_plugin.gpu import Gpu, Inventory, MigDisabled, MigEnabled, MigUnsupported
+from kubelet_plugin.gpu_health import Health, gpu_health
 
-__all__ = ["Device", "Health", "Healthy", "Lost", "Unreadable", "WholeGpu", "devices"]
-
-
-@dataclass(frozen=True, slots=True)
-class Healthy:
-    """The GPU answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The GPU fell off the bus; nothing brings it back but a reset."""
-
-    failure: NvmlFailure
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """The GPU is there and did not answer when it was last asked."""
-
-    failure: NvmlFailure
-
-
-Health: TypeAlias = Healthy | Lost | Unreadable
+__all__ = ["Device", "WholeGpu", "devices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +21,7 @@ class WholeGpu:
 
     gpu: Gpu
     """As it was when it last answered."""
-    health: Health = Healthy()
+    health: Health
 
     @property
     def name(self) -> str:
@@ -69,18 +38,9 @@ def devices(inventory: Inventory) -> tuple[Device, ...]:
     A GPU that no longer answers keeps its devices: whether they may still be given to anyone is for
     their `health` to say.
     """
-    match inventory:
-        case DriverReady(gpus, lost, unreadable):
-            found: list[tuple[Gpu, Health]] = [
-                *((gpu, Healthy()) for gpu in gpus),
-                *((silent.gpu, Lost(silent.failure)) for silent in lost),
-                *((silent.gpu, Unreadable(silent.failure)) for silent in unreadable),
-            ]
-            found.sort(key=lambda pair: pair[0].minor)
-            return tuple(device for gpu, health in found for device in _devices_of(gpu, health))
-        case DriverMissing() | DriverUnusable():
-            return ()
-    assert_never(inventory)
+    return tuple(
+        device for gpu, health in gpu_health(inventory) for device in _devices_of(gpu, health)
+    )
 
 
 def _devices_of(gpu: Gpu, health: Health) -> tuple[Device, ...]:

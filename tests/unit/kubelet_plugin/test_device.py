@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet_plugin.device import Healthy, Lost, Unreadable, WholeGpu, devices
+from kubelet_plugin.device import WholeGpu, devices
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
@@ -11,6 +11,7 @@ from kubelet_plugin.gpu import (
     NvmlFailure,
     UnknownGpu,
 )
+from kubelet_plugin.gpu_health import Healthy, Lost, Unreadable
 from tests.unit.kubelet_plugin.sample_gpus import (
     LOST,
     MIG_OFF,
