@@ -1,0 +1,179 @@
+"""A store that follows the API server: one list, then watches, for as long as the process lives.
+
+What it promises, and client libraries often do not keep:
+- a stream that ends, for whatever reason, is opened again after a jittered, growing delay;
+- bookmarks keep its version young, and a version that is too old leads to a new list, whose
+  differences are reported like any other change: none is missed, none reported twice;
+- an object that cannot be parsed is logged and skipped (the last state that could be parsed stays:
+  to drop it would look like a deletion), and never ends the observation;
+- `stop` ends a blocked read at once.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar, assert_never
+
+import structlog
+
+from carina_dra.kube.api_resource import ApiResource
+from carina_dra.kube.backoff import Backoff
+from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
+from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
+from carina_dra.kube.collector_pause import collector_paused
+from carina_dra.kube.errors import ApiError, Gone
+from carina_dra.kube.store import Change, Entry, IndexFunction, Store
+from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Reflector(Generic[T]):
+    """Keeps `store` as the API server's objects are, each as `parse` makes it of its body.
+
+    on_change: called for every change after the store has it, in order, by the reflector's own
+    thread; should return soon, and what it raises is logged.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: ApiResource,
+        parse: Callable[[Body], T],
+        *,
+        selection: Selection = EVERYTHING,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        on_change: Callable[[Change[T]], None] = lambda _: None,
+        backoff: Backoff | None = None,
+        watch_seconds: int = WATCH_SECONDS,
+    ) -> None:
+        self.store: Store[T] = Store(indexes)
+        self._client = client
+        self._resource = resource
+        self._selection = selection
+        self._parse = parse
+        self._on_change = on_change
+        self._backoff = backoff or Backoff()
+        self._watch_seconds = watch_seconds
+        self._version: str | None = None
+        self._synced = threading.Event()
+        self._stopping = threading.Event()
+        self._watch_lock = threading.Lock()
+        self._open_watch: Watch | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"reflector-{resource.plural}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self._thread.start()
+
+    def stop(self, *, timeout: float = 5.0) -> None:
+        """Ends it, and waits until its thread has ended, for at most `timeout` seconds.
+
+        Only a connection that is just being made, or a list being read, can take that long.
+        """
+        self._stopping.set()
+        with self._watch_lock:
+            if self._open_watch is not None:
+                self._open_watch.interrupt()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def wait_synced(self, timeout: float) -> bool:
+        """Waits until the first list is in the store and reported; whether it is in time."""
+        return self._synced.wait(timeout)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is in the store and reported."""
+        return self._synced.is_set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._follow()
+            self._stopping.wait(self._backoff.next())
+
+    def _follow(self) -> None:
+        """One list, if need be, and one watch; returns when it has ended, however."""
+        try:
+            if self._version is None:
+                self._version = self._list()
+                self._synced.set()
+            self._watch(self._version)
+        except Gone as error:
+            _log.info("listing again", error=str(error))
+            self._version = None
+        except ApiError as error:
+            _log.warning("cannot follow", error=str(error))
+        except Exception:  # noqa: BLE001 - a bug must not end the observation in silence
+            _log.exception("listing again", resource=self._resource.qualified_name)
+            self._version = None
+
+    def _list(self) -> str:
+        with collector_paused():
+            listing = self._client.list(self._resource, self._selection)
+            entries: dict[ObjectKey, Entry[T]] = {}
+            for body in listing.items:
+                key = key_of(body)
+                entry = self._parsed(body) or self.store.entry(key)
+                if entry is not None:
+                    entries[key] = entry
+            changes = self.store.replace(entries)
+        for change in changes:
+            self._report(change)
+        return listing.resource_version
+
+    def _watch(self, version: str) -> None:
+        with self._client.watch(
+            self._resource, self._selection, resource_version=version, seconds=self._watch_seconds
+        ) as watch:
+            with self._watch_lock:
+                self._open_watch = watch
+                if self._stopping.is_set():
+                    return
+            try:
+                for event in watch:
+                    self._take(event)
+                    self._backoff.reset()
+            finally:
+                with self._watch_lock:
+                    self._open_watch = None
+
+    def _take(self, event: WatchEvent) -> None:
+        change: Change[T] | None = None
+        match event:
+            case Added(body) | Modified(body):
+                entry = self._parsed(body)
+                if entry is not None:
+                    change = self.store.put(key_of(body), entry)
+                version = resource_version_of(body)
+            case Deleted(body):
+                version = resource_version_of(body)
+                change = self.store.remove(key_of(body), int(version))
+            case Bookmark(version):
+                pass
+            case _:
+                assert_never(event)
+        self._version = version
+        if change is not None:
+            self._report(change)
+
+    def _report(self, change: Change[T]) -> None:
+        try:
+            self._on_change(change)
+        except Exception:  # noqa: BLE001 - the changes after this one are to be reported too
+            _log.exception("reaction failed", resource=self._resource.qualified_name)
+
+    def _parsed(self, body: Body) -> Entry[T] | None:
+        try:
+            return Entry(int(resource_version_of(body)), self._parse(body))
+        except Exception as error:  # noqa: BLE001 - whatever the parser makes of it
+            _log.warning(
+                "skipping an object that cannot be parsed",
+                resource=self._resource.qualified_name,
+                object=str(key_of(body)),
+                error=str(error),
+            )
+            return None

@@ -1,0 +1,154 @@
+"""Objects by key, with indexes, as a reflector keeps them; and what has changed, as values.
+
+Invariant: an object is never replaced by an older version of itself, except by a whole list, which
+is what the API server holds true. Versions compare as integers, which Kubernetes guarantees
+(KEP-5504) and has always done.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from carina_dra.kube.body import ObjectKey
+
+T = TypeVar("T")
+
+IndexFunction: TypeAlias = Callable[[T], Iterable[Hashable]]
+"""Under which values an object is to be found in an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """An object at one version."""
+
+    version: int
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Created(Generic[T]):
+    """An object that was not known is there."""
+
+    key: ObjectKey
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Updated(Generic[T]):
+    """An object is at another version than was known."""
+
+    key: ObjectKey
+    before: T
+    after: T
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(Generic[T]):
+    """An object is gone; `value` is the last that was known of it."""
+
+    key: ObjectKey
+    value: T
+
+
+Change: TypeAlias = Created[T] | Updated[T] | Removed[T]
+
+
+class Store(Generic[T]):
+    """The objects of a selection. Read by many threads, written by one reflector."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[ObjectKey, Entry[T]] = {}
+        self._functions = dict(indexes or {})
+        self._indexes: dict[str, dict[Hashable, set[ObjectKey]]] = {n: {} for n in self._functions}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: ObjectKey) -> T | None:
+        """The object, None where there is none."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
+    def entry(self, key: ObjectKey) -> Entry[T] | None:
+        """The object with its version, None where there is none."""
+        return self._entries.get(key)
+
+    def snapshot(self) -> dict[ObjectKey, T]:
+        """All objects as they are together at this moment."""
+        with self._lock:
+            return {key: entry.value for key, entry in self._entries.items()}
+
+    def find(self, index: str, value: Hashable) -> list[T]:
+        """The objects that an index has under a value, by key. KeyError: no such index."""
+        with self._lock:
+            keys = sorted(self._indexes[index].get(value, ()))
+            return [self._entries[key].value for key in keys]
+
+    def put(self, key: ObjectKey, entry: Entry[T]) -> Change[T] | None:
+        """Takes an object in; None where this version, or a newer one, is there."""
+        with self._lock:
+            known = self._entries.get(key)
+            if known is not None and known.version >= entry.version:
+                return None
+            self._set(key, entry)
+        if known is None:
+            return Created(key, entry.value)
+        return Updated(key, known.value, entry.value)
+
+    def remove(self, key: ObjectKey, version: int) -> Removed[T] | None:
+        """Removes an object that was deleted at a version; None where a newer one is there."""
+        with self._lock:
+            known = self._entries.get(key)
+            if known is None or known.version > version:
+                return None
+            self._discard(key)
+        return Removed(key, known.value)
+
+    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[Change[T]]:
+        """Takes over a whole list; what has changed by it."""
+        with self._lock:
+            changes = difference(self._entries, entries)
+            for change in changes:
+                match change:
+                    case Created(key) | Updated(key):
+                        self._set(key, entries[key])
+                    case Removed(key):
+                        self._discard(key)
+        return changes
+
+    def _set(self, key: ObjectKey, entry: Entry[T]) -> None:
+        self._discard(key)
+        self._entries[key] = entry
+        for name, function in self._functions.items():
+            for value in function(entry.value):
+                self._indexes[name].setdefault(value, set()).add(key)
+
+    def _discard(self, key: ObjectKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for value in function(entry.value):
+                keys = index[value]
+                keys.discard(key)
+                if not keys:
+                    del index[value]
+
+
+def difference(
+    before: Mapping[ObjectKey, Entry[T]], after: Mapping[ObjectKey, Entry[T]]
+) -> list[Change[T]]:
+    """What has changed between two lists: removals first, then the rest in the order of `after`."""
+    changes: list[Change[T]] = [
+        Removed(key, entry.value) for key, entry in before.items() if key not in after
+    ]
+    for key, entry in after.items():
+        known = before.get(key)
+        if known is None:
+            changes.append(Created(key, entry.value))
+        elif known.version != entry.version:
+            changes.append(Updated(key, known.value, entry.value))
+    return changes
