@@ -330,7 +330,7 @@ class NvmlSession:
 
     def _read_profile(self, handle: object, index: int, info: Any) -> MigProfile:
         if hasattr(info, "name"):
-            name = info.name.decode().removeprefix("MIG ")
+            name = str(info.name).removeprefix("MIG ")
         else:
             memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
             name = _profile_name(info, index, memory.total if memory is not None else 0)

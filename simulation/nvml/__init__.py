@@ -1,0 +1,20 @@
+"""A node's NVIDIA driver, simulated below the real `pynvml`.
+
+`SimulatedNode` is a directory: its GPUs and their state in two JSON files, and a file tree that
+looks like the host's (/dev, /proc, /sys, driver files). `install` puts a `SimulatedLibrary` over
+that directory where pynvml keeps the loaded libnvidia-ml, so that everything from pynvml upwards is
+what runs on a GPU node. Any number of processes may work on one node; its state outlives them.
+"""
+
+from simulation.nvml.library import SimulatedLibrary
+from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.seam import install, installed, uninstall
+
+__all__ = [
+    "DeviceNodes",
+    "SimulatedLibrary",
+    "SimulatedNode",
+    "install",
+    "installed",
+    "uninstall",
+]

@@ -1,0 +1,154 @@
+"""Runs a program on a simulated node, and makes things happen on one.
+
+    python -m simulation.nvml create --profile dgx-h100 --name node-1 DIR
+    python -m simulation.nvml --node DIR -m kubelet_plugin.main ARGUMENTS...
+    python -m simulation.nvml lose-gpu DIR 3
+
+The program runs as `python -m` would run it; it knows nothing of the simulation.
+"""
+
+import argparse
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pynvml
+
+from simulation.nvml.hardware import profile_names
+from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.seam import installed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a program or a command; the exit status."""
+    if arguments[:1] == ["--node"]:
+        return _run(arguments[1:])
+    options = _parser().parse_args(arguments)
+    try:
+        act: Callable[[argparse.Namespace], None] = options.act
+        act(options)
+    except (KeyError, OSError, AttributeError) as error:
+        print(f"simulation.nvml: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(arguments: Sequence[str]) -> int:
+    match arguments:
+        case [directory, "-m", module, *rest]:
+            with installed(Path(directory)):
+                sys.argv = [module, *rest]
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+            return 0
+        case _:
+            print("usage: python -m simulation.nvml --node DIR -m MODULE ...", file=sys.stderr)
+            return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m simulation.nvml",
+        description="Simulated GPU nodes. With --node DIR -m MODULE, runs a program on one.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        name: str, summary: str, act: Callable[[argparse.Namespace], None]
+    ) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary, description=summary)
+        added.set_defaults(act=act)
+        added.add_argument("directory", type=Path, metavar="DIR", help="the node's directory")
+        return added
+
+    def on_gpu(
+        name: str, summary: str, act: Callable[[SimulatedNode, int], None]
+    ) -> argparse.ArgumentParser:
+        added = command(
+            name, summary, lambda given: act(SimulatedNode(given.directory), given.minor)
+        )
+        added.add_argument("minor", type=int, help="the N of /dev/nvidiaN")
+        return added
+
+    def on_symbol(
+        name: str, summary: str, act: Callable[[SimulatedNode, str], None]
+    ) -> argparse.ArgumentParser:
+        added = command(
+            name, summary, lambda given: act(SimulatedNode(given.directory), given.symbol)
+        )
+        added.add_argument("symbol", help="an NVML function, such as nvmlDeviceGetMemoryInfo")
+        return added
+
+    create = command("create", "builds a node", _create)
+    create.add_argument("--profile", choices=profile_names(), default="dgx-h100")
+    create.add_argument("--name", default="node-1", help="gives the GPUs their UUIDs")
+    create.add_argument(
+        "--device-nodes",
+        type=DeviceNodes,
+        choices=list(DeviceNodes),
+        default=DeviceNodes.NVIDIA,
+        help="what the files in /dev are",
+    )
+    command("show", "lists the node's GPUs", _show)
+    on_gpu("lose-gpu", "lets a GPU fall off the bus", SimulatedNode.lose_gpu)
+    on_gpu("reset-gpu", "resets a GPU", SimulatedNode.reset_gpu)
+    on_gpu("unplug", "takes a GPU out", SimulatedNode.unplug)
+    on_gpu("plug", "puts a GPU back in", SimulatedNode.plug)
+    xid = command(
+        "xid",
+        "reports an XID error",
+        lambda given: SimulatedNode(given.directory).xid(given.minor, given.number),
+    )
+    xid.add_argument("minor", type=int)
+    xid.add_argument("number", type=int)
+    driver = command("driver", "loads or unloads the kernel module", _driver)
+    driver.add_argument("state", choices=("load", "unload", "uninstall"))
+    command("reboot", "boots the node", lambda given: SimulatedNode(given.directory).reboot())
+    fail = command("fail", "lets a function answer an error", _fail)
+    fail.add_argument("symbol")
+    fail.add_argument("code", help="such as NVML_ERROR_UNKNOWN")
+    fail.add_argument("--times", type=int, help="so often only")
+    fail.add_argument("--minor", type=int, help="on this GPU only")
+    on_symbol("hang", "lets a function not return", SimulatedNode.hang)
+    on_symbol("release", "lets hanging calls go on", SimulatedNode.release)
+    on_symbol("remove-symbol", "takes a function away", SimulatedNode.remove_symbol)
+    command("heal", "ends all faults", lambda given: SimulatedNode(given.directory).heal())
+    return parser
+
+
+def _create(options: argparse.Namespace) -> None:
+    node = SimulatedNode.create(
+        options.directory,
+        options.profile,
+        name=options.name,
+        device_nodes=options.device_nodes,
+    )
+    print(f"{node.hardware.product} in {node.directory}")
+
+
+def _show(options: argparse.Namespace) -> None:
+    node = SimulatedNode(options.directory)
+    print(f"{node.hardware.product}, driver {node.hardware.driver_version}: {node.state.driver}")
+    for slot in node.hardware.gpus:
+        gpu = node.state.gpus[slot.minor]
+        model = node.hardware.models[slot.model].name
+        print(f"{slot.minor}: {model} {slot.pci} {gpu.uuid} {gpu.presence}")
+
+
+def _driver(options: argparse.Namespace) -> None:
+    node = SimulatedNode(options.directory)
+    if options.state == "uninstall":
+        node.uninstall_driver()
+    else:
+        node.driver(available=options.state == "load")
+
+
+def _fail(options: argparse.Namespace) -> None:
+    code = int(getattr(pynvml, options.code))
+    SimulatedNode(options.directory).fail(
+        options.symbol, code, times=options.times, minor=options.minor
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

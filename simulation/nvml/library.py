@@ -1,0 +1,196 @@
+"""The simulated libnvidia-ml.so.1: an object with a method for each C function it implements.
+
+Every call goes through the same gate: it hangs while the node's state says so, answers the code
+that a fault demands, and otherwise runs the function on the state as it is now. What is not
+implemented, or newer than the simulated driver, is not an attribute, as with ctypes.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import pynvml
+
+from simulation.nvml.c_arguments import Handle, unpack
+from simulation.nvml.hardware import HARDWARE, GpuModel, Hardware, Slot
+from simulation.nvml.state import Fault, GpuInstance, GpuState, NodeState, StateFile
+
+__all__ = ["Attached", "Session", "SimulatedLibrary", "answer", "function"]
+
+_POLL_SECONDS = 0.01
+
+CFunction: TypeAlias = Callable[..., None]
+_FUNCTIONS: dict[str, CFunction] = {}
+
+
+class AnswerError(Exception):
+    """Ends a call with a code other than NVML_SUCCESS."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def answer(code: int) -> NoReturn:
+    """Ends the call with a code."""
+    raise AnswerError(code)
+
+
+def function(implementation: CFunction) -> CFunction:
+    """Makes a Python function the C function of its name; its first parameter is the session."""
+    _FUNCTIONS[implementation.__name__] = implementation
+    return implementation
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A GPU that a call is about, as it is during the call."""
+
+    slot: Slot
+    model: GpuModel
+    state: GpuState
+
+
+class Session:
+    """What one process has of the library between nvmlInit and nvmlShutdown."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = StateFile(directory)
+        self.directory = directory
+        self.hardware: Hardware = HARDWARE.validate_json((directory / "hardware.json").read_bytes())
+        self.number = 0
+        self.references = 0
+        self.minors: tuple[int, ...] = ()
+        """Of the GPUs that were there at nvmlInit, in NVML's order: by PCI address."""
+        self.event_sets: dict[int, Any] = {}
+
+    @property
+    def state(self) -> NodeState:
+        """The node's state now."""
+        return self.file.read()
+
+    def begin(self) -> None:
+        """nvmlInit: sees the GPUs that are there."""
+        self.references += 1
+        if self.references == 1:
+            self.number += 1
+            gpus = self.state.gpus
+            slots = [s for s in self.hardware.gpus if gpus[s.minor].presence != "unplugged"]
+            slots.sort(key=lambda slot: (len(slot.pci), slot.pci))
+            self.minors = tuple(slot.minor for slot in slots)
+
+    def end(self) -> None:
+        """nvmlShutdown."""
+        if self.references == 0:
+            answer(pynvml.NVML_ERROR_UNINITIALIZED)
+        self.references -= 1
+        if self.references == 0:
+            self.event_sets.clear()
+
+    def handle(self, kind: str, minor: int, instance: int = 0, compute: int = 0) -> Handle:
+        """A handle that is good until the session ends."""
+        return Handle(kind, self.number, minor, instance, compute)
+
+    def gpu(self, minor: int) -> Attached:
+        """A GPU of the session. Answers GPU_IS_LOST for one that is no longer on the bus."""
+        if minor not in self.minors:
+            answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        state = self.state.gpus[minor]
+        if state.presence != "attached":
+            answer(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return Attached(self.hardware.slot(minor), self.hardware.model(minor), state)
+
+    def resolve(self, argument: Any, *kinds: str) -> Handle:
+        """The handle in an argument; it must be one of these kinds and of this session."""
+        handle = unpack(argument)
+        if handle is None or handle.kind not in kinds or handle.session != self.number & 0xFFFF:
+            answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return handle
+
+    def device(self, argument: Any) -> Attached:
+        """The GPU of a device handle; that of its parent for a MIG device's."""
+        return self.gpu(self.resolve(argument, "device", "mig device").minor)
+
+    def whole_device(self, argument: Any) -> Attached:
+        """The GPU of a device handle, which must not be a MIG device's."""
+        return self.gpu(self.resolve(argument, "device").minor)
+
+    def instance(self, handle: Handle) -> GpuInstance:
+        """The GPU instance that a handle names, if it still exists."""
+        for each in self.gpu(handle.minor).state.instances:
+            if each.id == handle.gpu_instance:
+                return each
+        answer(pynvml.NVML_ERROR_NOT_FOUND)
+
+    def change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
+        """Changes one GPU's state; `change` may answer instead."""
+        self.file.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
+
+
+class SimulatedLibrary:
+    """Takes the place of `ctypes.CDLL("libnvidia-ml.so.1")` in pynvml."""
+
+    def __init__(self, directory: Path) -> None:
+        self._session = Session(directory)
+
+    def __getattr__(self, symbol: str) -> Callable[..., int]:
+        implementation = _FUNCTIONS.get(symbol)
+        if implementation is None or self._is_missing(symbol):
+            raise AttributeError(f"undefined symbol: {symbol}")
+        return partial(self._call, symbol, implementation)
+
+    def _is_missing(self, symbol: str) -> bool:
+        session = self._session
+        return symbol in session.hardware.missing_symbols or symbol in session.state.missing
+
+    def _call(self, symbol: str, implementation: CFunction, *arguments: Any) -> int:
+        session = self._session
+        while symbol in session.state.hanging:
+            time.sleep(_POLL_SECONDS)
+        try:
+            # pynvml keeps function pointers: a symbol that goes missing later has to answer so.
+            if symbol in session.state.missing:
+                answer(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            self._fail(symbol, arguments)
+            if symbol not in _WITHOUT_DRIVER:
+                if session.references == 0:
+                    answer(pynvml.NVML_ERROR_UNINITIALIZED)
+                if session.state.driver != "loaded":
+                    answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            implementation(session, *arguments)
+        except AnswerError as error:
+            return error.code
+        return int(pynvml.NVML_SUCCESS)
+
+    def _fail(self, symbol: str, arguments: tuple[Any, ...]) -> None:
+        """Answers for the first fault that concerns the call, and counts it down."""
+        faults = self._session.state.faults
+        if not any(fault.symbol == symbol for fault in faults):
+            return
+        minor = self._minor(arguments)
+        for fault in faults:
+            if fault.symbol == symbol and fault.minor in (None, minor):
+                if fault.remaining is not None:
+                    self._session.file.update(partial(_count_down, fault=fault))
+                answer(fault.code)
+
+    def _minor(self, arguments: tuple[Any, ...]) -> int | None:
+        """Which GPU a call is about, if its first argument says so."""
+        try:
+            handle = unpack(arguments[0]) if arguments else None
+        except (TypeError, ValueError):  # not a pointer
+            handle = None
+        return handle.minor if handle is not None else None
+
+
+_WITHOUT_DRIVER = frozenset({"nvmlInitWithFlags", "nvmlInit_v2", "nvmlShutdown"})
+
+
+def _count_down(state: NodeState, fault: Fault) -> NodeState:
+    left = (fault.remaining or 0) - 1
+    after = [replace(fault, remaining=left)] if left > 0 else []
+    position = state.faults.index(fault)
+    return replace(state, faults=(*state.faults[:position], *after, *state.faults[position + 1 :]))

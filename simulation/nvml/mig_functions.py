@@ -1,0 +1,486 @@
+"""C functions about Multi-Instance GPU: mode, profiles, instances, devices."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pynvml
+
+from simulation.nvml import host_tree, mig
+from simulation.nvml.c_arguments import Handle, fill, number, pointer, put, put_handle, target
+from simulation.nvml.hardware import MigProfile
+from simulation.nvml.library import Attached, Session, answer, function
+from simulation.nvml.state import ComputeInstance, GpuInstance, GpuState
+
+_MOST_DEVICES = 7
+_SHARED_ENGINES = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+
+
+# --- mode ---
+
+
+@function
+def nvmlDeviceGetMigMode(nvml: Session, device: Any, current: Any, pending: Any) -> None:
+    gpu = _partitionable(nvml, device)
+    put(current, int(gpu.state.mig_enabled))
+    put(pending, int(gpu.state.mig_pending))
+
+
+@function
+def nvmlDeviceSetMigMode(nvml: Session, device: Any, mode: Any, activation: Any) -> None:
+    """At once from Hopper on; on Ampere from the next reset, and `activation` says so."""
+    gpu = _partitionable(nvml, device)
+    wanted = bool(number(mode))
+
+    def change(state: GpuState) -> GpuState:
+        if state.mig_enabled == wanted:
+            return replace(state, mig_pending=wanted)
+        if state.instances or state.processes:
+            answer(pynvml.NVML_ERROR_IN_USE)
+        now = wanted if gpu.model.changes_mig_mode_at_once else state.mig_enabled
+        return replace(state, mig_enabled=now, mig_pending=wanted)
+
+    nvml.change_gpu(gpu.slot.minor, change)
+    done = nvml.state.gpus[gpu.slot.minor].mig_enabled == wanted
+    put(activation, pynvml.NVML_SUCCESS if done else pynvml.NVML_ERROR_RESET_REQUIRED)
+
+
+@function
+def nvmlDeviceGetMaxMigDeviceCount(nvml: Session, device: Any, count: Any) -> None:
+    put(count, _MOST_DEVICES if nvml.whole_device(device).model.mig_profiles else 0)
+
+
+def _partitionable(nvml: Session, device: Any) -> Attached:
+    gpu = nvml.whole_device(device)
+    if not gpu.model.mig_profiles:
+        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return gpu
+
+
+def _partitioned(nvml: Session, device: Any) -> Attached:
+    gpu = _partitionable(nvml, device)
+    if not gpu.state.mig_enabled:
+        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return gpu
+
+
+# --- GPU instance profiles ---
+
+
+@function
+def nvmlDeviceGetGpuInstanceProfileInfo(
+    nvml: Session, device: Any, profile: Any, info: Any
+) -> None:
+    _fill_profile(info, _profile_by_index(_partitionable(nvml, device), profile))
+
+
+@function
+def nvmlDeviceGetGpuInstanceProfileInfoV(
+    nvml: Session, device: Any, profile: Any, info: Any
+) -> None:
+    if target(info).version != pynvml.nvmlGpuInstanceProfileInfo_v2:
+        answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+    found = _profile_by_index(_partitionable(nvml, device), profile)
+    _fill_profile(info, found)
+    fill(info, name=f"MIG {found.name}".encode())
+
+
+@function
+def nvmlDeviceGetGpuInstanceProfileInfoByIdV(
+    nvml: Session, device: Any, profile_id: Any, info: Any
+) -> None:
+    found = _profile_by_id(_partitionable(nvml, device), profile_id)
+    _fill_profile(info, found)
+    fill(info, name=f"MIG {found.name}".encode())
+
+
+@function
+def nvmlDeviceGetGpuInstanceRemainingCapacity(
+    nvml: Session, device: Any, profile_id: Any, count: Any
+) -> None:
+    gpu = _partitioned(nvml, device)
+    put(count, mig.remaining(gpu.model, gpu.state.instances, _profile_by_id(gpu, profile_id)))
+
+
+@function
+def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
+    nvml: Session, device: Any, profile_id: Any, placements: Any, count: Any
+) -> None:
+    """All placements of the profile, those that are taken included; whatever the MIG mode."""
+    profile = _profile_by_id(_partitionable(nvml, device), profile_id)
+    _list_placements(profile.starts, profile.size, placements, count)
+
+
+def _profile_by_index(gpu: Attached, index: Any) -> MigProfile:
+    if not 0 <= number(index) < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT:
+        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    return mig.profile_by_index(gpu.model, number(index)) or answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def _profile_by_id(gpu: Attached, profile_id: Any) -> MigProfile:
+    found = mig.profile_by_id(gpu.model, number(profile_id))
+    return found or answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def _fill_profile(info: Any, profile: MigProfile) -> None:
+    fill(
+        info,
+        id=profile.id,
+        isP2pSupported=0,
+        sliceCount=profile.slices,
+        instanceCount=profile.instances,
+        multiprocessorCount=profile.multiprocessors,
+        copyEngineCount=profile.copy_engines,
+        decoderCount=profile.decoders,
+        encoderCount=profile.encoders,
+        jpegCount=profile.jpeg_engines,
+        ofaCount=profile.ofa_engines,
+        memorySizeMB=profile.memory_mib,
+    )
+
+
+def _list_placements(starts: tuple[int, ...], size: int, placements: Any, count: Any) -> None:
+    """NVML's protocol for lists: without an array only the number is told."""
+    if placements is not None:
+        if target(count).value < len(starts):
+            answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+        for place, start in enumerate(starts):
+            placements[place].start = start
+            placements[place].size = size
+    put(count, len(starts))
+
+
+# --- GPU instances ---
+
+
+@function
+def nvmlDeviceCreateGpuInstance(nvml: Session, device: Any, profile_id: Any, instance: Any) -> None:
+    _create_instance(nvml, device, profile_id, None, instance)
+
+
+@function
+def nvmlDeviceCreateGpuInstanceWithPlacement(
+    nvml: Session, device: Any, profile_id: Any, placement: Any, instance: Any
+) -> None:
+    wanted = target(placement)
+    if wanted.size != _profile_by_id(_partitioned(nvml, device), profile_id).size:
+        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    _create_instance(nvml, device, profile_id, wanted.start, instance)
+
+
+def _create_instance(
+    nvml: Session, device: Any, profile_id: Any, start: int | None, instance: Any
+) -> None:
+    gpu = _partitioned(nvml, device)
+    profile = _profile_by_id(gpu, profile_id)
+    minor = gpu.slot.minor
+
+    def change(state: GpuState) -> GpuState:
+        if not state.mig_enabled:
+            answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        created, everything = mig.create(gpu.model, state.instances, profile, start)
+        put_handle(instance, nvml.handle("gpu instance", minor, created.id))
+        return replace(state, instances=everything)
+
+    _repartition(nvml, minor, change)
+
+
+@function
+def nvmlGpuInstanceDestroy(nvml: Session, instance: Any) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    nvml.instance(handle)
+
+    def change(state: GpuState) -> GpuState:
+        left = []
+        for each in state.instances:
+            if each.id != handle.gpu_instance:
+                left.append(each)
+            elif each.compute_instances:
+                answer(pynvml.NVML_ERROR_IN_USE)
+        return replace(state, instances=tuple(left))
+
+    _repartition(nvml, handle.minor, change)
+
+
+@function
+def nvmlDeviceGetGpuInstances(
+    nvml: Session, device: Any, profile_id: Any, instances: Any, count: Any
+) -> None:
+    gpu = _partitioned(nvml, device)
+    profile = _profile_by_id(gpu, profile_id)
+    found = [each for each in gpu.state.instances if each.profile == profile.index]
+    for place, each in enumerate(found):
+        handle = nvml.handle("gpu instance", gpu.slot.minor, each.id)
+        instances[place] = pointer(pynvml.c_nvmlGpuInstance_t, handle)
+    put(count, len(found))
+
+
+@function
+def nvmlDeviceGetGpuInstanceById(
+    nvml: Session, device: Any, instance_id: Any, instance: Any
+) -> None:
+    gpu = _partitioned(nvml, device)
+    handle = nvml.handle("gpu instance", gpu.slot.minor, number(instance_id))
+    nvml.instance(handle)
+    put_handle(instance, handle)
+
+
+@function
+def nvmlGpuInstanceGetInfo(nvml: Session, instance: Any, info: Any) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    found = nvml.instance(handle)
+    fill(
+        info,
+        device=pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", handle.minor)),
+        id=found.id,
+        profileId=_profile_of(nvml, handle).id,
+        placement=pynvml.c_nvmlGpuInstancePlacement_t(found.start, found.size),
+    )
+
+
+def _profile_of(nvml: Session, handle: Handle) -> MigProfile:
+    """The profile of the GPU instance that a handle names, or lies in."""
+    found = mig.profile_by_index(nvml.gpu(handle.minor).model, nvml.instance(handle).profile)
+    return found or answer(pynvml.NVML_ERROR_UNKNOWN)
+
+
+# --- compute instances ---
+
+
+@function
+def nvmlGpuInstanceGetComputeInstanceProfileInfo(
+    nvml: Session, instance: Any, profile: Any, engines: Any, info: Any
+) -> None:
+    if number(engines) != _SHARED_ENGINES:
+        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    handle = nvml.resolve(instance, "gpu instance")
+    found = _compute_profile(nvml, handle, profile)
+    parent = _profile_of(nvml, handle)
+    fill(
+        info,
+        id=found.index,
+        sliceCount=found.slices,
+        instanceCount=found.instances,
+        multiprocessorCount=found.multiprocessors,
+        sharedCopyEngineCount=parent.copy_engines,
+        sharedDecoderCount=parent.decoders,
+        sharedEncoderCount=parent.encoders,
+        sharedJpegCount=parent.jpeg_engines,
+        sharedOfaCount=parent.ofa_engines,
+    )
+
+
+@function
+def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
+    nvml: Session, instance: Any, profile: Any, engines: Any, info: Any
+) -> None:
+    if target(info).version != pynvml.nvmlComputeInstanceProfileInfo_v2:
+        answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+    nvmlGpuInstanceGetComputeInstanceProfileInfo(nvml, instance, profile, engines, info)
+    handle = nvml.resolve(instance, "gpu instance")
+    fill(info, name=f"MIG {_compute_profile(nvml, handle, profile).name}".encode())
+
+
+@function
+def nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
+    nvml: Session, instance: Any, profile_id: Any, count: Any
+) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    profile = _compute_profile(nvml, handle, profile_id)
+    put(count, len(list(mig.fitting_compute(nvml.instance(handle), profile))))
+
+
+@function
+def nvmlGpuInstanceGetComputeInstancePossiblePlacements(
+    nvml: Session, instance: Any, profile_id: Any, placements: Any, count: Any
+) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    profile = _compute_profile(nvml, handle, profile_id)
+    _list_placements(profile.starts, profile.slices, placements, count)
+
+
+@function
+def nvmlGpuInstanceCreateComputeInstance(
+    nvml: Session, instance: Any, profile_id: Any, compute: Any
+) -> None:
+    _create_compute(nvml, instance, profile_id, None, compute)
+
+
+@function
+def nvmlGpuInstanceCreateComputeInstanceWithPlacement(
+    nvml: Session, instance: Any, profile_id: Any, placement: Any, compute: Any
+) -> None:
+    _create_compute(nvml, instance, profile_id, target(placement).start, compute)
+
+
+def _create_compute(
+    nvml: Session, instance: Any, profile_id: Any, start: int | None, compute: Any
+) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    profile = _compute_profile(nvml, handle, profile_id)
+
+    def change(parent: GpuInstance) -> GpuInstance:
+        created, after = mig.create_compute(parent, profile, start)
+        put_handle(compute, nvml.handle("compute instance", handle.minor, parent.id, created.id))
+        return after
+
+    _change_instance(nvml, handle, change)
+
+
+@function
+def nvmlComputeInstanceDestroy(nvml: Session, compute: Any) -> None:
+    handle = nvml.resolve(compute, "compute instance")
+    gone = _compute_instance(nvml, handle)
+    if nvml.gpu(handle.minor).state.processes:
+        answer(pynvml.NVML_ERROR_IN_USE)
+
+    def change(parent: GpuInstance) -> GpuInstance:
+        left = tuple(each for each in parent.compute_instances if each.id != gone.id)
+        return replace(parent, compute_instances=left)
+
+    _change_instance(nvml, handle, change)
+
+
+@function
+def nvmlGpuInstanceGetComputeInstances(
+    nvml: Session, instance: Any, profile_id: Any, computes: Any, count: Any
+) -> None:
+    handle = nvml.resolve(instance, "gpu instance")
+    profile = _compute_profile(nvml, handle, profile_id)
+    parent = nvml.instance(handle)
+    found = [each for each in parent.compute_instances if each.profile == profile.index]
+    for place, each in enumerate(found):
+        one = nvml.handle("compute instance", handle.minor, parent.id, each.id)
+        computes[place] = pointer(pynvml.c_nvmlComputeInstance_t, one)
+    put(count, len(found))
+
+
+@function
+def nvmlGpuInstanceGetComputeInstanceById(
+    nvml: Session, instance: Any, compute_id: Any, compute: Any
+) -> None:
+    parent = nvml.resolve(instance, "gpu instance")
+    handle = nvml.handle("compute instance", parent.minor, parent.gpu_instance, number(compute_id))
+    _compute_instance(nvml, handle)
+    put_handle(compute, handle)
+
+
+@function
+def nvmlComputeInstanceGetInfo_v2(nvml: Session, compute: Any, info: Any) -> None:
+    handle = nvml.resolve(compute, "compute instance")
+    found = _compute_instance(nvml, handle)
+    parent = nvml.handle("gpu instance", handle.minor, handle.gpu_instance)
+    fill(
+        info,
+        device=pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", handle.minor)),
+        gpuInstance=pointer(pynvml.c_nvmlGpuInstance_t, parent),
+        id=found.id,
+        profileId=found.profile,
+        placement=pynvml.c_nvmlComputeInstancePlacement_t(found.start, found.size),
+    )
+
+
+def _compute_profile(nvml: Session, handle: Handle, profile: Any) -> mig.ComputeProfile:
+    """A compute instance profile; its index and its id are one number."""
+    profiles = mig.compute_profiles(_profile_of(nvml, handle))
+    found = next((each for each in profiles if each.index == number(profile)), None)
+    return found or answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def _compute_instance(nvml: Session, handle: Handle) -> ComputeInstance:
+    everything = nvml.instance(handle).compute_instances
+    found = next((each for each in everything if each.id == handle.compute_instance), None)
+    return found or answer(pynvml.NVML_ERROR_NOT_FOUND)
+
+
+def _change_instance(
+    nvml: Session, handle: Handle, change: Callable[[GpuInstance], GpuInstance]
+) -> None:
+    def change_gpu(state: GpuState) -> GpuState:
+        if all(each.id != handle.gpu_instance for each in state.instances):
+            answer(pynvml.NVML_ERROR_NOT_FOUND)
+        return replace(
+            state,
+            instances=tuple(
+                change(each) if each.id == handle.gpu_instance else each for each in state.instances
+            ),
+        )
+
+    _repartition(nvml, handle.minor, change_gpu)
+
+
+def _repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
+    """Changes the GPU's instances, and the capability files by which the kernel grants them."""
+    try:
+        nvml.change_gpu(minor, change)
+    except mig.NoSuchPlacementError:
+        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    except mig.NoRoomError:
+        answer(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
+    host_tree.write_capabilities(nvml.directory, nvml.hardware, nvml.state)
+
+
+# --- MIG devices ---
+
+
+@function
+def nvmlDeviceIsMigDeviceHandle(nvml: Session, device: Any, is_mig: Any) -> None:
+    put(is_mig, int(nvml.resolve(device, "device", "mig device").kind == "mig device"))
+
+
+@function
+def nvmlDeviceGetMigDeviceHandleByIndex(
+    nvml: Session, device: Any, index: Any, mig_device: Any
+) -> None:
+    gpu = _partitioned(nvml, device)
+    if number(index) >= _MOST_DEVICES:
+        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    pairs = [
+        (instance.id, compute.id)
+        for instance in gpu.state.instances
+        for compute in instance.compute_instances
+    ]
+    if number(index) >= len(pairs):
+        answer(pynvml.NVML_ERROR_NOT_FOUND)
+    put_handle(mig_device, nvml.handle("mig device", gpu.slot.minor, *pairs[number(index)]))
+
+
+@function
+def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(
+    nvml: Session, mig_device: Any, device: Any
+) -> None:
+    handle = nvml.resolve(mig_device, "mig device")
+    nvml.gpu(handle.minor)
+    put_handle(device, nvml.handle("device", handle.minor))
+
+
+@function
+def nvmlDeviceGetGpuInstanceId(nvml: Session, mig_device: Any, instance_id: Any) -> None:
+    handle = nvml.resolve(mig_device, "mig device")
+    put(instance_id, nvml.instance(handle).id)
+
+
+@function
+def nvmlDeviceGetComputeInstanceId(nvml: Session, mig_device: Any, compute_id: Any) -> None:
+    put(compute_id, _compute_instance(nvml, nvml.resolve(mig_device, "mig device")).id)
+
+
+@function
+def nvmlDeviceGetAttributes_v2(nvml: Session, mig_device: Any, attributes: Any) -> None:
+    handle = nvml.resolve(mig_device, "device", "mig device")
+    if handle.kind == "device":
+        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    compute = _compute_instance(nvml, handle)
+    profile = _profile_of(nvml, handle)
+    fill(
+        attributes,
+        multiprocessorCount=_compute_profile(nvml, handle, compute.profile).multiprocessors,
+        sharedCopyEngineCount=profile.copy_engines,
+        sharedDecoderCount=profile.decoders,
+        sharedEncoderCount=profile.encoders,
+        sharedJpegCount=profile.jpeg_engines,
+        sharedOfaCount=profile.ofa_engines,
+        gpuInstanceSliceCount=profile.slices,
+        computeInstanceSliceCount=compute.size,
+        memorySizeMB=profile.memory_mib,
+    )

@@ -1,0 +1,235 @@
+"""A simulated node, for whoever builds one and makes things happen on it: tests and the demo."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pynvml
+
+from simulation.nvml import host_tree
+from simulation.nvml.hardware import HARDWARE, Hardware, load_profile
+from simulation.nvml.host_tree import DeviceNodes
+from simulation.nvml.state import WHOLE_GPU, DriverState, Fault, GpuState, NodeState, StateFile
+
+__all__ = ["DeviceNodes", "SimulatedNode"]
+
+_NAMESPACE = uuid.UUID("5d1f0b6e-6f0a-5a52-9a6e-0c7f6d1c2a11")
+_FALLEN_OFF_THE_BUS = 79
+
+
+class SimulatedNode:
+    """A node with GPUs that lives in a directory and is shared by every process that opens it.
+
+    Whatever is done here is seen by those processes at their next call.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._file = StateFile(directory)
+        self._hardware = HARDWARE.validate_json((directory / "hardware.json").read_bytes())
+        self._nodes = DeviceNodes((directory / "device-nodes").read_text())
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        profile: str,
+        *,
+        name: str = "node-1",
+        device_nodes: DeviceNodes = DeviceNodes.NVIDIA,
+        unplugged: Iterable[int] = (),
+    ) -> "SimulatedNode":
+        """Builds a node. The same name and profile always give the same GPUs.
+
+        `unplugged` are minor numbers of slots that are empty at first.
+        Raises KeyError for a profile that there is not, FileExistsError for a directory in use.
+        """
+        hardware = load_profile(profile)
+        if (directory / "state.json").exists():
+            raise FileExistsError(f"{directory} holds a simulated node already")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "hardware.json").write_bytes(HARDWARE.dump_json(hardware))
+        (directory / "device-nodes").write_text(device_nodes.value)
+        empty = set(unplugged)
+        gpus = {
+            slot.minor: GpuState(
+                uuid=gpu_uuid(name, slot.minor),
+                serial=f"16{int(uuid.uuid5(_NAMESPACE, f'{name}/{slot.minor}')) % 10**11:011d}",
+                presence="unplugged" if slot.minor in empty else "attached",
+            )
+            for slot in hardware.gpus
+        }
+        boot_id = str(uuid.uuid5(_NAMESPACE, f"{name}/boot/0"))
+        StateFile(directory).create(NodeState(name=name, boot_id=boot_id, gpus=gpus))
+        node = cls(directory)
+        node._write_tree(node.state)
+        return node
+
+    @property
+    def root(self) -> Path:
+        """The directory that stands for the node's "/"."""
+        return host_tree.root(self.directory)
+
+    @property
+    def hardware(self) -> Hardware:
+        """What the node is made of."""
+        return self._hardware
+
+    @property
+    def state(self) -> NodeState:
+        """The node as it is now."""
+        return self._file.read()
+
+    # --- GPUs come and go ---
+
+    def lose_gpu(self, minor: int) -> None:
+        """The GPU falls off the bus: XID 79, and every call about it answers GPU_IS_LOST."""
+        self._change_gpu(minor, lambda gpu: replace(gpu, presence="lost"))
+        self.xid(minor, _FALLEN_OFF_THE_BUS)
+
+    def reset_gpu(self, minor: int) -> None:
+        """Resets a GPU: a lost one answers again, a pending MIG mode becomes current."""
+
+        def reset(gpu: GpuState) -> GpuState:
+            presence = "attached" if gpu.presence == "lost" else gpu.presence
+            gpu = replace(gpu, presence=presence, processes=(), instances=())
+            return replace(gpu, mig_enabled=gpu.mig_pending)
+
+        self._change_gpu(minor, reset)
+
+    def unplug(self, minor: int) -> None:
+        """Takes the GPU out; what was on it is gone."""
+        self._change_gpu(minor, lambda gpu: GpuState(gpu.uuid, gpu.serial, presence="unplugged"))
+
+    def plug(self, minor: int, *, replacement: str | None = None) -> None:
+        """Puts the slot's GPU back, or another of the same product, whose UUID follows its name."""
+
+        def plug(gpu: GpuState) -> GpuState:
+            unique = gpu.uuid if replacement is None else gpu_uuid(replacement, minor)
+            return GpuState(unique, gpu.serial)
+
+        self._change_gpu(minor, plug)
+
+    def run_process(self, minor: int, pid: int) -> None:
+        """A process begins to use the GPU."""
+        self._change_gpu(minor, lambda gpu: replace(gpu, processes=(*gpu.processes, pid)))
+
+    def end_process(self, minor: int, pid: int) -> None:
+        """The process ends."""
+
+        def end(gpu: GpuState) -> GpuState:
+            return replace(gpu, processes=tuple(each for each in gpu.processes if each != pid))
+
+        self._change_gpu(minor, end)
+
+    # --- events ---
+
+    def xid(
+        self,
+        minor: int,
+        number: int,
+        *,
+        gpu_instance: int = WHOLE_GPU,
+        compute_instance: int = WHOLE_GPU,
+    ) -> None:
+        """The driver reports an XID error."""
+        kind = pynvml.nvmlEventTypeXidCriticalError
+        self._event(minor, kind, number, gpu_instance, compute_instance)
+
+    def ecc_error(self, minor: int, *, double_bit: bool = True) -> None:
+        """The driver reports an ECC error: double-bit ones are uncorrectable."""
+        single, double = (
+            pynvml.nvmlEventTypeSingleBitEccError,
+            pynvml.nvmlEventTypeDoubleBitEccError,
+        )
+        self._event(minor, double if double_bit else single, 0, WHOLE_GPU, WHOLE_GPU)
+
+    def _event(self, minor: int, kind: int, data: int, instance: int, compute: int) -> None:
+        self._check(minor)
+        self._file.update(lambda node: node.with_event(minor, kind, data, instance, compute))
+
+    # --- the driver ---
+
+    def driver(self, *, available: bool) -> None:
+        """Loads or unloads the kernel module; the library stays."""
+        self._set_driver("loaded" if available else "unloaded")
+
+    def uninstall_driver(self) -> None:
+        """Removes the driver, library and all; `driver(available=True)` installs it again."""
+        self._set_driver("not installed")
+
+    def _set_driver(self, driver: DriverState) -> None:
+        self._write_tree(self._file.update(lambda node: replace(node, driver=driver)))
+
+    def reboot(self) -> None:
+        """A new boot: what is in memory is lost, MIG instances too, and fallen GPUs are back."""
+
+        def boot(gpu: GpuState, *, keeps_mode: bool) -> GpuState:
+            return GpuState(
+                gpu.uuid,
+                gpu.serial,
+                presence="attached" if gpu.presence == "lost" else gpu.presence,
+                mig_enabled=gpu.mig_pending and keeps_mode,
+                mig_pending=gpu.mig_pending and keeps_mode,
+            )
+
+        def change(node: NodeState) -> NodeState:
+            # Only Ampere remembers its MIG mode (MIG User Guide, "Enable MIG Mode").
+            gpus = {
+                minor: boot(
+                    gpu, keeps_mode=not self._hardware.model(minor).changes_mig_mode_at_once
+                )
+                for minor, gpu in node.gpus.items()
+            }
+            boot_id = str(uuid.uuid5(_NAMESPACE, f"after {node.boot_id}"))
+            return replace(node, gpus=gpus, boot_id=boot_id, events=())
+
+        host_tree.wipe_run(self.directory)
+        self._write_tree(self._file.update(change))
+
+    # --- faults ---
+
+    def fail(
+        self, symbol: str, code: int, *, times: int | None = None, minor: int | None = None
+    ) -> None:
+        """Calls of an NVML function answer a code: so many times or for ever, on one GPU or all."""
+        fault = Fault(symbol, code, minor, times)
+        self._file.update(lambda node: replace(node, faults=(*node.faults, fault)))
+
+    def heal(self) -> None:
+        """Ends all faults: no call fails, hangs or is missing that is not by nature."""
+        self._file.update(
+            lambda node: replace(node, faults=(), hanging=frozenset(), missing=frozenset())
+        )
+
+    def hang(self, symbol: str) -> None:
+        """Calls of an NVML function do not return until it is released."""
+        self._file.update(lambda node: replace(node, hanging=node.hanging | {symbol}))
+
+    def release(self, symbol: str) -> None:
+        """Lets hanging calls go on."""
+        self._file.update(lambda node: replace(node, hanging=node.hanging - {symbol}))
+
+    def remove_symbol(self, symbol: str) -> None:
+        """Takes a function out of the library, as if the driver were too old to have it."""
+        self._file.update(lambda node: replace(node, missing=node.missing | {symbol}))
+
+    # --- inside ---
+
+    def _change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
+        self._check(minor)
+        self._write_tree(
+            self._file.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
+        )
+
+    def _check(self, minor: int) -> None:
+        self._hardware.slot(minor)
+
+    def _write_tree(self, state: NodeState) -> None:
+        host_tree.write(self.directory, self._hardware, state, self._nodes)
+
+
+def gpu_uuid(name: str, minor: int) -> str:
+    """The UUID of a node's GPU."""
+    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{name}/gpu/{minor}')}"

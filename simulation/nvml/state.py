@@ -1,0 +1,180 @@
+"""What changes on a simulated node, kept in one JSON file that processes share.
+
+`StateFile.read` gives the current state, parsed again only when the file has changed;
+`StateFile.update` applies a function to it under a lock. A state is immutable: whoever read one
+may go on using it. The file is replaced by renaming, so that a process killed at any moment leaves
+a whole state behind.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter
+
+__all__ = [
+    "WHOLE_GPU",
+    "ComputeInstance",
+    "DriverState",
+    "Event",
+    "Fault",
+    "GpuInstance",
+    "GpuState",
+    "NodeState",
+    "StateFile",
+]
+
+WHOLE_GPU = 0xFFFFFFFF
+"""NVML's "no instance" in an event: the GPU is not partitioned."""
+
+_KEPT_EVENTS = 1000
+
+DriverState: TypeAlias = Literal["loaded", "unloaded", "not installed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInstance:
+    """A compute instance; `profile` is NVML_COMPUTE_INSTANCE_PROFILE_*."""
+
+    id: int
+    profile: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstance:
+    """A GPU instance; `profile` is NVML_GPU_INSTANCE_PROFILE_*."""
+
+    id: int
+    profile: int
+    start: int
+    size: int
+    compute_instances: tuple[ComputeInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    """A GPU in its slot."""
+
+    uuid: str
+    serial: str
+    presence: Literal["attached", "lost", "unplugged"] = "attached"
+    mig_enabled: bool = False
+    mig_pending: bool = False
+    compute_mode: int = 0
+    processes: tuple[int, ...] = ()
+    """Process ids that use the GPU."""
+    instances: tuple[GpuInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Calls of a symbol answer a code: `remaining` times or, if None, for ever."""
+
+    symbol: str
+    code: int
+    minor: int | None = None
+    """On this GPU only."""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that NVML tells whoever registered for it; numbered from 1."""
+
+    number: int
+    minor: int
+    type: int
+    data: int
+    gpu_instance: int = WHOLE_GPU
+    compute_instance: int = WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """All of it; `gpus` are keyed by minor number."""
+
+    name: str
+    boot_id: str
+    gpus: dict[int, GpuState]
+    driver: DriverState = "loaded"
+    faults: tuple[Fault, ...] = ()
+    hanging: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    events: tuple[Event, ...] = ()
+    last_event: int = 0
+
+    def with_gpu(self, minor: int, gpu: GpuState) -> "NodeState":
+        """This state with one GPU replaced."""
+        return replace(self, gpus={**self.gpus, minor: gpu})
+
+    def with_event(
+        self,
+        minor: int,
+        kind: int,
+        data: int,
+        gpu_instance: int = WHOLE_GPU,
+        compute_instance: int = WHOLE_GPU,
+    ) -> "NodeState":
+        """This state with one event more."""
+        number = self.last_event + 1
+        event = Event(number, minor, kind, data, gpu_instance, compute_instance)
+        return replace(self, events=(*self.events, event)[-_KEPT_EVENTS:], last_event=number)
+
+
+_STATE: TypeAdapter[NodeState] = TypeAdapter(NodeState)
+
+
+class StateFile:
+    """The state of one node, on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "state.json"
+        self._lock = directory / "state.lock"
+        self._version: tuple[int, int] | None = None
+        self._state: NodeState | None = None
+
+    def create(self, state: NodeState) -> None:
+        """Writes the first state."""
+        self._lock.touch()
+        self._write(state)
+
+    def read(self) -> NodeState:
+        """The state now."""
+        status = self._path.stat()
+        version = (status.st_ino, status.st_mtime_ns)
+        if self._state is None or version != self._version:
+            self._state = _STATE.validate_json(self._path.read_bytes())
+            self._version = version
+        return self._state
+
+    def update(self, change: Callable[[NodeState], NodeState]) -> NodeState:
+        """Changes the state, with no other process in between, and returns the new one.
+
+        `change` may raise to leave it as it is.
+        """
+        with self._locked():
+            before = _STATE.validate_json(self._path.read_bytes())
+            after = change(before)
+            if after != before:
+                self._write(after)
+            return after
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, state: NodeState) -> None:
+        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_bytes(_STATE.dump_json(state))
+        temporary.replace(self._path)
