@@ -1,0 +1,3 @@
+"""Fixtures that every suite may ask for."""
+
+pytest_plugins = ("tests.kubernetes.fixtures",)

@@ -1,0 +1,91 @@
+"""What a node takes from Debian (or Ubuntu): runc, the CNI plugins, a static busybox, Podman.
+
+Found wherever they are installed, by whatever package; installed with apt-get only where they are
+not and we may.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+_CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
+_CNI_PLUGINS = ("ptp", "host-local", "loopback")
+_PT_INTERP = 3
+
+
+class PackagesMissingError(RuntimeError):
+    """Programs of the distribution are not installed; the message says how to install them."""
+
+
+def runc() -> Path | None:
+    """The OCI runtime."""
+    found = shutil.which("runc")
+    return Path(found) if found else None
+
+
+def cni_folder() -> Path | None:
+    """The folder of the CNI plugins that give pods an address."""
+    for folder in _CNI_FOLDERS:
+        if all((folder / plugin).exists() for plugin in _CNI_PLUGINS):
+            return folder
+    return None
+
+
+def busybox() -> Path | None:
+    """A busybox that runs in an empty root, so one that needs no dynamic linker."""
+    found = shutil.which("busybox")
+    return Path(found) if found and _is_static(Path(found)) else None
+
+
+def podman() -> Path | None:
+    """A second runtime that knows CDI."""
+    found = shutil.which("podman")
+    return Path(found) if found else None
+
+
+def missing_packages() -> list[str]:
+    """The Debian packages that would provide what is not installed."""
+    found = {
+        "runc": runc(),
+        "containernetworking-plugins": cni_folder(),
+        "busybox-static": busybox(),
+        "podman": podman(),
+    }
+    return [package for package, path in found.items() if path is None]
+
+
+def install_missing() -> None:
+    """Installs the missing packages with apt-get.
+
+    Raises:
+        PackagesMissingError: we are not root, or there is no apt-get, or it fails.
+    """
+    packages = missing_packages()
+    if not packages:
+        return
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    remedy = f"a node needs {', '.join(packages)}: run `sudo {' '.join(install)}`"
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise PackagesMissingError(remedy)
+    print(f"Installing {', '.join(packages)}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update"], install):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            output = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise PackagesMissingError(f"{remedy}; `{' '.join(command)}` failed:\n{output}")
+
+
+def _is_static(program: Path) -> bool:
+    """Whether an ELF program names no interpreter (ELF64, either byte order)."""
+    content = program.read_bytes()
+    if content[:4] != b"\x7fELF" or content[4] != 2:
+        return False
+    order = "<" if content[5] == 1 else ">"
+    (table,) = struct.unpack_from(f"{order}Q", content, 0x20)
+    size, count = struct.unpack_from(f"{order}HH", content, 0x36)
+    kinds = [struct.unpack_from(f"{order}I", content, table + i * size)[0] for i in range(count)]
+    return _PT_INTERP not in kinds

@@ -1,0 +1,165 @@
+"""Ends everything that belongs to a state directory, and does so when its owner dies, however.
+
+`sweep` needs nothing but the directory: processes by the pid files in it, containers by the cgroup
+that is named after it, mounts by the mount table. Run as a program it waits until its standard
+input ends, which the kernel sees to when the owner exits by itself, by an exception, by SIGTERM or
+by SIGKILL, and sweeps then. It stands alone: it is run by its path, and imports nothing of ours.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+_CONTAINER_LOG_LINKS = Path("/var/log/containers")  # kubelet: not configurable
+_SHIM = "containerd-shim-runc-v2"
+_MNT_DETACH = 2
+_DEADLINE_S = 10.0
+
+
+def lock_path(directory: Path) -> Path:
+    """The file whose lock says that the directory is in use: beside it, and never removed."""
+    return directory.with_name(f"{directory.name}.lock")
+
+
+def kept_marker(directory: Path) -> Path:
+    """The file that says that the cluster is to outlive the process that started it."""
+    return directory / "kept"
+
+
+def sweep(directory: Path) -> None:
+    """Ends the directory's processes and containers, undoes its mounts, removes it.
+
+    The caller holds the directory's lock. Idempotent.
+    """
+    _end_processes(directory)
+    _end_containers(directory)
+    _unmount_below(directory)
+    _unlink_outside(directory)
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+def cgroup_folders(directory: Path) -> list[Path]:
+    """The folders of the directory's cgroup: one in each v1 hierarchy, or the only one of v2."""
+    name = cgroup_name(directory)
+    return [path for path in (_CGROUPS / name, *_CGROUPS.glob(f"*/{name}")) if path.is_dir()]
+
+
+def cgroup_name(directory: Path) -> str:
+    """The cgroup that all containers of the directory's nodes are in."""
+    return f"carina-{directory.name}"
+
+
+def _end_processes(directory: Path) -> None:
+    pids = [int(path.read_text()) for path in directory.glob("processes/*.pid")]
+    # A pid file may outlive its process, and the number be another's by now.
+    running = {pid for pid in pids if str(directory) in _command_line(pid)}
+    _kill(running)
+    shims = {
+        int(path.name)
+        for path in _PROC.glob("[0-9]*")
+        if _SHIM in (line := _command_line(int(path.name))) and f"{directory}/" in line
+    }
+    _kill(shims)
+
+
+def _end_containers(directory: Path) -> None:
+    for folder in cgroup_folders(directory):
+        _kill({pid for path in folder.rglob("cgroup.procs") for pid in _members(path)})
+        for child in sorted(folder.rglob("*"), reverse=True):
+            if child.is_dir():
+                child.rmdir()
+        folder.rmdir()
+
+
+def _members(cgroup_procs: Path) -> list[int]:
+    return [int(pid) for pid in cgroup_procs.read_text().split()]
+
+
+def _kill(pids: set[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = time.monotonic() + _DEADLINE_S
+    while any(_is_running(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {sorted(pids)} outlive SIGKILL")
+        time.sleep(0.005)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process still holds anything: a zombie waits for its parent only."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _command_line(pid: int) -> str:
+    if not _PROC.is_dir():  # no Linux, so no node: only what the pid files name
+        listed = subprocess.run(
+            ["ps", "-ww", "-o", "args=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return listed.stdout
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def _unmount_below(directory: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    for mount in reversed(list(_mounts_below(directory))):
+        if libc.umount2(mount.encode(), _MNT_DETACH) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, f"unmount: {os.strerror(error)}", mount)
+
+
+def _mounts_below(directory: Path) -> Iterator[str]:
+    table = _PROC / "self/mountinfo"
+    for line in table.read_text().splitlines() if table.exists() else ():
+        mount = line.split()[4].encode().decode("unicode_escape")
+        if mount.startswith(f"{directory}/"):
+            yield mount
+
+
+def _unlink_outside(directory: Path) -> None:
+    """Removes the few files that kubelet and containerd leave in fixed places."""
+    if _CONTAINER_LOG_LINKS.is_dir():
+        for link in _CONTAINER_LOG_LINKS.iterdir():
+            if link.is_symlink() and str(link.readlink()).startswith(f"{directory}/"):
+                link.unlink()
+    for bundle in directory.glob("*/containerd/state/io.containerd.runtime.v2.task/*/*"):
+        bootstrap = bundle / "bootstrap.json"
+        if bootstrap.exists():
+            address = json.loads(bootstrap.read_text())["address"]
+            Path(address.removeprefix("unix://")).unlink(missing_ok=True)
+
+
+def main() -> None:
+    """Waits for the owner's end, then sweeps, unless the cluster is to be kept."""
+    directory = Path(sys.argv[1])
+    sys.stdin.read()
+    with lock_path(directory).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever found the leftovers before us
+        if directory.exists() and not kept_marker(directory).exists():
+            sweep(directory)
+
+
+if __name__ == "__main__":
+    main()

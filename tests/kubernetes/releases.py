@@ -1,0 +1,126 @@
+"""Which upstream releases the tests run on, and where their binaries are kept.
+
+The go.mod files below `modules/` are the only place that names a version. Binaries are kept outside
+of the tree, by version, so that every checkout shares them.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_MODULES = Path(__file__).parent / "modules"
+_DEFAULT_KUBERNETES = "1.37"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release of one upstream project, and the programs that are built from it.
+
+    `folder` holds the go.mod that pins it; `packages` maps each program to its Go package.
+    """
+
+    project: str
+    version: str
+    folder: Path
+    packages: Mapping[str, str]
+    cgo: bool = False
+    ldflags: str = "-s -w"
+
+    @property
+    def home(self) -> Path:
+        """Where everything of this release is kept."""
+        return cache() / self.project / self.version
+
+    def program(self, name: str) -> Path:
+        """The path of a program, whether it is built or not."""
+        if name not in self.packages:
+            raise KeyError(f"{self.project} has no program {name!r}: {sorted(self.packages)}")
+        return self.home / "bin" / name
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the programs are there: the folder appears whole or not at all."""
+        return (self.home / "bin").is_dir()
+
+
+def cache() -> Path:
+    """The folder of all binaries: $CARINA_CACHE, or carina below the user's cache folder."""
+    configured = os.environ.get("CARINA_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "carina"
+
+
+def kubernetes() -> Release:
+    """The Kubernetes release that $KUBERNETES names by its minor version ("1.36").
+
+    Raises:
+        ValueError: there is no module that pins this version.
+    """
+    minor = os.environ.get("KUBERNETES") or _DEFAULT_KUBERNETES
+    folder = _MODULES / f"kubernetes-{minor}"
+    if not folder.is_dir():
+        pinned = sorted(path.name.removeprefix("kubernetes-") for path in _MODULES.glob("kuber*"))
+        raise ValueError(f"KUBERNETES={minor} is not pinned below {_MODULES}: use one of {pinned}")
+    version = _pinned(folder, "k8s.io/kubernetes")
+    major, minor = version.split(".")[:2]
+    # Without its version a component takes the defaults of feature gates of another release.
+    stamp = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    programs = (
+        "kubectl",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubelet",
+    )
+    return Release(
+        project="kubernetes",
+        version=version,
+        folder=folder,
+        packages={program: f"k8s.io/kubernetes/cmd/{program}" for program in programs},
+        ldflags=" ".join(
+            ["-s -w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in stamp.items())]
+        ),
+    )
+
+
+def etcd() -> Release:
+    """The store behind the API server."""
+    folder = _MODULES / "etcd"
+    package = "go.etcd.io/etcd/server/v3"
+    return Release("etcd", _pinned(folder, package), folder, {"etcd": package})
+
+
+def containerd() -> Release:
+    """The container runtime, its shim for runc, and its command line."""
+    folder = _MODULES / "containerd"
+    module = "github.com/containerd/containerd/v2"
+    programs = ("containerd", "containerd-shim-runc-v2", "ctr")
+    return Release(
+        project="containerd",
+        version=_pinned(folder, module),
+        folder=folder,
+        packages={program: f"{module}/cmd/{program}" for program in programs},
+    )
+
+
+def nvidia_container_toolkit() -> Release:
+    """NVIDIA's hook that CDI specs call; it loads NVML lazily, so it links on a machine without."""
+    folder = _MODULES / "nvidia-container-toolkit"
+    module = "github.com/NVIDIA/nvidia-container-toolkit"
+    return Release(
+        project="nvidia-container-toolkit",
+        version=_pinned(folder, module),
+        folder=folder,
+        packages={"nvidia-cdi-hook": f"{module}/cmd/nvidia-cdi-hook"},
+        cgo=True,
+        ldflags="-s -w -extldflags=-Wl,-z,lazy",
+    )
+
+
+def _pinned(folder: Path, module: str) -> str:
+    go_mod = (folder / "go.mod").read_text()
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{folder / 'go.mod'} does not require {module}")
+    return found.group(1)
