@@ -1,0 +1,295 @@
+"""From a request to its answer, without the HTTP: routes, parameters, the shape of lists."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import yaml
+
+from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.client import ApplyPatch, JsonPatch, MergePatch, Patch, StrategicMergePatch
+from simulation.api_server import discovery, watch
+from simulation.api_server.apply import Manager
+from simulation.api_server.event_form import shown
+from simulation.api_server.failure import Failure, bad_request, no_such_path, not_allowed, too_large
+from simulation.api_server.faults import Faults
+from simulation.api_server.registry import DeleteOptions, Registry
+from simulation.api_server.resources import SERVED, ServedResource
+from simulation.api_server.route import Request, Route, parse_path, verb_of
+from simulation.api_server.selectors import Predicate, selector
+from simulation.api_server.storage import Storage
+from simulation.api_server.table import table
+
+BOOKMARK_SECONDS = 60.0
+"""How often a watch gets a bookmark; the real API server's value."""
+
+_DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_WATCH_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status and a JSON body."""
+
+    code: int
+    body: Body
+    retry_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A word in plain text: what health checks get."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Lines that take their time."""
+
+    lines: Iterator[bytes]
+
+
+Response: TypeAlias = Answer | Text | Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A request that was answered, for those who watch the API work."""
+
+    verb: str
+    route: Route
+    code: int
+
+
+class Api:
+    """An API with its objects. `on_request` is told of every request for a resource."""
+
+    def __init__(
+        self,
+        *,
+        bookmark_every: float = BOOKMARK_SECONDS,
+        on_request: Callable[[Observed], None] = lambda _: None,
+    ) -> None:
+        self.storage = Storage()
+        self.faults = Faults()
+        self._registry = Registry(self.storage)
+        self._bookmark_every = bookmark_every
+        self._on_request = on_request
+        namespaces = SERVED[0]
+        for name in _DEFAULT_NAMESPACES:
+            body = {"metadata": {"name": name}}
+            self._registry.create(namespaces, "", body, Manager("embedded", "Update"))
+
+    def end_streams(self) -> None:
+        """Ends all watches that are open, as a server does that goes away."""
+        self.faults.end_streams()
+        self.storage.wake()
+
+    def handle(self, request: Request) -> Response:
+        """The answer to a request, whatever happens."""
+        if request.path.strip("/") in ("healthz", "readyz", "livez"):
+            return Text("ok")
+        document = discovery.document(request.path)
+        if document is not None:
+            return Answer(200, document)
+        route = parse_path(request.path)
+        if route is None:
+            return Answer(404, no_such_path().status())
+        verb = verb_of(request, route)
+        try:
+            self.faults.strike(verb, route.served.resource.plural)
+            response = self._answer(verb, route, request)
+        except Failure as failure:
+            response = Answer(failure.code, failure.status(), failure.retry_after)
+        code = response.code if isinstance(response, Answer) else 200
+        self._on_request(Observed(verb, route, code))
+        return response
+
+    def _answer(self, verb: str, route: Route, request: Request) -> Response:
+        match verb:
+            case "get":
+                body = self._registry.get(route.served, route.key)
+                return Answer(200, _seen(request, route.served, [body]) or body)
+            case "list":
+                return Answer(200, self._list(route, request))
+            case "watch":
+                return self._watch(route, request)
+            case "create":
+                return Answer(201, self._create(route, request))
+            case "update" | "patch" if route.name:
+                return Answer(200, self._change(verb, route, request))
+            case "delete":
+                remaining = self._registry.delete(route.served, route.key, _options(request))
+                return Answer(200, remaining or _SUCCESS)
+            case "deletecollection":
+                matches = _selector(route, request)
+                self._registry.delete_all(route.served, route.namespace, matches)
+                return Answer(200, _SUCCESS)
+            case _:
+                raise not_allowed()
+
+    def _create(self, route: Route, request: Request) -> Body:
+        body = _body(request)
+        match route.subresource:
+            case "" if not route.name:
+                manager = _manager(route, request)
+                return self._registry.create(route.served, route.namespace, body, manager)
+            case "binding":
+                self._registry.bind(route.key, body)
+                return _SUCCESS
+            case "eviction":
+                self._registry.delete(route.served, route.key, DeleteOptions())
+                return _SUCCESS
+            case _:
+                raise not_allowed()
+
+    def _change(self, verb: str, route: Route, request: Request) -> Body:
+        served, key, manager = route.served, route.key, _manager(route, request)
+        if verb == "update":
+            return self._registry.update(served, key, _body(request), route.subresource, manager)
+        return self._registry.patch(served, key, _patch(request), route.subresource, manager)
+
+    def _list(self, route: Route, request: Request) -> Body:
+        served, matches = route.served, _selector(route, request)
+        limit = int(request.query.get("limit", "0"))
+        with self.storage.transaction():
+            revision, after = self.storage.revision, None
+            if token := request.query.get("continue"):
+                revision, after = _parse_token(token)
+            objects = self.storage.objects(served.storage, revision)
+        chosen = [
+            (key, body)
+            for key, body in objects
+            if (after is None or key > after)
+            and route.namespace in ("", key.namespace)
+            and matches(body)
+        ]
+        metadata: Body = {"resourceVersion": str(revision)}
+        if limit and len(chosen) > limit:
+            metadata["continue"] = _token(revision, chosen[limit - 1][0])
+            metadata["remainingItemCount"] = len(chosen) - limit
+            chosen = chosen[:limit]
+        items = [shown(served, body) for _, body in chosen]
+        return _seen(request, served, items, metadata) or {
+            "kind": f"{served.resource.kind}List",
+            "apiVersion": served.resource.api_version,
+            "metadata": metadata,
+            "items": [_without_kind(item) for item in items],
+        }
+
+    def _watch(self, route: Route, request: Request) -> Stream:
+        served, query = route.served, request.query
+        version = query.get("resourceVersion", "")
+        revision = int(version) if version not in ("", "0") else None
+        if revision is not None and revision > self.storage.revision:
+            raise too_large(revision, self.storage.revision)
+        initial = query.get("sendInitialEvents") == "true"
+        bookmarks = query.get("allowWatchBookmarks") == "true"
+        options = watch.WatchOptions(
+            namespace=route.namespace,
+            matches=_selector(route, request),
+            revision=None if initial else revision,
+            seconds=float(query.get("timeoutSeconds") or _DEFAULT_WATCH_SECONDS),
+            bookmark_every=self._bookmark_every if bookmarks else None,
+            mark_initial=initial and bookmarks,
+        )
+        generation = self.faults.generation
+
+        def show(body: Body) -> Body:
+            body = shown(served, body)
+            return _seen(request, served, [body]) or body
+
+        def is_over() -> bool:
+            return self.faults.generation != generation
+
+        return Stream(watch.events(self.storage, served, options, show, is_over))
+
+
+_SUCCESS: Body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+def _manager(route: Route, request: Request) -> Manager:
+    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
+    return Manager(request.query.get("fieldManager") or agent, "Update", route.subresource)
+
+
+def _selector(route: Route, request: Request) -> Predicate:
+    query = request.query
+    return selector(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), route.served.fields
+    )
+
+
+def _body(request: Request) -> Body:
+    if "dryRun" in request.query:
+        raise bad_request("the embedded API knows no dry run")
+    try:
+        body = yaml.safe_load(request.content) if _is_yaml(request) else json.loads(request.content)
+    except (ValueError, yaml.YAMLError) as error:
+        raise bad_request(f"the body cannot be decoded: {error}") from error
+    if not isinstance(body, dict):
+        raise bad_request("the body is no object")
+    return body
+
+
+def _is_yaml(request: Request) -> bool:
+    return request.headers.get("content-type", "").endswith("yaml")
+
+
+def _patch(request: Request) -> Patch:
+    match request.headers.get("content-type", ""):
+        case "application/merge-patch+json":
+            return MergePatch(_body(request))
+        case "application/strategic-merge-patch+json":
+            return StrategicMergePatch(_body(request))
+        case "application/json-patch+json":
+            return JsonPatch(json.loads(request.content))
+        case "application/apply-patch+yaml":
+            manager = request.query.get("fieldManager")
+            if not manager:
+                raise bad_request("fieldManager is required for apply patch")
+            return ApplyPatch(_body(request), manager, force=request.query.get("force") == "true")
+        case other:
+            message = f"the body of the request was in an unknown format: {other}"
+            raise Failure(415, "UnsupportedMediaType", message)
+
+
+def _options(request: Request) -> DeleteOptions:
+    options = json.loads(request.content or b"{}")
+    conditions = options.get("preconditions") or {}
+    seconds = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
+    return DeleteOptions(
+        uid=conditions.get("uid"),
+        resource_version=conditions.get("resourceVersion"),
+        grace_period_seconds=None if seconds is None else int(seconds),
+    )
+
+
+def _seen(
+    request: Request, served: ServedResource, items: list[Body], metadata: Body | None = None
+) -> Body | None:
+    """Objects as the Table that kubectl asks for; None for clients that ask for none."""
+    if "as=Table" not in request.headers.get("accept", ""):
+        return None
+    return table(served, items, metadata or {})
+
+
+def _without_kind(item: Body) -> Body:
+    """An item as lists have it: what the list says already, it does not say again."""
+    return {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
+
+
+def _token(revision: int, after: ObjectKey) -> str:
+    content = json.dumps([revision, after.namespace, after.name])
+    return base64.urlsafe_b64encode(content.encode()).decode()
+
+
+def _parse_token(token: str) -> tuple[int, ObjectKey]:
+    try:
+        revision, namespace, name = json.loads(base64.urlsafe_b64decode(token))
+    except ValueError as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    return int(revision), ObjectKey(namespace, name)

@@ -1,0 +1,174 @@
+"""Merge patches (RFC 7386), JSON patches (RFC 6902) and strategic merge patches.
+
+Pure: a patch and a body give another body; what is given is never changed. ValueError where a
+patch does not fit.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from carina_dra.kube.body import Body
+
+MERGE_KEYS: dict[str, str] = {
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "resourceClaims": "name",
+    "resourceClaimStatuses": "name",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Lists of objects that a strategic merge patch merges, by the field that tells items apart."""
+
+MERGED_SETS = frozenset({"finalizers"})
+"""Lists of strings that a strategic merge patch adds to."""
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def json_patch(target: Body, operations: Iterable[Body]) -> Any:
+    """RFC 6902. A `test` that fails is a ValueError, too."""
+    document: Any = copy.deepcopy(target)
+    for operation in operations:
+        document = _apply(document, operation)
+    return document
+
+
+def _apply(document: Any, operation: Body) -> Any:
+    path = _pointer(operation["path"])
+    match operation["op"]:
+        case "add":
+            return _add(document, path, operation["value"])
+        case "remove":
+            return _remove(document, path)
+        case "replace":
+            return _add(_remove(document, path) if path else None, path, operation["value"])
+        case "move":
+            source = _pointer(operation["from"])
+            value = _read(document, source)
+            return _add(_remove(document, source), path, value)
+        case "copy":
+            return _add(document, path, _read(document, _pointer(operation["from"])))
+        case "test":
+            if _read(document, path) != operation["value"]:
+                raise ValueError(f"testing path {operation['path']} failed")
+            return document
+        case other:
+            raise ValueError(f"unknown operation {other!r}")
+
+
+def _pointer(text: str) -> list[str]:
+    """RFC 6901."""
+    if text and not text.startswith("/"):
+        raise ValueError(f"path {text!r} does not begin with '/'")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
+
+
+def _read(document: Any, path: list[str]) -> Any:
+    for step in path:
+        document = document[_position(document, step)]
+    return copy.deepcopy(document)
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    value = copy.deepcopy(value)
+    if not path:
+        return value
+    *parents, last = path
+    container = document
+    for step in parents:
+        container = container[_position(container, step)]
+    match container:
+        case list():
+            container.insert(len(container) if last == "-" else _index(last, container, 1), value)
+        case dict():
+            container[last] = value
+        case _:
+            raise ValueError(f"add operation does not apply: {'/'.join(path)} is no container")
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    *parents, last = path
+    container = document
+    for step in parents:
+        container = container[_position(container, step)]
+    del container[_position(container, last)]
+    return document
+
+
+def _position(container: Any, step: str) -> Any:
+    match container:
+        case list():
+            return _index(step, container, 0)
+        case dict() if step in container:
+            return step
+        case _:
+            raise ValueError(f"there is nothing at {step!r}")
+
+
+def _index(step: str, container: list[Any], beyond: int) -> int:
+    if not step.isdigit() or int(step) >= len(container) + beyond:
+        raise ValueError(f"no position {step!r} in a list of {len(container)}")
+    return int(step)
+
+
+def strategic_merge(target: Any, patch: Any) -> Any:
+    """A merge patch that merges the lists of MERGE_KEYS and knows the directives kubectl sends.
+
+    https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+    """
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    if patch.get("$patch") == "replace":
+        return {key: copy.deepcopy(value) for key, value in patch.items() if key != "$patch"}
+    result = dict(target) if isinstance(target, dict) else {}
+    if "$retainKeys" in patch:
+        result = {key: value for key, value in result.items() if key in patch["$retainKeys"]}
+    for key, value in patch.items():
+        if key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            result[name] = [item for item in result.get(name, []) if item not in value]
+        elif key.startswith("$"):
+            continue  # $setElementOrder and $retainKeys: order carries no meaning here
+        elif value is None:
+            result.pop(key, None)
+        elif isinstance(value, list):
+            result[key] = _strategic_list(key, result.get(key) or [], value)
+        else:
+            result[key] = strategic_merge(result.get(key), value)
+    return result
+
+
+def _strategic_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
+    if name in MERGED_SETS:
+        return target + [item for item in patch if item not in target]
+    key = MERGE_KEYS.get(name)
+    if key is None or not all(isinstance(item, dict) and key in item for item in target):
+        return copy.deepcopy([item for item in patch if item != {"$patch": "replace"}])
+    if {"$patch": "replace"} in patch:
+        return copy.deepcopy([item for item in patch if "$patch" not in item])
+    items = {item[key]: item for item in target}
+    for item in patch:
+        if item.get("$patch") == "delete":
+            items.pop(item[key], None)
+        else:
+            items[item[key]] = strategic_merge(items.get(item[key]), item)
+    return list(items.values())

@@ -1,0 +1,372 @@
+"""What reading and writing an object means: names, versions, finalizers, owners.
+
+The rules are the real API server's (k8s.io/apiserver/pkg/registry/generic/registry), as far as
+clients can rely on them for any kind of object; what single kinds demand of their fields is not
+checked. Everything a method does is one transaction.
+"""
+
+import random
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias, assert_never
+
+from carina_dra.kube.api_resource import NAMESPACES, PODS, Scope
+from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.client import ApplyPatch, JsonPatch, MergePatch, Patch, StrategicMergePatch
+from simulation.api_server import apply, patch
+from simulation.api_server.event_form import kept, shown
+from simulation.api_server.failure import (
+    Failure,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    modified,
+    not_found,
+)
+from simulation.api_server.resources import SERVED, ServedResource
+from simulation.api_server.selectors import Predicate
+from simulation.api_server.storage import Storage
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a generated name says nothing rude
+_ANY_NAME = "rbac.authorization.k8s.io"  # its names hold colons
+
+Clock: TypeAlias = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What a delete asks for: its preconditions, and the seconds a pod is given to end."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+    grace_period_seconds: int | None = None
+
+
+class Registry:
+    """The objects of the API, read and written by its rules."""
+
+    def __init__(self, storage: Storage, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    def get(self, served: ServedResource, key: ObjectKey) -> Body:
+        """The object. Raises Failure (404)."""
+        body = self._storage.get(served.storage, key)
+        if body is None:
+            raise not_found(served.resource, key.name)
+        return shown(served, body)
+
+    def create(
+        self, served: ServedResource, namespace: str, body: Body, manager: apply.Manager
+    ) -> Body:
+        """Creates an object in a namespace; its body as stored."""
+        with self._storage.transaction():
+            new = self._new(served, namespace, body)
+            new = apply.updated(None, new, manager, time=self._now())
+            return self._insert(served, new)
+
+    def update(
+        self,
+        served: ServedResource,
+        key: ObjectKey,
+        body: Body,
+        subresource: str,
+        manager: apply.Manager,
+    ) -> Body:
+        """Replaces an object, or its status; its body as stored."""
+        with self._storage.transaction():
+            before = self.get(served, key)
+            after = self._next(served, before, body, subresource)
+            if _same(before, after):
+                return before
+            return self._replace(
+                served, before, apply.updated(before, after, manager, time=self._now())
+            )
+
+    def patch(
+        self,
+        served: ServedResource,
+        key: ObjectKey,
+        change: Patch,
+        subresource: str,
+        manager: apply.Manager,
+    ) -> Body:
+        """Patches an object, or its status; its body as stored."""
+        with self._storage.transaction():
+            match change:
+                case MergePatch(changes):
+                    body = patch.merge(self.get(served, key), changes)
+                case StrategicMergePatch(changes):
+                    body = patch.strategic_merge(self.get(served, key), changes)
+                case JsonPatch(operations):
+                    try:
+                        body = patch.json_patch(self.get(served, key), operations)
+                    except (ValueError, KeyError) as error:
+                        raise invalid(served.resource, key.name, "", str(error)) from error
+                case ApplyPatch():
+                    return self._apply(served, key, change, subresource)
+                case _:
+                    assert_never(change)
+            return self.update(served, key, body, subresource, manager)
+
+    def _apply(
+        self, served: ServedResource, key: ObjectKey, change: ApplyPatch, subresource: str
+    ) -> Body:
+        manager = apply.Manager(change.field_manager, "Apply", subresource)
+        stored = self._storage.get(served.storage, key)
+        if stored is None and subresource:
+            raise not_found(served.resource, key.name)
+        before = None if stored is None else shown(served, stored)
+        try:
+            after = apply.applied(
+                before, change.configuration, manager, force=change.force, time=self._now()
+            )
+        except apply.FieldConflict as error:
+            raise _field_conflict(served, key, error) from error
+        if before is None:
+            new = self._new(served, key.namespace, after)
+            new["metadata"]["managedFields"] = after["metadata"]["managedFields"]
+            return self._insert(served, new)
+        managed = after["metadata"]["managedFields"]
+        after = self._next(served, before, after, subresource)
+        if _same(before, after) and apply.owned(before).get(manager) is not None:
+            return before
+        after["metadata"]["managedFields"] = managed
+        return self._replace(served, before, after)
+
+    def bind(self, key: ObjectKey, binding: Body) -> None:
+        """Assigns a pod to a node: what posting to its `binding` does."""
+        served = next(served for served in SERVED if served.resource == PODS)
+        with self._storage.transaction():
+            pod = self.get(served, key)
+            spec = pod.get("spec", {})
+            if spec.get("nodeName"):
+                why = f"pod {key.name} is already assigned to node {spec['nodeName']!r}"
+                raise conflict(PODS, key.name, why)
+            spec = spec | {"nodeName": binding["target"]["name"]}
+            self._replace(served, pod, pod | {"spec": spec})
+
+    def delete(self, served: ServedResource, key: ObjectKey, options: DeleteOptions) -> Body | None:
+        """Deletes an object; None, or its body where it has to wait for finalizers or its pod."""
+        with self._storage.transaction():
+            before = self.get(served, key)
+            _check_preconditions(served, before, options)
+            metadata = before["metadata"]
+            if served.resource == NAMESPACES:
+                self._empty(key.name)
+            grace = _grace(served, before, options)
+            waits = metadata.get("finalizers") or self._populated(served, key.name)
+            if not grace and not waits:
+                self._remove(served, key)
+                return None
+            if metadata.get("deletionGracePeriodSeconds", grace + 1) <= grace:
+                return before
+            deletion = {
+                "deletionTimestamp": timestamp(self._clock() + timedelta(seconds=grace)),
+                "deletionGracePeriodSeconds": grace,
+            }
+            after = before | {"metadata": metadata | deletion}
+            if served.resource == NAMESPACES:
+                after["status"] = {"phase": "Terminating"}
+            return self._replace(served, before, after)
+
+    def delete_all(self, served: ServedResource, namespace: str, matches: Predicate) -> None:
+        """Deletes all objects of a namespace (or of the cluster) that match."""
+        with self._storage.transaction():
+            for key, body in self._storage.objects(served.storage):
+                if (not namespace or key.namespace == namespace) and matches(body):
+                    self.delete(served, key, DeleteOptions())
+
+    def _new(self, served: ServedResource, namespace: str, body: Body) -> Body:
+        """An object about to be created. Raises Failure."""
+        resource = served.resource
+        given = body.get("metadata") or {}
+        if given.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        if (given.get("namespace") or namespace) != namespace:
+            raise bad_request("the namespace of the object does not match the one in the URL")
+        if namespace and self._storage.get("namespaces", ObjectKey("", namespace)) is None:
+            raise not_found(NAMESPACES, namespace)
+        name = given.get("name") or self._generated_name(given.get("generateName"))
+        if not name:
+            raise invalid(resource, "", "metadata.name", "Required value: name or generateName")
+        if resource.group != _ANY_NAME and not _SUBDOMAIN.fullmatch(name):
+            why = f"Invalid value: {name!r}: a lowercase RFC 1123 subdomain is needed"
+            raise invalid(resource, name, "metadata.name", why)
+        metadata = {
+            **given,
+            "name": name,
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": timestamp(self._clock()),
+        }
+        for field in ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            metadata.pop(field, None)
+        if resource.scope is Scope.NAMESPACED:
+            metadata["namespace"] = namespace
+        if served.with_generation:
+            metadata["generation"] = 1
+        new = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+        new["metadata"] = metadata
+        if served.initial_status is not None:
+            new["status"] = served.initial_status
+        return new
+
+    def _next(self, served: ServedResource, before: Body, body: Body, subresource: str) -> Body:
+        """An object about to be replaced. Raises Failure."""
+        resource, old = served.resource, before["metadata"]
+        given = body.get("metadata") or {}
+        name = old["name"]
+        if given.get("name", name) != name:
+            raise bad_request(f"the name of the object ({given['name']}) is not the URL's ({name})")
+        if given.get("uid", old["uid"]) != old["uid"]:
+            why = f"Precondition failed: UID in precondition: {given['uid']}, is: {old['uid']}"
+            raise conflict(resource, name, why)
+        if given.get("resourceVersion") not in (None, "", old["resourceVersion"]):
+            raise modified(resource, name)
+        if subresource:
+            status = {"status": body["status"]} if "status" in body else {}
+            return {**before, "metadata": dict(old), **status}
+        fixed = (
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "generateName",
+            "managedFields",
+        )
+        metadata = {name: value for name, value in given.items() if name not in fixed}
+        metadata |= {name: old[name] for name in fixed if name in old}
+        after = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+        after["metadata"] = metadata
+        if served.has_status:
+            after.pop("status", None)
+            if "status" in before:
+                after["status"] = before["status"]
+        if served.with_generation and _specification(before) != _specification(after):
+            metadata["generation"] = old["generation"] + 1
+        return after
+
+    def _insert(self, served: ServedResource, new: Body) -> Body:
+        key = ObjectKey(new["metadata"].get("namespace", ""), new["metadata"]["name"])
+        if self._storage.get(served.storage, key) is not None:
+            raise already_exists(served.resource, key.name)
+        return shown(served, self._storage.put(served.storage, key, kept(served, new)))
+
+    def _replace(self, served: ServedResource, before: Body, after: Body) -> Body:
+        metadata = after["metadata"]
+        key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
+        last_finalizer = before["metadata"].get("finalizers") and not metadata.get("finalizers")
+        if last_finalizer and metadata.get("deletionGracePeriodSeconds") == 0:
+            self._remove(served, key)
+            return after
+        return shown(served, self._storage.put(served.storage, key, kept(served, after)))
+
+    def _remove(self, served: ServedResource, key: ObjectKey) -> None:
+        """Removes an object, then what it was the last owner of, then an emptied namespace."""
+        body = self._storage.remove(served.storage, key)
+        uid = body["metadata"]["uid"]
+        for other in SERVED:
+            for other_key, dependent in self._storage.objects(other.storage):
+                owners = dependent["metadata"].get("ownerReferences") or ()
+                uids = {owner["uid"] for owner in owners}
+                if uid in uids and not any(map(self._lives, uids - {uid})):
+                    self._delete_if_there(other, other_key)
+        namespaces = SERVED[0]
+        namespace = self._storage.get(namespaces.storage, ObjectKey("", key.namespace))
+        ending = namespace is not None and "deletionTimestamp" in namespace["metadata"]
+        if ending and not self._populated(namespaces, key.namespace):
+            self._remove(namespaces, ObjectKey("", key.namespace))
+
+    def _delete_if_there(self, served: ServedResource, key: ObjectKey) -> None:
+        if self._storage.get(served.storage, key) is not None:
+            self.delete(served, key, DeleteOptions())
+
+    def _lives(self, uid: str) -> bool:
+        return any(
+            body["metadata"]["uid"] == uid
+            for served in SERVED
+            for _, body in self._storage.objects(served.storage)
+        )
+
+    def _empty(self, namespace: str) -> None:
+        for served in SERVED:
+            if served.resource.scope is Scope.NAMESPACED:
+                for key, _ in self._storage.objects(served.storage):
+                    if key.namespace == namespace:
+                        self._delete_if_there(served, key)
+
+    def _populated(self, served: ServedResource, name: str) -> bool:
+        """Whether this is a namespace that has objects."""
+        return served.resource == NAMESPACES and any(
+            key.namespace == name
+            for other in SERVED
+            for key, _ in self._storage.objects(other.storage)
+        )
+
+    def _generated_name(self, prefix: str | None) -> str:
+        if not prefix:
+            return ""
+        suffix = "".join(random.choices(_SUFFIX_LETTERS, k=5))
+        return prefix[:58] + suffix
+
+    def _now(self) -> str:
+        return timestamp(self._clock())
+
+
+def timestamp(time: datetime) -> str:
+    """A time as metadata has it: RFC 3339, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _same(before: Body, after: Body) -> bool:
+    def bare(body: Body) -> Body:
+        metadata = {n: v for n, v in body["metadata"].items() if n != "managedFields"}
+        return body | {"metadata": metadata}
+
+    return bare(before) == bare(after)
+
+
+def _specification(body: Body) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in ("metadata", "status")}
+
+
+def _check_preconditions(served: ServedResource, body: Body, options: DeleteOptions) -> None:
+    metadata = body["metadata"]
+    for field, wanted in (("uid", options.uid), ("resourceVersion", options.resource_version)):
+        if wanted not in (None, metadata[field]):
+            why = f"Precondition failed: {field} in precondition: {wanted}, is: {metadata[field]}"
+            raise conflict(served.resource, metadata["name"], why)
+
+
+def _grace(served: ServedResource, body: Body, options: DeleteOptions) -> int:
+    """Seconds that a pod on a node is given; 0 for everything else."""
+    spec = body.get("spec") or {}
+    if served.resource != PODS or not spec.get("nodeName"):
+        return 0
+    if body.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_period_seconds is not None:
+        return options.grace_period_seconds
+    seconds: int = spec.get("terminationGracePeriodSeconds", 30)
+    return seconds
+
+
+def _field_conflict(served: ServedResource, key: ObjectKey, error: apply.FieldConflict) -> Failure:
+    causes = []
+    for path, owner in sorted(error.owners.items()):
+        field = "".join("." + step[2:] for step in path if step != ".")
+        message = f'conflict with "{owner}"'
+        causes.append({"reason": "FieldManagerConflict", "message": message, "field": field})
+    owners = ", ".join(sorted({f'"{owner}"' for owner in error.owners.values()}))
+    fields = ", ".join(cause["field"] for cause in causes)
+    message = f"Apply failed with {len(causes)} conflict(s) with {owners}: {fields}"
+    return Failure(409, "Conflict", message, resource=served.resource, name=key.name, causes=causes)
