@@ -6,11 +6,11 @@ of a *series*: one Event whose count grows, as client-go has it. Times are Unix 
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum
 
 from carina_dra.kube.api_resource import EVENTS
 from carina_dra.kube.body import Body
+from carina_dra.kube.timestamp import micro_time
 
 NOTE_BYTES = 1024
 
@@ -152,8 +152,3 @@ def cut_note(note: str) -> str:
     ellipsis = "…"
     room = NOTE_BYTES - len(ellipsis.encode())
     return encoded[:room].decode(errors="ignore") + ellipsis
-
-
-def micro_time(at: float) -> str:
-    """A time as Kubernetes' MicroTime: RFC 3339 in UTC with microseconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,298 @@
+"""Leader election on a Lease: of several processes, one at a time leads.
+
+The rules that keep two from leading at once:
+- nobody compares clocks of different machines: a lease has run out when its record has not changed
+  for its duration on the observer's own monotonic clock;
+- who leads is leader until `renew_deadline` after the start of the last renewal that succeeded. An
+  attempt that fails, for whatever reason, is just that; none lasts beyond the deadline;
+- `renew_deadline` is shorter than the lease by the time that work gets to stop, so work has stopped
+  before another may begin;
+- every write carries the version that was read, so of two that try, one fails.
+
+A leader that stops in good order leaves the lease without a holder, so that the next need not wait.
+https://kubernetes.io/docs/concepts/architecture/leases/
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import structlog
+
+from carina_dra.kube.api_resource import LEASES
+from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.client import TIMEOUT, Client
+from carina_dra.kube.errors import ApiError, Conflict, NotFound
+from carina_dra.kube.timestamp import micro_time
+
+_RELEASE_TIMEOUT = 2.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """Seconds: how long a lease is valid, when a leader gives up, how often it is tried.
+
+    Raises ValueError where they leave no room for a retry, or none for work to stop.
+    """
+
+    duration: int = 15
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_period < self.renew_deadline < self.duration:
+            raise ValueError(f"{self}: retry_period < renew_deadline < duration has to hold")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What a Lease says. Times are Unix seconds by the holder's clock, for people to read."""
+
+    holder: str
+    duration: int
+    acquired_at: str
+    renewed_at: str
+    transitions: int
+
+    @classmethod
+    def of(cls, body: Body) -> "LeaseRecord":
+        """The record in a Lease; a Lease without a holder has an empty one."""
+        spec = body.get("spec") or {}
+        return cls(
+            holder=spec.get("holderIdentity") or "",
+            duration=spec.get("leaseDurationSeconds") or 0,
+            acquired_at=spec.get("acquireTime") or "",
+            renewed_at=spec.get("renewTime") or "",
+            transitions=spec.get("leaseTransitions") or 0,
+        )
+
+    def held_by(self, identity: str, timing: LeaseTiming, now: float) -> "LeaseRecord":
+        """The record once `identity` has taken or renewed the lease."""
+        time_now = micro_time(now)
+        if identity == self.holder:
+            return replace(self, duration=timing.duration, renewed_at=time_now)
+        return LeaseRecord(identity, timing.duration, time_now, time_now, self.transitions + 1)
+
+    def released(self, now: float) -> "LeaseRecord":
+        """The record once its holder has let it go. A second is the shortest lease there is."""
+        return replace(self, holder="", duration=1, renewed_at=micro_time(now))
+
+    def spec(self) -> Body:
+        """The record as a Lease's spec has it."""
+        return {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.duration,
+            "acquireTime": self.acquired_at,
+            "renewTime": self.renewed_at,
+            "leaseTransitions": self.transitions,
+        }
+
+
+NO_RECORD = LeaseRecord(holder="", duration=0, acquired_at="", renewed_at="", transitions=-1)
+"""Before the first holder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A Lease, its record, and since when (monotonic) it has been seen unchanged."""
+
+    body: Body
+    record: LeaseRecord
+    since: float
+
+    def free_for(self, identity: str, now: float) -> bool:
+        """Whether `identity` may take the lease: it is nobody's, its own, or has run out."""
+        return self.record.holder in ("", identity) or now >= self.since + self.record.duration
+
+
+def observe(body: Body, previous: Observation | None, now: float) -> Observation:
+    """What is known after a look at the Lease at a time."""
+    record = LeaseRecord.of(body)
+    if previous is not None and previous.record == record:
+        return Observation(body, record, previous.since)
+    return Observation(body, record, now)
+
+
+class Outcome(Enum):
+    """Why a run has ended."""
+
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class WorkNotStopped(RuntimeError):  # noqa: N818 - says what is the case
+    """Work goes on though the lease is lost. The process has to end: another may lead by now."""
+
+
+class LeaderElector:
+    """Leads under a Lease whenever it can get it. `identity` is unique among all candidates."""
+
+    def __init__(
+        self,
+        client: Client,
+        lease: ObjectKey,
+        identity: str,
+        *,
+        timing: LeaseTiming = LeaseTiming(),
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._lease = lease
+        self._identity = identity
+        self._timing = timing
+        self._clock = clock
+        self._now = now
+        self._draw = draw
+        self._observation: Observation | None = None
+        self._leading = threading.Event()
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads now."""
+        return self._leading.is_set()
+
+    def run(self, work: Callable[[threading.Event], None], stopping: threading.Event) -> Outcome:
+        """Waits for the lease, then calls `work` and renews until it ends, one way or another.
+
+        `work` runs in a thread of its own, and returns soon after the event it is given is set.
+        What it raises is raised here, after the lease is released. Raises WorkNotStopped where it
+        does not return in time.
+        """
+        while (renewed_at := self._attempt(deadline=None)) is None:
+            # Spread, so that candidates do not all try at once.
+            if stopping.wait(self._timing.retry_period * (1 + self._draw())):
+                return Outcome.STOPPED
+        _log.info("leading", lease=str(self._lease), identity=self._identity)
+        self._leading.set()
+        try:
+            return self._lead(_Work(work), stopping, renewed_at)
+        finally:
+            self._leading.clear()
+
+    def _lead(self, work: "_Work", stopping: threading.Event, renewed_at: float) -> Outcome:
+        timing = self._timing
+        while not work.ended:
+            deadline = renewed_at + timing.renew_deadline
+            remaining = deadline - self._clock()
+            if remaining <= 0 or self._held_by_another():
+                _log.warning("leadership lost", lease=str(self._lease), identity=self._identity)
+                work.stop(timeout=renewed_at + timing.duration - self._clock())
+                return Outcome.LOST
+            if stopping.wait(min(timing.retry_period, remaining)):
+                break
+            attempt = self._attempt(deadline=deadline)
+            renewed_at = renewed_at if attempt is None else attempt
+        try:
+            work.stop(timeout=renewed_at + timing.duration - self._clock())
+        finally:
+            if work.ended:
+                self._release()
+        return Outcome.STOPPED
+
+    def _held_by_another(self) -> bool:
+        seen = self._observation
+        return seen is not None and seen.record.holder not in ("", self._identity)
+
+    def _attempt(self, *, deadline: float | None) -> float | None:
+        """Takes or renews the lease; when the attempt began, None where it failed."""
+        began = self._clock()
+        try:
+            taken = self._take(deadline)
+        except ApiError as error:
+            _log.warning("lease not taken or renewed", error=str(error))
+            return None
+        return began if taken else None
+
+    def _take(self, deadline: float | None) -> bool:
+        """A look, unless we hold it as far as we know, and a write where the lease is free."""
+        if self._observation is None or self._observation.record.holder != self._identity:
+            try:
+                body = self._client.get(
+                    LEASES,
+                    self._lease.name,
+                    namespace=self._lease.namespace,
+                    timeout=self._timeout(deadline),
+                )
+            except NotFound:
+                self._write(self._client.create, self._new_lease(), NO_RECORD, deadline)
+                return True
+            self._observation = observe(body, self._observation, self._clock())
+        seen = self._observation
+        if not seen.free_for(self._identity, self._clock()):
+            return False
+        try:
+            self._write(self._client.replace, seen.body, seen.record, deadline)
+        except (Conflict, NotFound):
+            self._observation = None  # somebody was faster: look again next time
+            raise
+        return True
+
+    def _write(
+        self,
+        write: Callable[..., Body],
+        body: Body,
+        record: LeaseRecord,
+        deadline: float | None,
+    ) -> None:
+        record = record.held_by(self._identity, self._timing, self._now())
+        spec = (body.get("spec") or {}) | record.spec()
+        stored = write(LEASES, body | {"spec": spec}, timeout=self._timeout(deadline))
+        self._observation = observe(stored, self._observation, self._clock())
+
+    def _timeout(self, deadline: float | None) -> float:
+        """What a request may take to connect, and again to be answered, to end by the deadline."""
+        return TIMEOUT if deadline is None else max((deadline - self._clock()) / 2, 0.01)
+
+    def _new_lease(self) -> Body:
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"namespace": self._lease.namespace, "name": self._lease.name},
+        }
+
+    def _release(self) -> None:
+        seen, self._observation = self._observation, None
+        if seen is None or seen.record.holder != self._identity:
+            return
+        spec = seen.body["spec"] | seen.record.released(self._now()).spec()
+        try:
+            self._client.replace(LEASES, seen.body | {"spec": spec}, timeout=_RELEASE_TIMEOUT)
+        except ApiError as error:
+            _log.warning("lease not released; it runs out by itself", error=str(error))
+
+
+class _Work:
+    """The leader's work, in a thread of its own."""
+
+    def __init__(self, work: Callable[[threading.Event], None]) -> None:
+        self._work = work
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def stop(self, *, timeout: float) -> None:
+        """Has it end within `timeout` seconds; raises what it has raised, or WorkNotStopped."""
+        self._stop.set()
+        self._thread.join(max(timeout, 0))
+        if not self.ended:
+            raise WorkNotStopped("the leader's work goes on after its lease: end this process")
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._work(self._stop)
+        except BaseException as error:  # noqa: BLE001 - raised again by `stop`
+            self._error = error
