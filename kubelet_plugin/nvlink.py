@@ -39,17 +39,17 @@ def place(
     minors = {gpu.pci_bus_id: gpu.minor for gpu in known.values()}
     reached: dict[int, set[int]] = {minor: set() for minor in known}
     for one, other in [*_edges(links, minors), *_remembered(lost)]:
-        if one in reached and other in reached:
+        if one != other and one in reached and other in reached:
             reached[one].add(other)
             reached[other].add(one)
     leaders = _leaders(reached)
     return {
         minor: NvLink(
             peers=tuple(sorted(reached[minor] & answering.keys())),
-            domain=links[gpu.pci_bus_id].fabric or known[leaders[minor]].uuid,
+            domain=links.get(gpu.pci_bus_id, Links()).fabric or known[leaders[minor]].uuid,
         )
         for minor, gpu in sorted(answering.items())
-        if links.get(gpu.pci_bus_id, Links()) != Links()
+        if reached[minor] or links.get(gpu.pci_bus_id, Links()) != Links()
     }
 
 

@@ -57,7 +57,7 @@ _LACKING = frozenset(
         "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     }
 )
-# Drivers end an enumeration (of links, of profiles) with one or the other.
+# Of links and profiles that a GPU does not have, drivers say one or the other.
 _NO_SUCH = _LACKING | {"NVML_ERROR_INVALID_ARGUMENT"}
 _NO_DRIVER = {
     "NVML_ERROR_LIBRARY_NOT_FOUND": "libnvidia-ml.so.1 is not found: no NVIDIA driver is installed",
@@ -151,19 +151,15 @@ class NvmlSession:
         Blocks for as long as the driver does, which may be for ever.
         """
         known = _known(previous)
-        for attempt in ("first", "last"):
-            try:
-                self._ensure_open()
-            except _CallError as error:
-                self.close()
-                return _without_driver(error.failure)
-            try:
-                return self._read(known)
-            except _CallError as error:  # the session as a whole failed: the driver was reloaded
-                self.close()
-                if attempt == "last":
-                    return _without_driver(error.failure)
-        raise AssertionError("unreachable: the last attempt returns")
+        try:
+            return self._observe(known)
+        except _CallError:
+            self.close()  # the driver may have been reloaded under an open session
+        try:
+            return self._observe(known)
+        except _CallError as error:
+            self.close()
+            return _without_driver(error.failure)
 
     def close(self) -> None:
         """Ends the session; the next read opens another."""
@@ -175,6 +171,25 @@ class NvmlSession:
             _call("nvmlShutdown")
         except _CallError as error:
             _log.warning("NVML did not shut down", failure=str(error.failure))
+
+    def _observe(self, known: Mapping[str, Gpu]) -> DriverReady:
+        self._ensure_open()
+        driver = self._read_driver()
+        readings, failed = self._enumerate(driver)
+        anonymous = [gpu for uuid, gpu in failed if uuid is None]
+        strangers = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
+        silent: list[LostGpu | UnreadableGpu] = []
+        for gpu in [gpu for uuid, gpu in known.items() if uuid not in readings]:
+            try:
+                readings |= self._find(gpu, driver)
+            except _CallError as error:
+                if error.failure.code == "NVML_ERROR_NOT_FOUND":
+                    continue  # unplugged
+                kind = LostGpu if error.failure.code in _LOST else UnreadableGpu
+                silent.append(kind(gpu, error.failure))
+            if all(uuid != gpu.uuid for uuid, _ in failed):
+                del anonymous[:1]  # NVML listed this GPU and could not say which it was
+        return _ready(readings.values(), silent, [*anonymous, *strangers])
 
     def _ensure_open(self) -> None:
         addresses = self._host.gpu_addresses()
@@ -199,8 +214,10 @@ class NvmlSession:
                 else:
                     return
 
-    def _read(self, known: Mapping[str, Gpu]) -> DriverReady:
-        driver = self._read_driver()
+    def _enumerate(
+        self, driver: _Driver
+    ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
+        """The GPUs that can be read, by UUID, and those that cannot, with the UUID if it was."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
         for index in range(_call("nvmlDeviceGetCount")):
@@ -211,20 +228,7 @@ class NvmlSession:
                 readings[uuid] = self._read_gpu(handle, uuid, driver)
             except _CallError as error:
                 failed.append((uuid, UnknownGpu(index, error.failure)))
-        named = {uuid for uuid, _ in failed}
-        unknown = [failure for uuid, failure in failed if uuid not in known]
-        silent: list[LostGpu | UnreadableGpu] = []
-        for gpu in [gpu for uuid, gpu in known.items() if uuid not in readings]:
-            try:
-                readings |= self._find(gpu, driver)
-            except _CallError as error:
-                if error.failure.code == "NVML_ERROR_NOT_FOUND":
-                    continue  # unplugged
-                kind = LostGpu if error.failure.code in _LOST else UnreadableGpu
-                silent.append(kind(gpu, error.failure))
-            if unknown and gpu.uuid not in named:
-                unknown.pop()  # NVML listed this GPU and could not say which it was
-        return _ready(readings.values(), silent, unknown)
+        return readings, failed
 
     def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
         """Reads a GPU by its address when reading it by its index failed."""
@@ -283,9 +287,9 @@ class NvmlSession:
             try:
                 active = _call("nvmlDeviceGetNvLinkState", handle, link)
             except _CallError as error:
-                if error.failure.code in _NO_SUCH:
-                    break
-                raise
+                if error.failure.code not in _NO_SUCH:
+                    raise
+                continue
             if not active:
                 continue
             remote = self._optional("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
@@ -390,7 +394,7 @@ def _ready(
         gpus=tuple(replace(gpu, nvlink=places.get(gpu.minor)) for gpu in gpus),
         lost=tuple(each for each in silent if isinstance(each, LostGpu)),
         unreadable=tuple(each for each in silent if isinstance(each, UnreadableGpu)),
-        unknown=tuple(unknown),
+        unknown=tuple(sorted(unknown, key=lambda each: each.index)),
     )
 
 
@@ -430,4 +434,5 @@ def _profile_name(info: Any, index: int, total_bytes: int) -> str:
     """The name that drivers before 520 do not tell: memory is counted in eighths of the GPU's."""
     gib = -(-total_bytes // 2**30)
     eighths = -(-info.memorySizeMB * 2**20 * 8 // total_bytes) if total_bytes else 0
-    return f"{info.sliceCount}g.{round(gib * eighths / 8)}gb{_EXTENSIONS.get(index, '')}"
+    rounded = (gib * eighths + 4) // 8  # halves up
+    return f"{info.sliceCount}g.{rounded}gb{_EXTENSIONS.get(index, '')}"

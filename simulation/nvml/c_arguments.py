@@ -5,31 +5,36 @@ and handles are pointers that nobody follows: the simulation puts a number of it
 """
 
 import ctypes
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
-__all__ = ["Handle", "fill", "number", "pointer", "put", "put_handle", "put_text", "text", "unpack"]
+__all__ = [
+    "Handle",
+    "Kind",
+    "fill",
+    "number",
+    "pointer",
+    "put",
+    "put_handle",
+    "put_text",
+    "text",
+    "unpack",
+]
 
-_KINDS = ("device", "mig device", "gpu instance", "compute instance", "event set")
+Kind: TypeAlias = Literal["device", "mig device", "gpu instance", "compute instance", "event set"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
+@dataclass(frozen=True, slots=True)
 class Handle:
-    """What a simulated handle says: whose it is, and in which nvmlInit it was given out."""
+    """What a simulated handle says: what it is of, and in which nvmlInit it was given out."""
 
-    __slots__ = ("compute_instance", "gpu_instance", "kind", "minor", "session")
-
-    def __init__(
-        self,
-        kind: str,
-        session: int,
-        minor: int,
-        gpu_instance: int = 0,
-        compute_instance: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.session = session
-        self.minor = minor
-        self.gpu_instance = gpu_instance
-        self.compute_instance = compute_instance
+    kind: Kind
+    session: int
+    minor: int
+    """Of the GPU; an event set's number."""
+    gpu_instance: int = 0
+    compute_instance: int = 0
 
     def pack(self) -> int:
         """As one number, never 0."""
@@ -44,6 +49,8 @@ class Handle:
 
 def unpack(argument: Any) -> Handle | None:
     """The handle in an argument; None if it is none of ours."""
+    if not isinstance(argument, ctypes._Pointer):  # noqa: SLF001  (the only name there is)
+        return None
     value = ctypes.cast(argument, ctypes.c_void_p).value or 0
     kind = (value >> 48) - 1
     if not 0 <= kind < len(_KINDS):

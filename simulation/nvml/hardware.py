@@ -4,6 +4,7 @@ Models and node profiles are YAML files beside this module, one a product, with 
 product's driver reports.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -156,6 +157,7 @@ def profile_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (_HERE / "profiles").glob("*.yaml")))
 
 
+@cache
 def load_profile(name: str) -> Hardware:
     """Reads a node profile and the models it names. Raises KeyError for an unknown name."""
     path = _HERE / "profiles" / f"{name}.yaml"

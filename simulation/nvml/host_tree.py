@@ -88,6 +88,8 @@ def wipe_run(directory: Path) -> None:
 
 def write_capabilities(directory: Path, hardware: Hardware, state: NodeState) -> None:
     """/proc/driver/nvidia/capabilities: a file for each MIG instance that there is."""
+    if state.driver != "loaded":
+        return
     folder = root(directory) / "proc/driver/nvidia/capabilities"
     wanted = {"mig/config": 1, "mig/monitor": 2}
     for slot in _visible(hardware, state):

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pynvml
 
-from simulation.nvml.c_arguments import Handle, unpack
+from simulation.nvml.c_arguments import Handle, Kind, unpack
 from simulation.nvml.hardware import HARDWARE, GpuModel, Hardware, Slot
 from simulation.nvml.state import Fault, GpuInstance, GpuState, NodeState, StateFile
 
@@ -90,7 +90,7 @@ class Session:
         if self.references == 0:
             self.event_sets.clear()
 
-    def handle(self, kind: str, minor: int, instance: int = 0, compute: int = 0) -> Handle:
+    def handle(self, kind: Kind, minor: int, instance: int = 0, compute: int = 0) -> Handle:
         """A handle that is good until the session ends."""
         return Handle(kind, self.number, minor, instance, compute)
 
@@ -103,7 +103,7 @@ class Session:
             answer(pynvml.NVML_ERROR_GPU_IS_LOST)
         return Attached(self.hardware.slot(minor), self.hardware.model(minor), state)
 
-    def resolve(self, argument: Any, *kinds: str) -> Handle:
+    def resolve(self, argument: Any, *kinds: Kind) -> Handle:
         """The handle in an argument; it must be one of these kinds and of this session."""
         handle = unpack(argument)
         if handle is None or handle.kind not in kinds or handle.session != self.number & 0xFFFF:
@@ -170,20 +170,13 @@ class SimulatedLibrary:
         faults = self._session.state.faults
         if not any(fault.symbol == symbol for fault in faults):
             return
-        minor = self._minor(arguments)
+        handle = unpack(arguments[0]) if arguments else None
+        minor = handle.minor if handle is not None and handle.kind != "event set" else None
         for fault in faults:
             if fault.symbol == symbol and fault.minor in (None, minor):
                 if fault.remaining is not None:
                     self._session.file.update(partial(_count_down, fault=fault))
                 answer(fault.code)
-
-    def _minor(self, arguments: tuple[Any, ...]) -> int | None:
-        """Which GPU a call is about, if its first argument says so."""
-        try:
-            handle = unpack(arguments[0]) if arguments else None
-        except (TypeError, ValueError):  # not a pointer
-            handle = None
-        return handle.minor if handle is not None else None
 
 
 _WITHOUT_DRIVER = frozenset({"nvmlInitWithFlags", "nvmlInit_v2", "nvmlShutdown"})

@@ -1,0 +1,334 @@
+"""What a fault costs: never more than what it happens to."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pynvml
+import pytest
+
+from kubelet_plugin.gpu import (
+    DriverMissing,
+    DriverReady,
+    DriverUnusable,
+    Gpu,
+    Inventory,
+    LostGpu,
+    MigUnsupported,
+    NvmlFailure,
+    UnknownGpu,
+    UnreadableGpu,
+)
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml import NvmlSession
+from simulation.nvml import SimulatedNode
+from tests.contract.nvml.conftest import NodeMaker
+
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def node(make_node: NodeMaker) -> SimulatedNode:
+    return make_node("dgx-h100")
+
+
+@pytest.fixture
+def session(node: SimulatedNode) -> Iterator[NvmlSession]:
+    opened = NvmlSession(HostPaths(node.root))
+    yield opened
+    opened.close()
+
+
+def ready(inventory: Inventory) -> DriverReady:
+    assert isinstance(inventory, DriverReady)
+    return inventory
+
+
+def minors(gpus: tuple[Gpu, ...]) -> list[int]:
+    return [gpu.minor for gpu in gpus]
+
+
+# --- the driver as a whole ---
+
+
+def test_without_a_library_there_is_no_driver(node: SimulatedNode, session: NvmlSession) -> None:
+    node.uninstall_driver()
+    inventory = session.read()
+    assert isinstance(inventory, DriverMissing)
+    assert "libnvidia-ml.so.1" in inventory.reason
+
+
+def test_without_the_kernel_module_there_is_no_driver(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    node.driver(available=False)
+    assert session.read() == DriverMissing("the NVIDIA kernel module is not loaded")
+
+
+def test_a_driver_that_appears_late_is_seen(node: SimulatedNode, session: NvmlSession) -> None:
+    node.driver(available=False)
+    before = session.read()
+    node.driver(available=True)
+    assert len(ready(session.read(before)).gpus) == 8
+
+
+def test_a_driver_that_goes_is_seen_and_so_is_its_return(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = session.read()
+    node.driver(available=False)
+    assert isinstance(session.read(first), DriverMissing)
+    node.driver(available=True)
+    assert session.read() == first
+
+
+def test_a_driver_that_is_reloaded_between_readings_goes_unnoticed(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = session.read()
+    node.fail("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_UNINITIALIZED, times=1)
+    assert session.read(first) == first
+
+
+def test_a_driver_that_refuses_says_why(node: SimulatedNode, session: NvmlSession) -> None:
+    node.fail("nvmlInitWithFlags", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    failure = NvmlFailure("nvmlInit", "NVML_ERROR_LIB_RM_VERSION_MISMATCH")
+    assert session.read() == DriverUnusable(failure)
+
+
+def test_a_node_without_gpus_has_a_driver_and_none(make_node: NodeMaker) -> None:
+    node = make_node("t4", name="empty", unplugged=(0, 1, 2, 3))
+    assert NvmlSession(HostPaths(node.root)).read() == DriverReady(())
+
+
+# --- functions that a driver lacks ---
+
+OPTIONAL = {
+    "nvmlDeviceGetName": "product_name",
+    "nvmlDeviceGetBrand": "brand",
+    "nvmlDeviceGetArchitecture": "architecture",
+    "nvmlDeviceGetCudaComputeCapability": "cuda_compute_capability",
+    "nvmlDeviceGetMemoryInfo": "memory_bytes",
+    "nvmlSystemGetDriverVersion": "driver_version",
+    "nvmlSystemGetCudaDriverVersion_v2": "cuda_driver_version",
+    "nvmlDeviceGetAddressingMode": "addressing_mode",
+}
+
+
+@pytest.mark.parametrize(("symbol", "attribute"), OPTIONAL.items())
+def test_a_function_that_is_missing_costs_its_attribute(
+    node: SimulatedNode, session: NvmlSession, symbol: str, attribute: str
+) -> None:
+    node.remove_symbol(symbol)
+    gpus = ready(session.read()).gpus
+    assert len(gpus) == 8
+    assert {getattr(gpu, attribute) for gpu in gpus} == {None}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "attribute"),
+    [each for each in OPTIONAL.items() if each[0].startswith("nvmlDevice")],
+)
+def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribute(
+    make_node: NodeMaker, symbol: str, attribute: str
+) -> None:
+    node = make_node("hgx-h200-nvl", name="node-2")
+    node.fail(symbol, pynvml.NVML_ERROR_NOT_SUPPORTED, minor=3)
+    gpus = ready(NvmlSession(HostPaths(node.root)).read()).gpus
+    assert [gpu.minor for gpu in gpus if getattr(gpu, attribute) is None] == [3]
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetGpuFabricInfoV",
+        "nvmlDeviceGetGpuInstanceProfileInfoV",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+    ],
+)
+def test_links_and_names_need_no_function_in_particular(
+    node: SimulatedNode, session: NvmlSession, symbol: str
+) -> None:
+    node.remove_symbol(symbol)
+    assert len(ready(session.read()).gpus) == 8
+
+
+def test_switches_that_cannot_be_told_apart_still_join_gpus(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    node.remove_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
+    first = ready(session.read()).gpus[0]
+    assert first.nvlink is not None
+    assert first.nvlink.peers == (1, 2, 3, 4, 5, 6, 7)
+
+
+def test_a_driver_without_mig_makes_gpus_without_mig(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    node.remove_symbol("nvmlDeviceGetMigMode")
+    assert {gpu.mig for gpu in ready(session.read()).gpus} == {MigUnsupported()}
+
+
+# --- one GPU ---
+
+
+def test_a_gpu_that_falls_off_the_bus_is_lost_as_it_was(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = ready(session.read())
+    node.lose_gpu(5)
+    second = ready(session.read(first))
+    assert minors(second.gpus) == [0, 1, 2, 3, 4, 6, 7]
+    failure = NvmlFailure("nvmlDeviceGetHandleByPciBusId", "NVML_ERROR_GPU_IS_LOST")
+    assert second == DriverReady(second.gpus, lost=(LostGpu(first.gpus[5], failure),))
+
+
+def test_a_lost_gpu_stays_known_and_comes_back_after_a_reset(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = ready(session.read())
+    node.lose_gpu(5)
+    lost = session.read(session.read(first))
+    assert [each.gpu.minor for each in ready(lost).lost] == [5]
+    node.reset_gpu(5)
+    assert session.read(lost) == first
+
+
+def test_losing_the_gpu_that_names_the_domain_does_not_rename_it(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = ready(session.read())
+    node.lose_gpu(0)
+    second = ready(session.read(first))
+    domains = {gpu.nvlink.domain for gpu in second.gpus if gpu.nvlink}
+    assert domains == {first.gpus[0].uuid}
+    assert all(0 not in gpu.nvlink.peers for gpu in second.gpus if gpu.nvlink)
+
+
+def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    node.lose_gpu(5)
+    inventory = ready(session.read())
+    failure = NvmlFailure("nvmlDeviceGetHandleByIndex", "NVML_ERROR_GPU_IS_LOST")
+    assert inventory == DriverReady(inventory.gpus, unknown=(UnknownGpu(5, failure),))
+    assert len(inventory.gpus) == 7
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMinorNumber"])
+def test_a_gpu_that_fails_is_unreadable_and_the_others_are_not(
+    node: SimulatedNode, session: NvmlSession, symbol: str
+) -> None:
+    first = ready(session.read())
+    node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    second = ready(session.read(first))
+    failure = NvmlFailure(symbol, "NVML_ERROR_UNKNOWN")
+    assert second == DriverReady(second.gpus, unreadable=(UnreadableGpu(first.gpus[2], failure),))
+    assert minors(second.gpus) == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_a_gpu_that_fails_from_the_start_is_unknown(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    failure = NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_UNKNOWN")
+    assert ready(session.read()).unknown == (UnknownGpu(2, failure),)
+
+
+@pytest.mark.parametrize(
+    "symbol", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"]
+)
+def test_a_call_that_fails_once_costs_nothing_once_the_gpu_is_known(
+    node: SimulatedNode, session: NvmlSession, symbol: str
+) -> None:
+    first = session.read()
+    node.fail(symbol, pynvml.NVML_ERROR_TIMEOUT, times=1)
+    assert session.read(first) == first
+
+
+def test_an_unreadable_gpu_that_answers_again_is_as_before(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = session.read()
+    node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
+    second = session.read(first)
+    node.heal()
+    assert session.read(second) == first
+
+
+# --- GPUs come and go ---
+
+
+def test_a_gpu_that_is_unplugged_is_gone(node: SimulatedNode, session: NvmlSession) -> None:
+    first = ready(session.read())
+    node.unplug(3)
+    second = ready(session.read(first))
+    assert second == DriverReady(second.gpus)
+    assert minors(second.gpus) == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_gpu_that_is_plugged_in_is_there(make_node: NodeMaker) -> None:
+    node = make_node("dgx-h100", name="node-2", unplugged=(0, 3))
+    session = NvmlSession(HostPaths(node.root))
+    first = session.read()
+    assert minors(ready(first).gpus) == [1, 2, 4, 5, 6, 7]
+    node.plug(3)
+    assert minors(ready(session.read(first)).gpus) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_another_gpu_in_the_same_slot_is_another_gpu(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = ready(session.read())
+    node.unplug(3)
+    node.plug(3, replacement="spare")
+    node.reset_gpu(3)
+    second = ready(session.read(first))
+    assert minors(second.gpus) == minors(first.gpus)
+    assert second.gpus[3].uuid != first.gpus[3].uuid
+    assert second == DriverReady(second.gpus)
+
+
+def test_plugging_in_does_not_bring_a_lost_gpu_back(make_node: NodeMaker) -> None:
+    node = make_node("dgx-h100", name="node-2", unplugged=(0,))
+    session = NvmlSession(HostPaths(node.root))
+    first = session.read()
+    node.lose_gpu(5)
+    second = session.read(first)
+    node.plug(0)
+    third = ready(session.read(second))
+    assert minors(third.gpus) == [0, 1, 2, 3, 4, 6, 7]
+    assert [each.gpu.minor for each in third.lost] == [5]
+    assert third.unknown == ()
+
+
+def test_without_the_kernels_list_changes_are_seen_all_the_same(node: SimulatedNode) -> None:
+    session = NvmlSession(HostPaths(node.root / "nowhere"))
+    first = session.read()
+    node.unplug(3)
+    assert minors(ready(session.read(first)).gpus) == [0, 1, 2, 4, 5, 6, 7]
+
+
+# --- calls that hang ---
+
+
+def test_a_call_that_hangs_returns_when_it_is_released(
+    node: SimulatedNode, session: NvmlSession
+) -> None:
+    first = session.read()
+    node.hang("nvmlDeviceGetMemoryInfo")
+    done = in_thread(lambda: session.read(first))
+    assert not done.wait(0.05)
+    node.release("nvmlDeviceGetMemoryInfo")
+    assert done.wait(DEADLINE)
+
+
+def in_thread(action: Callable[[], object]) -> threading.Event:
+    done = threading.Event()
+
+    def run() -> None:
+        action()
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    return done

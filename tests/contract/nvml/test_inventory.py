@@ -1,0 +1,152 @@
+"""What a reading of the node's GPUs gives, whatever the product and its driver. Read-only."""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pynvml
+import pytest
+
+from kubelet_plugin.gpu import DriverReady, Gpu, MigUnsupported
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml import NvmlSession
+from tests.contract.nvml.conftest import NodeMaker
+
+
+@pytest.fixture
+def session(host: HostPaths) -> Iterator[NvmlSession]:
+    opened = NvmlSession(host)
+    yield opened
+    opened.close()
+
+
+def gpus_of(session: NvmlSession) -> tuple[Gpu, ...]:
+    inventory = session.read()
+    assert isinstance(inventory, DriverReady)
+    assert inventory == DriverReady(inventory.gpus)  # nothing lost or unreadable
+    return inventory.gpus
+
+
+def test_every_gpu_that_nvml_counts_is_read_and_sorted_by_minor(session: NvmlSession) -> None:
+    gpus = gpus_of(session)
+    assert len(gpus) == pynvml.nvmlDeviceGetCount()
+    assert [gpu.minor for gpu in gpus] == sorted({gpu.minor for gpu in gpus})
+
+
+def test_identities_have_the_form_that_slices_and_cdi_need(session: NvmlSession) -> None:
+    for gpu in gpus_of(session):
+        assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", gpu.uuid)
+        assert re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.0", gpu.pci_bus_id)
+
+
+def test_attributes_are_plausible_or_absent(session: NvmlSession) -> None:
+    for gpu in gpus_of(session):
+        assert gpu.product_name is None or 0 < len(gpu.product_name) <= 64
+        assert gpu.architecture is None or re.fullmatch(r"[A-Z][A-Za-z ]+", gpu.architecture)
+        assert gpu.cuda_compute_capability is None or gpu.cuda_compute_capability >= (3, 0)
+        assert gpu.memory_bytes is None or gpu.memory_bytes > 2**30
+        assert gpu.numa_node is None or gpu.numa_node >= 0
+        assert gpu.pcie_root is None or re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", gpu.pcie_root)
+
+
+def test_nvlink_peers_are_mutual_and_of_one_domain(session: NvmlSession) -> None:
+    gpus = {gpu.minor: gpu for gpu in gpus_of(session)}
+    for gpu in gpus.values():
+        for minor in gpu.nvlink.peers if gpu.nvlink else ():
+            peer = gpus[minor].nvlink
+            assert peer is not None
+            assert gpu.nvlink is not None
+            assert gpu.minor in peer.peers
+            assert peer.domain == gpu.nvlink.domain
+
+
+def test_mig_layouts_are_complete(session: NvmlSession) -> None:
+    for gpu in gpus_of(session):
+        if isinstance(gpu.mig, MigUnsupported):
+            continue
+        layout = gpu.mig.layout
+        assert layout.memory_slices > 0
+        assert all(profile.placements for profile in layout.profiles)
+        assert len({profile.id for profile in layout.profiles}) == len(layout.profiles)
+        assert len({profile.name for profile in layout.profiles}) == len(layout.profiles)
+
+
+def test_reading_again_gives_the_same(session: NvmlSession) -> None:
+    first = session.read()
+    assert session.read(first) == first
+
+
+def test_a_closed_session_can_be_read_again(session: NvmlSession) -> None:
+    first = session.read()
+    session.close()
+    assert session.read(first) == first
+
+
+def test_reading_again_costs_little(session: NvmlSession) -> None:
+    first = session.read()
+    before = time.process_time()
+    session.read(first)
+    assert time.process_time() - before < 0.1
+
+
+@pytest.mark.parametrize("profile", ["dgx-a100", "dgx-h100", "hgx-h200-sxm", "b200"])
+def test_a_driver_that_does_not_tell_mig_names_costs_nothing(
+    make_node: NodeMaker, profile: str
+) -> None:
+    node = make_node(profile)
+    new = gpus_of(NvmlSession(HostPaths(node.root)))
+    node.remove_symbol("nvmlDeviceGetGpuInstanceProfileInfoV")
+    assert gpus_of(NvmlSession(HostPaths(node.root))) == new
+
+
+def test_an_h100(make_node: NodeMaker) -> None:
+    """One product in full, so that a reader sees what there is."""
+    node = make_node("dgx-h100", name="node-1")
+    first = gpus_of(NvmlSession(HostPaths(node.root)))[0]
+    assert replace(first, mig=MigUnsupported(), nvlink=None) == Gpu(
+        minor=0,
+        uuid="GPU-7da51c1e-b534-5977-99fe-8af18f6156a4",
+        pci_bus_id="0000:1b:00.0",
+        product_name="NVIDIA H100 80GB HBM3",
+        brand="Nvidia",
+        architecture="Hopper",
+        cuda_compute_capability=(9, 0),
+        memory_bytes=81559 * 2**20,
+        driver_version="550.163.01",
+        cuda_driver_version=(12, 4),
+        addressing_mode=None,
+        numa_node=0,
+        pcie_root="pci0000:15",
+        nvlink=None,
+        mig=MigUnsupported(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "peers"),
+    [
+        ("dgx-a100", (1, 2, 3, 4, 5, 6, 7)),
+        ("b200", (1, 2, 3, 4, 5, 6, 7)),
+        ("hgx-h200-nvl", (1, 2, 3)),
+        ("l40s", None),
+    ],
+)
+def test_nvlink_peers_of_a_product(
+    make_node: NodeMaker, profile: str, peers: tuple[int, ...] | None
+) -> None:
+    first = gpus_of(NvmlSession(HostPaths(make_node(profile).root)))[0]
+    assert (first.nvlink.peers if first.nvlink else None) == peers
+
+
+def test_domains_of_bridges_differ(make_node: NodeMaker) -> None:
+    gpus = gpus_of(NvmlSession(HostPaths(make_node("hgx-h200-nvl").root)))
+    domains = [gpu.nvlink.domain for gpu in gpus if gpu.nvlink]
+    assert domains == [gpus[0].uuid] * 4 + [gpus[4].uuid] * 4
+
+
+def test_a_fabric_that_spans_nodes_names_the_domain(make_node: NodeMaker) -> None:
+    gpus = gpus_of(NvmlSession(HostPaths(make_node("b200").root)))
+    assert {gpu.nvlink.domain for gpu in gpus if gpu.nvlink} == {
+        "6a1c1b4e-0b1f-4c62-9b3e-3f3d0e0a7d51.7"
+    }

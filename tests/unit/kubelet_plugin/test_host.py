@@ -1,0 +1,90 @@
+"""What the kernel says of GPUs, read from a tree of files."""
+
+from pathlib import Path
+
+import pytest
+
+from kubelet_plugin.host import HostPaths
+from simulation.nvml import DeviceNodes, SimulatedNode
+
+ADDRESS = "0000:1b:00.0"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostPaths:
+    return HostPaths(tmp_path)
+
+
+def write(host: HostPaths, absolute: str, text: str) -> None:
+    path = host.path(absolute)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_whatever_is_absent_is_none(host: HostPaths) -> None:
+    assert host.numa_node(ADDRESS) is None
+    assert host.pcie_root(ADDRESS) is None
+    assert host.gpu_addresses() is None
+    assert host.device_major("nvidia") is None
+    assert host.boot_id() is None
+    assert host.device_numbers("/dev/nvidia0") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "node"), [("0\n", 0), ("3\n", 3), ("-1\n", None), ("", None), ("what\n", None)]
+)
+def test_a_numa_node_is_never_negative(host: HostPaths, text: str, node: int | None) -> None:
+    write(host, f"/sys/bus/pci/devices/{ADDRESS}/numa_node", text)
+    assert host.numa_node(ADDRESS) == node
+
+
+@pytest.mark.parametrize(
+    ("link", "root"),
+    [
+        ("../../../devices/pci0000:15/0000:15:01.0/0000:1b:00.0", "pci0000:15"),
+        ("../../../devices/pci0000:00/0000:00:04.0", "pci0000:00"),
+        ("/sys/devices/pci10000:e0/10000:e0:06.0/10000:e1:00.0", "pci10000:e0"),
+        ("../../../devices/pnp0/00:01", None),
+        ("../../../devices/LNXSYSTM:00/pci0000:00/0000:00:04.0", None),
+    ],
+)
+def test_a_pcie_root_is_the_first_component_below_sys_devices(
+    host: HostPaths, link: str, root: str | None
+) -> None:
+    path = host.path(f"/sys/bus/pci/devices/{ADDRESS}")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(link)
+    assert host.pcie_root(ADDRESS) == root
+
+
+def test_majors_are_those_of_character_devices(host: HostPaths) -> None:
+    write(
+        host,
+        "/proc/devices",
+        "Character devices:\n  1 mem\n195 nvidia\n510 nvidia-uvm\n\nBlock devices:\n259 blkext\n",
+    )
+    assert host.device_major("nvidia") == 195
+    assert host.device_major("nvidia-uvm") == 510
+    assert host.device_major("blkext") is None
+
+
+def test_a_character_device_has_numbers_and_other_files_have_not(host: HostPaths) -> None:
+    assert HostPaths().device_numbers("/dev/null") == (1, 3)
+    write(host, "/dev/nvidia0", "")
+    assert host.device_numbers("/dev/nvidia0") is None
+
+
+def test_a_simulated_node_shows_what_a_real_one_shows(tmp_path: Path) -> None:
+    node = SimulatedNode.create(tmp_path, "mixed", device_nodes=DeviceNodes.REGULAR)
+    host = HostPaths(node.root)
+    slots = node.hardware.gpus
+    assert host.gpu_addresses() == frozenset(slot.pci for slot in slots)
+    assert [host.numa_node(slot.pci) for slot in slots] == [0, 0, 1, None]
+    assert [host.pcie_root(slot.pci) for slot in slots] == [
+        "pci0000:00",
+        "pci0000:20",
+        "pci0000:80",
+        "pci10000:00",
+    ]
+    assert host.device_major("nvidia") == 195
+    assert host.boot_id() == node.state.boot_id
