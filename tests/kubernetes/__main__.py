@@ -28,9 +28,12 @@ def up() -> None:
 
 def down() -> None:
     """Ends what `up` left running."""
-    for directory in state.kept():
+    running = state.kept()
+    for directory in running:
         state.release(directory)
         print(f"Ended the cluster of {directory.path}")
+    if not running:
+        print("No cluster was left running")
 
 
 def _how_to_use(directory: state.StateDirectory) -> str:

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes import binaries, control_plane, process, state
+from tests.kubernetes import binaries, control_plane, images, pki, process, state
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.state import StateDirectory
+
+_DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 class KubectlError(RuntimeError):
@@ -18,13 +20,30 @@ class KubectlError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceAccountCredentials:
+    """What a pod of a ServiceAccount is given.
+
+    `folder` is shaped like /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` says the
+    same to programs that want one.
+    """
+
+    folder: Path
+    kubeconfig: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
-    """A control plane that is ready, and the administrator's access to it."""
+    """A control plane that is ready, and the administrator's access to it.
+
+    Without controllers (`controllers_run`) it is an API server and no more: nothing is scheduled,
+    and no claim is made from a template.
+    """
 
     state: StateDirectory
     control_plane: ControlPlane
     kubectl_program: Path
     feature_gates: Mapping[str, bool]
+    controllers_run: bool
 
     @property
     def kubeconfig(self) -> Path:
@@ -69,6 +88,60 @@ class Cluster:
         """Applies objects."""
         self.kubectl("apply", "-f", "-", stdin=_list(objects))
 
+    def install_carina(self) -> None:
+        """Applies deploy/, as an administrator would."""
+        self.kubectl("apply", "-k", str(_DEPLOY))
+
+    def create_namespace(self, name: str) -> str:
+        """Makes a namespace that takes pods, and gives its name."""
+        self.kubectl("create", "namespace", name)
+        if self.controllers_run:
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", name)
+        return name
+
+    def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
+        """Makes a pod that is on a node from the start, and does nothing there."""
+        container = {"name": "pause", "image": images.PAUSE, "imagePullPolicy": "Never"}
+        spec = {
+            "serviceAccountName": service_account,
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        metadata = {"namespace": namespace, "name": name}
+        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def service_account_credentials(
+        self, namespace: str, name: str, *, pod: str | None = None
+    ) -> ServiceAccountCredentials:
+        """What the kubelet would give to `pod`, for a day; with None, a token without a pod.
+
+        The token of a pod that is on a node says which node that is.
+        """
+        bound: tuple[str, ...] = ()
+        if pod is not None:
+            uid = self.kubectl(
+                *("get", "pod", pod, "--namespace", namespace, "-o", "jsonpath={.metadata.uid}")
+            )
+            bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+            bound += (f"--bound-object-uid={uid}",)
+        token = self.kubectl(
+            *("create", "token", name, "--namespace", namespace, "--duration=24h", *bound)
+        )
+        folder = self.state.path / "service-accounts" / namespace / name / (pod or "unbound")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "token").write_text(token.strip())
+        (folder / "namespace").write_text(namespace)
+        (folder / "ca.crt").write_bytes(self.ca_file.read_bytes())
+        kubeconfig = pki.write_kubeconfig(
+            folder / "kubeconfig",
+            server=self.server,
+            ca=self.ca_file,
+            user={"tokenFile": str(folder / "token")},
+        )
+        return ServiceAccountCredentials(folder, kubeconfig)
+
     def add_fake_nodes(self, names: Iterable[str]) -> None:
         """Adds nodes that have no kubelet: pods can be bound to them and never run."""
         self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
@@ -96,8 +169,14 @@ def running_cluster(
         running = control_plane.start(
             directory, programs, feature_gates=gates, runtime_config=runtime_config or {}
         )
-        cluster = Cluster(directory, running, programs.kubectl, gates)
-        if programs.controllers is not None:
+        cluster = Cluster(
+            state=directory,
+            control_plane=running,
+            kubectl_program=programs.kubectl,
+            feature_gates=gates,
+            controllers_run=programs.controllers is not None,
+        )
+        if cluster.controllers_run:
             # Made by a controller some time after the namespace; no pod is admitted without.
             process.wait_for(
                 "the ServiceAccount of namespace default",

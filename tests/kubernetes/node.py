@@ -33,11 +33,10 @@ def start(
     cluster: Cluster,
     name: str = "node",
     *,
-    index: int = 0,
     feature_gates: Mapping[str, bool] | None = None,
     sync_period: str = "1m",
 ) -> Node:
-    """Starts a node and waits until it is Ready; nodes of one cluster differ in `index` (0 to 4).
+    """Starts a node and waits until it is Ready. A cluster has room for five.
 
     `sync_period` is the time after which the kubelet tries a failed pod again (Kubernetes' own
     default is "1m", and it adds up to a half).
@@ -48,6 +47,7 @@ def start(
         NotReachedError: it did not become Ready.
     """
     programs = binaries.node()
+    index = len(list(cluster.state.path.glob("n[0-9]")))
     folder = cluster.state.path / f"n{index}"
     folder.mkdir()
     runtime = container_runtime.start(cluster.state, folder, programs, name)

@@ -100,9 +100,15 @@ def _kill(pids: set[int]) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process still holds anything: a zombie waits for its parent only."""
+    """Whether the process still holds anything.
+
+    A zombie does not, once its last thread is gone: the first may be a zombie while others still
+    serve.
+    """
+    process = _PROC / str(pid)
     try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(list((process / "task").iterdir())) > 1
     except OSError:
         return False
 
