@@ -59,10 +59,6 @@ _LACKING = frozenset(
 )
 # Of links and profiles that a GPU does not have, drivers say one or the other.
 _NO_SUCH = _LACKING | {"NVML_ERROR_INVALID_ARGUMENT"}
-_NO_DRIVER = {
-    "NVML_ERROR_LIBRARY_NOT_FOUND": "libnvidia-ml.so.1 is not found: no NVIDIA driver is installed",
-    "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA kernel module is not loaded",
-}
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
 # The words that NVIDIA's own DRA driver publishes, so that selectors written for it match.
@@ -159,7 +155,7 @@ class NvmlSession:
             return self._observe(known)
         except _CallError as error:
             self.close()
-            return _without_driver(error.failure)
+            return self._without_driver(error.failure)
 
     def close(self) -> None:
         """Ends the session; the next read opens another."""
@@ -171,6 +167,19 @@ class NvmlSession:
             _call("nvmlShutdown")
         except _CallError as error:
             _log.warning("NVML did not shut down", failure=str(error.failure))
+
+    def _without_driver(self, failure: NvmlFailure) -> DriverMissing | DriverUnusable:
+        match failure.code:
+            case "NVML_ERROR_LIBRARY_NOT_FOUND":
+                places = ["by the loader", *(f"at {path}" for path in self._libraries)]
+                return DriverMissing(
+                    f"no NVIDIA driver is installed: libnvidia-ml.so.1 is not found "
+                    f"{' or '.join(places)}"
+                )
+            case "NVML_ERROR_DRIVER_NOT_LOADED":
+                return DriverMissing("the NVIDIA kernel module is not loaded")
+            case _:
+                return DriverUnusable(failure)
 
     def _observe(self, known: Mapping[str, Gpu]) -> DriverReady:
         self._ensure_open()
@@ -374,11 +383,6 @@ def _known(previous: Inventory | None) -> dict[str, Gpu]:
             return {gpu.uuid: gpu for gpu in (*gpus, *silent)}
         case DriverMissing() | DriverUnusable() | None:
             return {}
-
-
-def _without_driver(failure: NvmlFailure) -> DriverMissing | DriverUnusable:
-    reason = _NO_DRIVER.get(failure.code)
-    return DriverMissing(reason) if reason is not None else DriverUnusable(failure)
 
 
 def _ready(

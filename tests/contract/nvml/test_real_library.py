@@ -1,0 +1,78 @@
+"""A library that is loaded as the real one is: from a file below a driver root."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubelet_plugin.gpu import DriverMissing, DriverReady, DriverUnusable, NvmlFailure
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml import NvmlSession
+from simulation.nvml import uninstall
+
+# A driver of which little is left: it starts, stops and counts no GPUs.
+SOURCE = """
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return INIT; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 0; return 0; }
+"""
+NO_PERMISSION = 4
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_library() -> Iterator[None]:
+    uninstall()
+    yield
+    uninstall()
+
+
+def build(folder: Path, init: int) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source = folder / "nvml.c"
+    source.write_text(SOURCE.replace("INIT", str(init)))
+    library = folder / f"libnvidia-ml.so.{init}"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    return library
+
+
+def test_a_library_below_the_driver_root_is_loaded(tmp_path: Path) -> None:
+    library = build(tmp_path, 0)
+    session = NvmlSession(HostPaths(tmp_path), [tmp_path / "not-here.so", library])
+    assert session.read() == DriverReady(())
+    session.close()
+
+
+def test_what_the_library_answers_is_told(tmp_path: Path) -> None:
+    session = NvmlSession(HostPaths(tmp_path), [build(tmp_path, NO_PERMISSION)])
+    failure = NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")
+    assert session.read() == DriverUnusable(failure)
+
+
+def test_a_file_that_is_no_library_is_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "libnvidia-ml.so.1"
+    broken.write_text("not a library")
+    monkeypatch.setattr("pynvml.CDLL", _no_library)
+    inventory = NvmlSession(HostPaths(tmp_path), [broken]).read()
+    assert isinstance(inventory, DriverMissing)
+    assert str(broken) in inventory.reason
+
+
+def _no_library(_name: str) -> None:
+    raise OSError
+
+
+def test_a_library_that_appears_late_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pynvml.CDLL", _no_library)
+    session = NvmlSession(HostPaths(tmp_path), [tmp_path / "libnvidia-ml.so.0"])
+    assert isinstance(session.read(), DriverMissing)
+    build(tmp_path, 0)
+    assert session.read() == DriverReady(())
+    session.close()
