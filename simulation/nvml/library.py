@@ -167,23 +167,28 @@ class SimulatedLibrary:
 
     def _fail(self, symbol: str, arguments: tuple[Any, ...]) -> None:
         """Answers for the first fault that concerns the call, and counts it down."""
-        faults = self._session.state.faults
-        if not any(fault.symbol == symbol for fault in faults):
+        if all(fault.symbol != symbol for fault in self._session.state.faults):
             return
         handle = unpack(arguments[0]) if arguments else None
         minor = handle.minor if handle is not None and handle.kind != "event set" else None
-        for fault in faults:
-            if fault.symbol == symbol and fault.minor in (None, minor):
-                if fault.remaining is not None:
-                    self._session.file.update(partial(_count_down, fault=fault))
-                answer(fault.code)
+        hit: list[Fault] = []
+
+        def count_down(state: NodeState) -> NodeState:
+            left = []
+            for fault in state.faults:
+                if hit or fault.symbol != symbol or fault.minor not in (None, minor):
+                    left.append(fault)
+                    continue
+                hit.append(fault)
+                if fault.remaining is None:
+                    left.append(fault)
+                elif fault.remaining > 1:
+                    left.append(replace(fault, remaining=fault.remaining - 1))
+            return replace(state, faults=tuple(left))
+
+        self._session.file.update(count_down)
+        if hit:
+            answer(hit[0].code)
 
 
 _WITHOUT_DRIVER = frozenset({"nvmlInitWithFlags", "nvmlInit_v2", "nvmlShutdown"})
-
-
-def _count_down(state: NodeState, fault: Fault) -> NodeState:
-    left = (fault.remaining or 0) - 1
-    after = [replace(fault, remaining=left)] if left > 0 else []
-    position = state.faults.index(fault)
-    return replace(state, faults=(*state.faults[:position], *after, *state.faults[position + 1 :]))
