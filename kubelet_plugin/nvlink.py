@@ -22,6 +22,8 @@ class Links:
     """PCI addresses of GPUs."""
     switches: frozenset[str] = frozenset()
     """PCI addresses of NVSwitches; those that a virtual machine cannot see share one name."""
+    untold: frozenset[str] = frozenset()
+    """PCI addresses that an old driver calls neither."""
     fabric: str | None = None
     """"<cluster UUID>.<clique id>", where a fabric manager has joined the GPU to a fabric."""
 
@@ -57,9 +59,9 @@ def _edges(links: Mapping[str, Links], minors: Mapping[str, int]) -> Iterator[tu
     """Pairs of GPUs joined by a link or by a switch."""
     attached: dict[str, list[int]] = {}
     for address, own in links.items():
-        for peer in own.gpus & minors.keys():
+        for peer in (own.gpus | own.untold) & minors.keys():
             yield minors[address], minors[peer]
-        for switch in own.switches:
+        for switch in own.switches | (own.untold - minors.keys()):
             attached.setdefault(switch, []).append(minors[address])
     for group in attached.values():
         yield from permutations(group, 2)

@@ -44,7 +44,7 @@ from kubelet_plugin.host import HostPaths
 
 __all__ = ["NvmlSession"]
 
-_log = structlog.get_logger(__name__)
+_log = structlog.stdlib.get_logger(__name__)
 
 _CODES: Mapping[int, str] = {
     getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_ERROR_")
@@ -292,6 +292,7 @@ class NvmlSession:
     def _read_links(self, handle: object) -> nvlink.Links:
         gpus: set[str] = set()
         switches: set[str] = set()
+        untold: set[str] = set()
         for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
             try:
                 active = _call("nvmlDeviceGetNvLinkState", handle, link)
@@ -302,13 +303,24 @@ class NvmlSession:
             if not active:
                 continue
             remote = self._optional("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
-            kind = self._optional("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
-            address = _address(remote) if remote is not None else _UNSEEN_SWITCH
-            if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or remote is None:
-                switches.add(address)
-            elif kind in (None, pynvml.NVML_NVLINK_DEVICE_TYPE_GPU):
-                gpus.add(address)
-        return nvlink.Links(frozenset(gpus), frozenset(switches), self._read_fabric(handle))
+            if remote is None:
+                switches.add(_UNSEEN_SWITCH)
+                continue
+            match self._optional("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link):
+                case pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+                    gpus.add(_address(remote))
+                case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                    switches.add(_address(remote))
+                case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
+                    pass  # a link to the processor joins no GPUs
+                case _:
+                    untold.add(_address(remote))
+        return nvlink.Links(
+            gpus=frozenset(gpus),
+            switches=frozenset(switches),
+            untold=frozenset(untold),
+            fabric=self._read_fabric(handle),
+        )
 
     def _read_fabric(self, handle: object) -> str | None:
         info = pynvml.c_nvmlGpuFabricInfo_v2_t()

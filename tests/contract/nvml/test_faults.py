@@ -143,7 +143,6 @@ def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribut
         "nvmlDeviceGetNvLinkState",
         "nvmlDeviceGetGpuFabricInfoV",
         "nvmlDeviceGetGpuInstanceProfileInfoV",
-        "nvmlDeviceGetNvLinkRemoteDeviceType",
     ],
 )
 def test_links_and_names_need_no_function_in_particular(
@@ -160,6 +159,16 @@ def test_switches_that_cannot_be_told_apart_still_join_gpus(
     first = ready(session.read()).gpus[0]
     assert first.nvlink is not None
     assert first.nvlink.peers == (1, 2, 3, 4, 5, 6, 7)
+
+
+@pytest.mark.parametrize("profile", ["dgx-h100", "hgx-h200-nvl"])
+def test_peers_are_found_without_being_told_what_a_link_ends_at(
+    make_node: NodeMaker, profile: str
+) -> None:
+    node = make_node(profile, name="node-2")
+    told = ready(NvmlSession(HostPaths(node.root)).read())
+    node.remove_symbol("nvmlDeviceGetNvLinkRemoteDeviceType")
+    assert NvmlSession(HostPaths(node.root)).read() == told
 
 
 def test_a_driver_without_mig_makes_gpus_without_mig(
