@@ -6,6 +6,7 @@ patch does not fit.
 
 import copy
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from carina_dra.kube.body import Body
@@ -59,7 +60,7 @@ def _apply(document: Any, operation: Body) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            return _add(_remove(document, path) if path else None, path, operation["value"])
+            return _replace(document, path, operation["value"])
         case "move":
             source = _pointer(operation["from"])
             value = _read(document, source)
@@ -103,6 +104,13 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         case _:
             raise ValueError(f"add operation does not apply: {'/'.join(path)} is no container")
     return document
+
+
+def _replace(document: Any, path: list[str], value: Any) -> Any:
+    """As the real API server has it: a field that is not there is added, an item has to be."""
+    with suppress(ValueError):
+        document = _remove(document, path) if path else document
+    return _add(document, path, value)
 
 
 def _remove(document: Any, path: list[str]) -> Any:

@@ -187,7 +187,8 @@ class Registry:
         resource = served.resource
         given = body.get("metadata") or {}
         if given.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            message = "resourceVersion should not be set on objects to be created"
+            raise Failure(500, "InternalError", message)  # the real one's choice of status
         if (given.get("namespace") or namespace) != namespace:
             raise bad_request("the namespace of the object does not match the one in the URL")
         if namespace and self._storage.get("namespaces", ObjectKey("", namespace)) is None:
@@ -341,10 +342,14 @@ def _specification(body: Body) -> dict[str, Any]:
 
 def _check_preconditions(served: ServedResource, body: Body, options: DeleteOptions) -> None:
     metadata = body["metadata"]
-    for field, wanted in (("uid", options.uid), ("resourceVersion", options.resource_version)):
-        if wanted not in (None, metadata[field]):
-            why = f"Precondition failed: {field} in precondition: {wanted}, is: {metadata[field]}"
-            raise conflict(served.resource, metadata["name"], why)
+    for field, name, wanted in (
+        ("uid", "UID", options.uid),
+        ("resourceVersion", "ResourceVersion", options.resource_version),
+    ):
+        is_now = metadata[field]
+        if wanted not in (None, is_now):
+            why = f"the {name} in the precondition ({wanted}) does not match that in record"
+            raise conflict(served.resource, metadata["name"], f"{why} ({is_now})")
 
 
 def _grace(served: ServedResource, body: Body, options: DeleteOptions) -> int:

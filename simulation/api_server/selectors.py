@@ -59,7 +59,8 @@ def _field_term(term: str, known: Mapping[str, Path]) -> Predicate:
         raise bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
     path = known.get(match["key"])
     if path is None:
-        raise bad_request(f"field label not supported: {match['key']}")
+        names = ", ".join(f'"{name}"' for name in known)
+        raise bad_request(f'"{match["key"]}" is not a known field selector: only {names}')
     value, negated = match["value"], match["operator"] == "!="
 
     def matches(body: Body) -> bool:

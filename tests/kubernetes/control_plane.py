@@ -19,8 +19,12 @@ _START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A running control plane, and the files of its administrator."""
+    """A running control plane, and the files of its administrator.
 
+    `etcd` and `server` are URLs, the first without TLS.
+    """
+
+    etcd: str
     server: str
     authority: Authority
     kubeconfig: Path
@@ -46,7 +50,8 @@ def start(
     authority = pki.create_authority(state.path / "pki")
     gates = [f"--feature-gates={_pairs(feature_gates)}"] if feature_gates else []
     server = f"https://127.0.0.1:{state.port(_API_SERVER)}"
-    etcd = _start_etcd(state, binaries.etcd)
+    etcd_url = f"http://127.0.0.1:{state.port(_ETCD)}"
+    etcd = _start_etcd(state, binaries.etcd, etcd_url)
     api_server = _start_api_server(
         state, binaries.kube_apiserver, authority, [*gates, *_runtime_config(runtime_config)]
     )
@@ -78,11 +83,11 @@ def start(
             )
         case unreachable:
             assert_never(unreachable)
-    return ControlPlane(server, authority, kubeconfig, (etcd, api_server, *controllers))
+    processes = (etcd, api_server, *controllers)
+    return ControlPlane(etcd_url, server, authority, kubeconfig, processes)
 
 
-def _start_etcd(state: StateDirectory, program: Path) -> Process:
-    client = f"http://127.0.0.1:{state.port(_ETCD)}"
+def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
     peer = f"http://127.0.0.1:{state.port(_ETCD_PEER)}"
     return process.start(
         state,

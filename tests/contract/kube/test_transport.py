@@ -1,0 +1,55 @@
+"""What a client makes of a network, and a server, that fail."""
+
+import time
+
+import pytest
+
+from carina_dra.kube.api_resource import CONFIG_MAPS
+from carina_dra.kube.client import Client
+from carina_dra.kube.connection import Connection
+from carina_dra.kube.errors import Unreachable
+from tests.contract.kube.backend import ThroughProxy
+from tests.contract.kube.samples import config_map
+
+
+def test_nobody_there() -> None:
+    with (
+        Client(Connection("http://127.0.0.1:9")) as client,
+        pytest.raises(Unreachable, match="get configmaps default/sample: "),
+    ):
+        client.get(CONFIG_MAPS, "sample", namespace="default")
+
+
+def test_a_silent_server_is_given_up_in_time(disturbed: ThroughProxy, namespace: str) -> None:
+    disturbed.client.server_version()
+    disturbed.proxy.fall_silent()
+    began = time.monotonic()
+    with pytest.raises(Unreachable) as error:
+        disturbed.client.create(CONFIG_MAPS, config_map(namespace), timeout=0.3)
+    assert time.monotonic() - began < 2
+    assert error.value.retriable
+
+
+def test_a_server_that_is_back_is_found_again(disturbed: ThroughProxy, namespace: str) -> None:
+    disturbed.client.create(CONFIG_MAPS, config_map(namespace))
+    disturbed.proxy.refuse()
+    with pytest.raises(Unreachable):
+        disturbed.client.get(CONFIG_MAPS, "sample", namespace=namespace)
+    disturbed.proxy.recover()
+    assert disturbed.client.get(CONFIG_MAPS, "sample", namespace=namespace)
+
+
+def test_reading_survives_connections_that_were_closed_while_idle(
+    disturbed: ThroughProxy, namespace: str
+) -> None:
+    disturbed.client.create(CONFIG_MAPS, config_map(namespace))
+    for _ in range(5):
+        disturbed.proxy.cut()
+        assert disturbed.client.get(CONFIG_MAPS, "sample", namespace=namespace)
+
+
+def test_connections_are_kept_and_used_again(disturbed: ThroughProxy, namespace: str) -> None:
+    disturbed.client.create(CONFIG_MAPS, config_map(namespace))
+    for _ in range(20):
+        disturbed.client.get(CONFIG_MAPS, "sample", namespace=namespace)
+    assert disturbed.proxy.accepted == 1
