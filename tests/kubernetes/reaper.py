@@ -60,6 +60,20 @@ def cgroup_name(directory: Path) -> str:
     return f"carina-{directory.name}"
 
 
+def is_running(pid: int) -> bool:
+    """Whether the process still holds anything.
+
+    A zombie does not, once its last thread is gone: the first may be a zombie while others still
+    serve.
+    """
+    process = _PROC / str(pid)
+    try:
+        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(list((process / "task").iterdir())) > 1
+    except OSError:
+        return False
+
+
 def _end_processes(directory: Path) -> None:
     pids = [int(path.read_text()) for path in directory.glob("processes/*.pid")]
     # A pid file may outlive its process, and the number be another's by now.
@@ -93,24 +107,10 @@ def _kill(pids: set[int]) -> None:
         except ProcessLookupError:
             continue
     deadline = time.monotonic() + _DEADLINE_S
-    while any(_is_running(pid) for pid in pids):
+    while any(is_running(pid) for pid in pids):
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes {sorted(pids)} outlive SIGKILL")
         time.sleep(0.005)
-
-
-def _is_running(pid: int) -> bool:
-    """Whether the process still holds anything.
-
-    A zombie does not, once its last thread is gone: the first may be a zombie while others still
-    serve.
-    """
-    process = _PROC / str(pid)
-    try:
-        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z" or len(list((process / "task").iterdir())) > 1
-    except OSError:
-        return False
 
 
 def _command_line(pid: int) -> str:

@@ -1,0 +1,64 @@
+"""deploy/ is what an API server takes as it is, and so is every example."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kubernetes.cluster import Cluster
+
+_DEPLOY = Path(__file__).parents[2] / "deploy"
+_EXAMPLES = sorted((_DEPLOY / "examples").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(cluster: Cluster) -> None:
+    """Carina, as an administrator installs it."""
+    cluster.install_carina()
+
+
+def test_manifests_applied_again_change_nothing(cluster: Cluster) -> None:
+    again = cluster.kubectl("apply", "-k", str(_DEPLOY)).splitlines()
+
+    assert [line for line in again if not line.endswith(" unchanged")] == []
+
+
+def test_new_plugin_comes_before_the_old_one_goes(cluster: Cluster) -> None:
+    plugin = json.loads(
+        cluster.kubectl("get", "-n", "carina-system", "daemonset/carina-kubelet-plugin", "-o=json")
+    )
+
+    update = plugin["spec"]["updateStrategy"]
+    assert update == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster) -> None:
+    if not cluster.controllers_run:
+        pytest.skip("a controller checks the types, and here is only an API server")
+    policy = "validatingadmissionpolicy/carina-kubelet-plugin-own-node-only"
+
+    cluster.kubectl("wait", policy, "--for=jsonpath={.status.observedGeneration}=1")
+
+    status = json.loads(cluster.kubectl("get", policy, "-o", "json"))["status"]
+    assert status["typeChecking"] == {}
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
+def test_example_is_accepted(cluster: Cluster, example: Path) -> None:
+    documents = list(yaml.safe_load_all(example.read_text()))
+    namespaces = [each for each in documents if each["kind"] == "Namespace"]
+    if namespaces:  # a dry run makes none, which the rest of the file would need
+        cluster.apply(*namespaces)
+
+    accepted = cluster.kubectl("apply", "--dry-run=server", "-f", str(example)).splitlines()
+
+    assert len(accepted) == len(documents)
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
+def test_example_says_what_it_is_for(example: Path) -> None:
+    assert example.read_text().startswith("# ")
