@@ -41,6 +41,7 @@ from kubelet_plugin.gpu import (
     UnreadableGpu,
 )
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml_names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, mig_profile_name
 
 __all__ = ["NvmlSession"]
 
@@ -61,40 +62,7 @@ _LACKING = frozenset(
 _NO_SUCH = _LACKING | {"NVML_ERROR_INVALID_ARGUMENT"}
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
-# The words that NVIDIA's own DRA driver publishes, so that selectors written for it match.
-_ARCHITECTURES: Mapping[int, str] = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada Lovelace",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
 _HOPPER = 9
-_BRANDS: Mapping[int, str] = {
-    1: "Quadro",
-    2: "Tesla",
-    3: "NVS",
-    4: "Grid",
-    5: "GeForce",
-    6: "Titan",
-    7: "NvidiaVApps",
-    8: "NvidiaVPC",
-    9: "NvidiaVCS",
-    10: "NvidiaVWS",
-    11: "NvidiaCloudGaming",
-    12: "QuadroRTX",
-    13: "NvidiaRTX",
-    14: "Nvidia",
-    15: "GeForceRTX",
-    16: "TitanRTX",
-}
-_ADDRESSING_MODES: Mapping[int, str] = {0: "None", 1: "HMM", 2: "ATS"}
-
 _UNSEEN_SWITCH = "unseen"
 _FABRIC_JOINED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
 
@@ -261,13 +229,13 @@ class NvmlSession:
             uuid=uuid,
             pci_bus_id=address,
             product_name=self._optional("nvmlDeviceGetName", handle),
-            brand=_BRANDS.get(self._optional("nvmlDeviceGetBrand", handle)),
-            architecture=_ARCHITECTURES.get(architecture),
+            brand=BRANDS.get(self._optional("nvmlDeviceGetBrand", handle)),
+            architecture=ARCHITECTURES.get(architecture),
             cuda_compute_capability=self._optional("nvmlDeviceGetCudaComputeCapability", handle),
             memory_bytes=memory.total if memory is not None else None,
             driver_version=driver.version,
             cuda_driver_version=driver.cuda_version,
-            addressing_mode=_ADDRESSING_MODES.get(
+            addressing_mode=ADDRESSING_MODES.get(
                 self._optional("nvmlDeviceGetAddressingMode", handle)
             ),
             numa_node=self._host.numa_node(address),
@@ -358,7 +326,8 @@ class NvmlSession:
             name = str(info.name).removeprefix("MIG ")
         else:
             memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
-            name = _profile_name(info, index, memory.total if memory is not None else 0)
+            total = memory.total if memory is not None else 0
+            name = mig_profile_name(index, info.sliceCount, info.memorySizeMB, total)
         return MigProfile(
             name=name,
             id=info.id,
@@ -431,24 +400,3 @@ def _profile_info(handle: object, index: int) -> Any:
                 return None
             raise
     return None
-
-
-_EXTENSIONS: Mapping[int, str] = {
-    0x7: "+me",
-    0xA: "+gfx",
-    0xB: "+gfx",
-    0xC: "+gfx",
-    0xD: "-me",
-    0xE: "-me",
-    0xF: "+me.all",
-    0x10: "+me.all",
-    0x11: "+gfx",
-}
-
-
-def _profile_name(info: Any, index: int, total_bytes: int) -> str:
-    """The name that drivers before 520 do not tell: memory is counted in eighths of the GPU's."""
-    gib = -(-total_bytes // 2**30)
-    eighths = -(-info.memorySizeMB * 2**20 * 8 // total_bytes) if total_bytes else 0
-    rounded = (gib * eighths + 4) // 8  # halves up
-    return f"{info.sliceCount}g.{rounded}gb{_EXTENSIONS.get(index, '')}"

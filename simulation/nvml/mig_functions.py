@@ -1,4 +1,4 @@
-"""C functions about Multi-Instance GPU: mode, profiles, instances, devices."""
+"""C functions about Multi-Instance GPU: mode, GPU instance profiles, GPU instances."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +10,9 @@ from simulation.nvml import host_tree, mig
 from simulation.nvml.c_arguments import Handle, fill, number, pointer, put, put_handle, target
 from simulation.nvml.hardware import MigProfile
 from simulation.nvml.library import Attached, Session, answer, function
-from simulation.nvml.state import ComputeInstance, GpuInstance, GpuState
+from simulation.nvml.state import GpuState
 
-_MOST_DEVICES = 7
-_SHARED_ENGINES = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+MOST_DEVICES = 7
 
 
 # --- mode ---
@@ -47,7 +46,7 @@ def nvmlDeviceSetMigMode(nvml: Session, device: Any, mode: Any, activation: Any)
 
 @function
 def nvmlDeviceGetMaxMigDeviceCount(nvml: Session, device: Any, count: Any) -> None:
-    put(count, _MOST_DEVICES if nvml.whole_device(device).model.mig_profiles else 0)
+    put(count, MOST_DEVICES if nvml.whole_device(device).model.mig_profiles else 0)
 
 
 def _partitionable(nvml: Session, device: Any) -> Attached:
@@ -57,7 +56,7 @@ def _partitionable(nvml: Session, device: Any) -> Attached:
     return gpu
 
 
-def _partitioned(nvml: Session, device: Any) -> Attached:
+def partitioned(nvml: Session, device: Any) -> Attached:
     gpu = _partitionable(nvml, device)
     if not gpu.state.mig_enabled:
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -98,7 +97,7 @@ def nvmlDeviceGetGpuInstanceProfileInfoByIdV(
 def nvmlDeviceGetGpuInstanceRemainingCapacity(
     nvml: Session, device: Any, profile_id: Any, count: Any
 ) -> None:
-    gpu = _partitioned(nvml, device)
+    gpu = partitioned(nvml, device)
     put(count, mig.remaining(gpu.model, gpu.state.instances, _profile_by_id(gpu, profile_id)))
 
 
@@ -108,7 +107,7 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
 ) -> None:
     """All placements of the profile, those that are taken included; whatever the MIG mode."""
     profile = _profile_by_id(_partitionable(nvml, device), profile_id)
-    _list_placements(profile.starts, profile.size, placements, count)
+    list_placements(profile.starts, profile.size, placements, count)
 
 
 def _profile_by_index(gpu: Attached, index: Any) -> MigProfile:
@@ -139,7 +138,7 @@ def _fill_profile(info: Any, profile: MigProfile) -> None:
     )
 
 
-def _list_placements(starts: tuple[int, ...], size: int, placements: Any, count: Any) -> None:
+def list_placements(starts: tuple[int, ...], size: int, placements: Any, count: Any) -> None:
     """NVML's protocol for lists: without an array only the number is told."""
     if placements is not None:
         if target(count).value < len(starts):
@@ -163,7 +162,7 @@ def nvmlDeviceCreateGpuInstanceWithPlacement(
     nvml: Session, device: Any, profile_id: Any, placement: Any, instance: Any
 ) -> None:
     wanted = target(placement)
-    if wanted.size != _profile_by_id(_partitioned(nvml, device), profile_id).size:
+    if wanted.size != _profile_by_id(partitioned(nvml, device), profile_id).size:
         answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     _create_instance(nvml, device, profile_id, wanted.start, instance)
 
@@ -171,7 +170,7 @@ def nvmlDeviceCreateGpuInstanceWithPlacement(
 def _create_instance(
     nvml: Session, device: Any, profile_id: Any, start: int | None, instance: Any
 ) -> None:
-    gpu = _partitioned(nvml, device)
+    gpu = partitioned(nvml, device)
     profile = _profile_by_id(gpu, profile_id)
     minor = gpu.slot.minor
 
@@ -182,7 +181,7 @@ def _create_instance(
         put_handle(instance, nvml.handle("gpu instance", minor, created.id))
         return replace(state, instances=everything)
 
-    _repartition(nvml, minor, change)
+    repartition(nvml, minor, change)
 
 
 @function
@@ -199,14 +198,14 @@ def nvmlGpuInstanceDestroy(nvml: Session, instance: Any) -> None:
                 answer(pynvml.NVML_ERROR_IN_USE)
         return replace(state, instances=tuple(left))
 
-    _repartition(nvml, handle.minor, change)
+    repartition(nvml, handle.minor, change)
 
 
 @function
 def nvmlDeviceGetGpuInstances(
     nvml: Session, device: Any, profile_id: Any, instances: Any, count: Any
 ) -> None:
-    gpu = _partitioned(nvml, device)
+    gpu = partitioned(nvml, device)
     profile = _profile_by_id(gpu, profile_id)
     found = [each for each in gpu.state.instances if each.profile == profile.index]
     for place, each in enumerate(found):
@@ -219,7 +218,7 @@ def nvmlDeviceGetGpuInstances(
 def nvmlDeviceGetGpuInstanceById(
     nvml: Session, device: Any, instance_id: Any, instance: Any
 ) -> None:
-    gpu = _partitioned(nvml, device)
+    gpu = partitioned(nvml, device)
     handle = nvml.handle("gpu instance", gpu.slot.minor, number(instance_id))
     nvml.instance(handle)
     put_handle(instance, handle)
@@ -233,183 +232,18 @@ def nvmlGpuInstanceGetInfo(nvml: Session, instance: Any, info: Any) -> None:
         info,
         device=pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", handle.minor)),
         id=found.id,
-        profileId=_profile_of(nvml, handle).id,
+        profileId=profile_of(nvml, handle).id,
         placement=pynvml.c_nvmlGpuInstancePlacement_t(found.start, found.size),
     )
 
 
-def _profile_of(nvml: Session, handle: Handle) -> MigProfile:
+def profile_of(nvml: Session, handle: Handle) -> MigProfile:
     """The profile of the GPU instance that a handle names, or lies in."""
     found = mig.profile_by_index(nvml.gpu(handle.minor).model, nvml.instance(handle).profile)
     return found or answer(pynvml.NVML_ERROR_UNKNOWN)
 
 
-# --- compute instances ---
-
-
-@function
-def nvmlGpuInstanceGetComputeInstanceProfileInfo(
-    nvml: Session, instance: Any, profile: Any, engines: Any, info: Any
-) -> None:
-    if number(engines) != _SHARED_ENGINES:
-        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-    handle = nvml.resolve(instance, "gpu instance")
-    found = _compute_profile(nvml, handle, profile)
-    parent = _profile_of(nvml, handle)
-    fill(
-        info,
-        id=found.index,
-        sliceCount=found.slices,
-        instanceCount=found.instances,
-        multiprocessorCount=found.multiprocessors,
-        sharedCopyEngineCount=parent.copy_engines,
-        sharedDecoderCount=parent.decoders,
-        sharedEncoderCount=parent.encoders,
-        sharedJpegCount=parent.jpeg_engines,
-        sharedOfaCount=parent.ofa_engines,
-    )
-
-
-@function
-def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
-    nvml: Session, instance: Any, profile: Any, engines: Any, info: Any
-) -> None:
-    if target(info).version != pynvml.nvmlComputeInstanceProfileInfo_v2:
-        answer(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
-    nvmlGpuInstanceGetComputeInstanceProfileInfo(nvml, instance, profile, engines, info)
-    handle = nvml.resolve(instance, "gpu instance")
-    fill(info, name=f"MIG {_compute_profile(nvml, handle, profile).name}".encode())
-
-
-@function
-def nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
-    nvml: Session, instance: Any, profile_id: Any, count: Any
-) -> None:
-    handle = nvml.resolve(instance, "gpu instance")
-    profile = _compute_profile(nvml, handle, profile_id)
-    put(count, len(list(mig.fitting_compute(nvml.instance(handle), profile))))
-
-
-@function
-def nvmlGpuInstanceGetComputeInstancePossiblePlacements(
-    nvml: Session, instance: Any, profile_id: Any, placements: Any, count: Any
-) -> None:
-    handle = nvml.resolve(instance, "gpu instance")
-    profile = _compute_profile(nvml, handle, profile_id)
-    _list_placements(profile.starts, profile.slices, placements, count)
-
-
-@function
-def nvmlGpuInstanceCreateComputeInstance(
-    nvml: Session, instance: Any, profile_id: Any, compute: Any
-) -> None:
-    _create_compute(nvml, instance, profile_id, None, compute)
-
-
-@function
-def nvmlGpuInstanceCreateComputeInstanceWithPlacement(
-    nvml: Session, instance: Any, profile_id: Any, placement: Any, compute: Any
-) -> None:
-    _create_compute(nvml, instance, profile_id, target(placement).start, compute)
-
-
-def _create_compute(
-    nvml: Session, instance: Any, profile_id: Any, start: int | None, compute: Any
-) -> None:
-    handle = nvml.resolve(instance, "gpu instance")
-    profile = _compute_profile(nvml, handle, profile_id)
-
-    def change(parent: GpuInstance) -> GpuInstance:
-        created, after = mig.create_compute(parent, profile, start)
-        put_handle(compute, nvml.handle("compute instance", handle.minor, parent.id, created.id))
-        return after
-
-    _change_instance(nvml, handle, change)
-
-
-@function
-def nvmlComputeInstanceDestroy(nvml: Session, compute: Any) -> None:
-    handle = nvml.resolve(compute, "compute instance")
-    gone = _compute_instance(nvml, handle)
-    if nvml.gpu(handle.minor).state.processes:
-        answer(pynvml.NVML_ERROR_IN_USE)
-
-    def change(parent: GpuInstance) -> GpuInstance:
-        left = tuple(each for each in parent.compute_instances if each.id != gone.id)
-        return replace(parent, compute_instances=left)
-
-    _change_instance(nvml, handle, change)
-
-
-@function
-def nvmlGpuInstanceGetComputeInstances(
-    nvml: Session, instance: Any, profile_id: Any, computes: Any, count: Any
-) -> None:
-    handle = nvml.resolve(instance, "gpu instance")
-    profile = _compute_profile(nvml, handle, profile_id)
-    parent = nvml.instance(handle)
-    found = [each for each in parent.compute_instances if each.profile == profile.index]
-    for place, each in enumerate(found):
-        one = nvml.handle("compute instance", handle.minor, parent.id, each.id)
-        computes[place] = pointer(pynvml.c_nvmlComputeInstance_t, one)
-    put(count, len(found))
-
-
-@function
-def nvmlGpuInstanceGetComputeInstanceById(
-    nvml: Session, instance: Any, compute_id: Any, compute: Any
-) -> None:
-    parent = nvml.resolve(instance, "gpu instance")
-    handle = nvml.handle("compute instance", parent.minor, parent.gpu_instance, number(compute_id))
-    _compute_instance(nvml, handle)
-    put_handle(compute, handle)
-
-
-@function
-def nvmlComputeInstanceGetInfo_v2(nvml: Session, compute: Any, info: Any) -> None:
-    handle = nvml.resolve(compute, "compute instance")
-    found = _compute_instance(nvml, handle)
-    parent = nvml.handle("gpu instance", handle.minor, handle.gpu_instance)
-    fill(
-        info,
-        device=pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", handle.minor)),
-        gpuInstance=pointer(pynvml.c_nvmlGpuInstance_t, parent),
-        id=found.id,
-        profileId=found.profile,
-        placement=pynvml.c_nvmlComputeInstancePlacement_t(found.start, found.size),
-    )
-
-
-def _compute_profile(nvml: Session, handle: Handle, profile: Any) -> mig.ComputeProfile:
-    """A compute instance profile; its index and its id are one number."""
-    profiles = mig.compute_profiles(_profile_of(nvml, handle))
-    found = next((each for each in profiles if each.index == number(profile)), None)
-    return found or answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-
-def _compute_instance(nvml: Session, handle: Handle) -> ComputeInstance:
-    everything = nvml.instance(handle).compute_instances
-    found = next((each for each in everything if each.id == handle.compute_instance), None)
-    return found or answer(pynvml.NVML_ERROR_NOT_FOUND)
-
-
-def _change_instance(
-    nvml: Session, handle: Handle, change: Callable[[GpuInstance], GpuInstance]
-) -> None:
-    def change_gpu(state: GpuState) -> GpuState:
-        if all(each.id != handle.gpu_instance for each in state.instances):
-            answer(pynvml.NVML_ERROR_NOT_FOUND)
-        return replace(
-            state,
-            instances=tuple(
-                change(each) if each.id == handle.gpu_instance else each for each in state.instances
-            ),
-        )
-
-    _repartition(nvml, handle.minor, change_gpu)
-
-
-def _repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
+def repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
     """Changes the GPU's instances, and the capability files by which the kernel grants them."""
     try:
         nvml.change_gpu(minor, change)
@@ -418,69 +252,3 @@ def _repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuStat
     except mig.NoRoomError:
         answer(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
     host_tree.write_capabilities(nvml.directory, nvml.hardware, nvml.state)
-
-
-# --- MIG devices ---
-
-
-@function
-def nvmlDeviceIsMigDeviceHandle(nvml: Session, device: Any, is_mig: Any) -> None:
-    put(is_mig, int(nvml.resolve(device, "device", "mig device").kind == "mig device"))
-
-
-@function
-def nvmlDeviceGetMigDeviceHandleByIndex(
-    nvml: Session, device: Any, index: Any, mig_device: Any
-) -> None:
-    gpu = _partitioned(nvml, device)
-    if number(index) >= _MOST_DEVICES:
-        answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-    pairs = [
-        (instance.id, compute.id)
-        for instance in gpu.state.instances
-        for compute in instance.compute_instances
-    ]
-    if number(index) >= len(pairs):
-        answer(pynvml.NVML_ERROR_NOT_FOUND)
-    put_handle(mig_device, nvml.handle("mig device", gpu.slot.minor, *pairs[number(index)]))
-
-
-@function
-def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(
-    nvml: Session, mig_device: Any, device: Any
-) -> None:
-    handle = nvml.resolve(mig_device, "mig device")
-    nvml.gpu(handle.minor)
-    put_handle(device, nvml.handle("device", handle.minor))
-
-
-@function
-def nvmlDeviceGetGpuInstanceId(nvml: Session, mig_device: Any, instance_id: Any) -> None:
-    handle = nvml.resolve(mig_device, "mig device")
-    put(instance_id, nvml.instance(handle).id)
-
-
-@function
-def nvmlDeviceGetComputeInstanceId(nvml: Session, mig_device: Any, compute_id: Any) -> None:
-    put(compute_id, _compute_instance(nvml, nvml.resolve(mig_device, "mig device")).id)
-
-
-@function
-def nvmlDeviceGetAttributes_v2(nvml: Session, mig_device: Any, attributes: Any) -> None:
-    handle = nvml.resolve(mig_device, "device", "mig device")
-    if handle.kind == "device":
-        answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    compute = _compute_instance(nvml, handle)
-    profile = _profile_of(nvml, handle)
-    fill(
-        attributes,
-        multiprocessorCount=_compute_profile(nvml, handle, compute.profile).multiprocessors,
-        sharedCopyEngineCount=profile.copy_engines,
-        sharedDecoderCount=profile.decoders,
-        sharedEncoderCount=profile.encoders,
-        sharedJpegCount=profile.jpeg_engines,
-        sharedOfaCount=profile.ofa_engines,
-        gpuInstanceSliceCount=profile.slices,
-        computeInstanceSliceCount=compute.size,
-        memorySizeMB=profile.memory_mib,
-    )

@@ -11,12 +11,24 @@ from pathlib import Path
 import pynvml
 
 # Each defines the C functions of one area; importing is what registers them.
-from simulation.nvml import device_functions, event_functions, link_functions, mig_functions
+from simulation.nvml import (
+    compute_instance_functions,
+    device_functions,
+    event_functions,
+    link_functions,
+    mig_functions,
+)
 from simulation.nvml.library import SimulatedLibrary
 
 __all__ = ["install", "installed", "uninstall"]
 
-_ = (device_functions, event_functions, link_functions, mig_functions)
+_ = (
+    compute_instance_functions,
+    device_functions,
+    event_functions,
+    link_functions,
+    mig_functions,
+)
 
 
 def install(directory: Path) -> SimulatedLibrary:

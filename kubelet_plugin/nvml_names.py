@@ -1,0 +1,65 @@
+"""The words for NVML's numbers. Pure.
+
+Architectures and brands are spelled as NVIDIA's own DRA driver publishes them, so that selectors
+that were written for it match.
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["ADDRESSING_MODES", "ARCHITECTURES", "BRANDS", "mig_profile_name"]
+
+ARCHITECTURES: Mapping[int, str] = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada Lovelace",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+}
+BRANDS: Mapping[int, str] = {
+    1: "Quadro",
+    2: "Tesla",
+    3: "NVS",
+    4: "Grid",
+    5: "GeForce",
+    6: "Titan",
+    7: "NvidiaVApps",
+    8: "NvidiaVPC",
+    9: "NvidiaVCS",
+    10: "NvidiaVWS",
+    11: "NvidiaCloudGaming",
+    12: "QuadroRTX",
+    13: "NvidiaRTX",
+    14: "Nvidia",
+    15: "GeForceRTX",
+    16: "TitanRTX",
+}
+ADDRESSING_MODES: Mapping[int, str] = {0: "None", 1: "HMM", 2: "ATS"}
+
+_EXTENSIONS: Mapping[int, str] = {
+    0x7: "+me",
+    0xA: "+gfx",
+    0xB: "+gfx",
+    0xC: "+gfx",
+    0xD: "-me",
+    0xE: "-me",
+    0xF: "+me.all",
+    0x10: "+me.all",
+    0x11: "+gfx",
+}
+
+
+def mig_profile_name(index: int, slices: int, memory_mib: int, gpu_bytes: int) -> str:
+    """The name of a MIG profile, which drivers before r520 do not tell: "1g.10gb+me".
+
+    `index` is NVML_GPU_INSTANCE_PROFILE_*. Memory is counted in eighths of the GPU's, as
+    `nvidia-smi` does, so that 9.5 GiB of 80 are called 10.
+    """
+    gib = -(-gpu_bytes // 2**30)
+    eighths = -(-memory_mib * 2**20 * 8 // gpu_bytes) if gpu_bytes else 0
+    rounded = (gib * eighths + 4) // 8  # halves up
+    return f"{slices}g.{rounded}gb{_EXTENSIONS.get(index, '')}"
