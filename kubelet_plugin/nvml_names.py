@@ -54,7 +54,7 @@ _EXTENSIONS: Mapping[int, str] = {
 
 
 def mig_profile_name(index: int, slices: int, memory_mib: int, gpu_bytes: int) -> str:
-    """The name of a MIG profile, which drivers before r520 do not tell: "1g.10gb+me".
+    """The name of a MIG profile, which old drivers do not tell: "1g.10gb+me".
 
     `index` is NVML_GPU_INSTANCE_PROFILE_*. Memory is counted in eighths of the GPU's, as
     `nvidia-smi` does, so that 9.5 GiB of 80 are called 10.
