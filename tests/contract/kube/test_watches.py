@@ -91,9 +91,9 @@ def test_the_end_that_was_asked_for_is_no_error(api: Client, namespace: str) -> 
 
 def test_bookmarks_carry_the_version_on(api: Client, namespace: str) -> None:
     version = version_of(api, namespace)
-    api.create(CONFIG_MAPS, config_map(namespace))
-    # A server sends one two seconds before the end at the latest.
+    # Where there is news for others, a server says so two seconds before the end at the latest.
     with api.watch(CONFIG_MAPS, NOTHING, resource_version=version, seconds=4) as watch:
+        api.create(CONFIG_MAPS, config_map(namespace))
         bookmarks = [event for event in watch if isinstance(event, Bookmark)]
     assert bookmarks
     assert int(bookmarks[-1].resource_version) > int(version)
