@@ -50,9 +50,10 @@ def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster) -> No
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
 def test_example_is_accepted(cluster: Cluster, example: Path) -> None:
     documents = list(yaml.safe_load_all(example.read_text()))
-    namespaces = [each for each in documents if each["kind"] == "Namespace"]
-    if namespaces:  # a dry run makes none, which the rest of the file would need
-        cluster.apply(*namespaces)
+    for namespace in (each for each in documents if each["kind"] == "Namespace"):
+        # A dry run makes none, and the rest of the file needs it.
+        cluster.apply(namespace)
+        cluster.await_default_service_account(namespace["metadata"]["name"])
 
     accepted = cluster.kubectl("apply", "--dry-run=server", "-f", str(example)).splitlines()
 

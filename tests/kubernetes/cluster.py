@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes import binaries, control_plane, images, pki, process, state
+from tests.kubernetes import binaries, control_plane, images, pki, state
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.state import StateDirectory
 
@@ -95,9 +95,19 @@ class Cluster:
     def create_namespace(self, name: str) -> str:
         """Makes a namespace that takes pods, and gives its name."""
         self.kubectl("create", "namespace", name)
-        if self.controllers_run:
-            self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", name)
+        self.await_default_service_account(name)
         return name
+
+    def await_default_service_account(self, namespace: str) -> None:
+        """Waits for what no pod of a namespace is admitted without.
+
+        A controller makes it some time after the namespace; where none runs, it is made here.
+        """
+        if self.controllers_run:
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
+        else:
+            metadata = {"namespace": namespace, "name": "default"}
+            self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
         """Makes a pod that is on a node from the start, and does nothing there."""
@@ -176,14 +186,7 @@ def running_cluster(
             feature_gates=gates,
             controllers_run=programs.controllers is not None,
         )
-        if cluster.controllers_run:
-            # Made by a controller some time after the namespace; no pod is admitted without.
-            process.wait_for(
-                "the ServiceAccount of namespace default",
-                lambda: cluster.kubectl("get", "serviceaccount", "default", "-o", "name"),
-                alive=running.processes,
-                retry_on=(KubectlError,),
-            )
+        cluster.await_default_service_account("default")
         yield cluster
 
 

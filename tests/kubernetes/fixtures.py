@@ -7,7 +7,8 @@ skipped fails. What is not built yet is built before the first test, outside of 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.kubernetes.node import Node
 from tests.kubernetes.releases import Release
 
 _KUBERNETES, _NODE = "kubernetes", "node"
+_LOG_LINES = 20
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +58,8 @@ def _require(why_not: str | None) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests by the fixtures that they ask for."""
     for item in items:
-        asked_for = getattr(item, "fixturenames", ())
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        asked_for = set(getattr(item, "fixturenames", ())) - set(parameters)
         if "node" in asked_for:
             item.add_marker(_NODE)
         if "cluster" in asked_for:
@@ -70,6 +73,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require_real_kubernetes()
     if item.get_closest_marker(_NODE):
         require_real_node()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the ends of the components' logs to a failure: they are gone with the cluster."""
+    report = yield
+    if report.failed:
+        for log in sorted(_logs(getattr(item, "funcargs", {}).values())):
+            lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            report.sections.append((f"end of {log}", "\n".join(lines)))
+    return report
+
+
+def _logs(values: Iterable[object]) -> set[Path]:
+    clusters = [value.cluster if isinstance(value, Node) else value for value in values]
+    folders = {each.state.logs for each in clusters if isinstance(each, Cluster)}
+    return {log for folder in folders for log in folder.glob("*.log")}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
