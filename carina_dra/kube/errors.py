@@ -32,7 +32,13 @@ class Operation:
         return cls(verb, resource.qualified_name, key)
 
     def __str__(self) -> str:
-        return " ".join(str(part) for part in (self.verb, self.resource, self.key) if part)
+        match self.key:
+            case None:
+                return f"{self.verb} {self.resource}"
+            case ObjectKey(namespace, ""):
+                return f"{self.verb} {self.resource} in {namespace}"
+            case key:
+                return f"{self.verb} {self.resource} {key}"
 
 
 @dataclass(frozen=True, slots=True)
