@@ -8,11 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes import binaries, control_plane, images, pki, state
+from tests.kubernetes import binaries, control_plane, images, pki, process, state
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.state import StateDirectory
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
+# A slice that the policy of deploy/ refuses.
+_PROBE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "probe"},
+    "spec": {
+        "driver": "gpu.carina.dev",
+        "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
+        "allNodes": True,
+        "devices": [{"name": "probe"}],
+    },
+}
 
 
 class KubectlError(RuntimeError):
@@ -89,8 +101,23 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin=_list(objects))
 
     def install_carina(self) -> None:
-        """Applies deploy/, as an administrator would."""
+        """Applies deploy/, as an administrator would, and waits until its policy is in force.
+
+        An API server takes up a new admission policy about a second after it is made.
+        """
         self.kubectl("apply", "-k", str(_DEPLOY))
+        process.wait_for("the admission policy of deploy/ to be in force", self._policy_is_in_force)
+
+    def _policy_is_in_force(self) -> bool:
+        try:
+            self.kubectl(
+                *("create", "--dry-run=server", "-f", "-"),
+                "--as=system:serviceaccount:carina-system:carina-kubelet-plugin",
+                stdin=json.dumps(_PROBE),
+            )
+        except KubectlError as error:
+            return "ValidatingAdmissionPolicy" in str(error)
+        return False
 
     def create_namespace(self, name: str) -> str:
         """Makes a namespace that takes pods, and gives its name."""
