@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError
@@ -51,10 +51,13 @@ class Transport:
         self._credentials = connection.credentials
         self._user_agent = user_agent
         self._pool = _pool(connection)
+        # A proxy is asked for whole URLs, except through a TLS tunnel.
+        plain_proxy = connection.proxy and connection.server.startswith("http:")
+        self._base = connection.server if plain_proxy else urlsplit(connection.server).path
 
     def close(self) -> None:
         """Closes the connections that are idle."""
-        self._pool.clear()
+        self._pool.close()
 
     def request(
         self,
@@ -103,7 +106,7 @@ class Transport:
         return Stream(operation, response)
 
     def _url(self, path: str, query: Query) -> str:
-        return f"{self._server}{path}?{urlencode(query)}" if query else f"{self._server}{path}"
+        return f"{self._base}{path}?{urlencode(query)}" if query else f"{self._base}{path}"
 
     def _send(
         self,
@@ -126,6 +129,7 @@ class Transport:
                 preload_content=preload,
                 retries=False,
                 redirect=False,
+                assert_same_host=False,
             )
 
         try:
@@ -205,16 +209,18 @@ def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
             pending = [piece]
 
 
-def _pool(connection: Connection) -> urllib3.PoolManager:
+def _pool(connection: Connection) -> urllib3.HTTPConnectionPool:
+    """The pool of connections to the one server. Asked itself, it is quicker than its manager."""
     options: dict[str, Any] = {
         "maxsize": _POOL_SIZE,
         "block": False,
         "socket_options": _SOCKET_OPTIONS,
         **(_tls_options(connection.tls) if connection.server.startswith("https:") else {}),
     }
+    manager = urllib3.PoolManager(**options)
     if connection.proxy:
-        return urllib3.ProxyManager(connection.proxy, **options)
-    return urllib3.PoolManager(**options)
+        manager = urllib3.ProxyManager(connection.proxy, **options)
+    return manager.connection_from_url(connection.server)
 
 
 def _tls_options(tls: Tls) -> dict[str, object]:
