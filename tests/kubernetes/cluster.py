@@ -106,7 +106,11 @@ class Cluster:
         An API server takes up a new admission policy about a second after it is made.
         """
         self.kubectl("apply", "-k", str(_DEPLOY))
-        process.wait_for("the admission policy of deploy/ to be in force", self._policy_is_in_force)
+        process.wait_for(
+            "the admission policy of deploy/ to be in force",
+            self._policy_is_in_force,
+            retry_on=(KubectlError,),
+        )
 
     def _policy_is_in_force(self) -> bool:
         try:
@@ -116,7 +120,9 @@ class Cluster:
                 stdin=json.dumps(_PROBE),
             )
         except KubectlError as error:
-            return "ValidatingAdmissionPolicy" in str(error)
+            if "ValidatingAdmissionPolicy" in str(error):
+                return True
+            raise
         return False
 
     def create_namespace(self, name: str) -> str:

@@ -48,6 +48,9 @@ def start(
     for made in (home, home / "net", *cdi_folders):
         made.mkdir(parents=True)
     (home / "net" / "10-pods.conflist").write_text(_network(state, home))
+    registries = home / "registries" / "_default"
+    registries.mkdir(parents=True)
+    (registries / "hosts.toml").write_text('server = "http://127.0.0.1:9"  # nobody\n')
     config = home / "config.toml"
     config.write_text(_config(home, binaries, cdi_folders))
     runtime = ContainerRuntime(
@@ -82,6 +85,9 @@ address = "{home / "containerd.sock"}"
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{images.PAUSE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{home / "registries"}"  # an image that is not there is not looked for anywhere
 
 [plugins."io.containerd.cri.v1.runtime"]
 cdi_spec_dirs = [{folders}]

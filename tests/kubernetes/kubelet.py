@@ -135,6 +135,8 @@ def configure(
                 "containerRuntimeEndpoint": f"unix://{runtime_socket}",
                 "podLogsDir": str(folder / "pods"),
                 "volumePluginDir": str(folder / "volume-plugins"),
+                # There is none, but without one every pod gets a warning for it.
+                "clusterDNS": ["198.19.255.10"],
                 "cgroupDriver": "cgroupfs",
                 # Of its own: a kubelet kills the pods below its root that it does not know.
                 "cgroupRoot": f"/{reaper.cgroup_name(state.path)}",
