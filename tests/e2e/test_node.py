@@ -96,6 +96,8 @@ def test_nothing_is_left_of_a_killed_owner_with_running_containers(node: Node) -
     assert not [pid for pid in containers if reaper.is_running(pid)]
     assert reaper.cgroup_folders(path) == []
     assert f"{path}/" not in Path("/proc/self/mountinfo").read_text()
+    remembered = [file.read_text() for file in Path("/var/lib/cni/results").iterdir()]
+    assert not [result for result in remembered if f"{path}/" in result]
 
 
 def _containers(path: Path) -> set[int]:

@@ -104,6 +104,7 @@ runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "{binaries.runc}"
+Root = "{home / "runc"}"
 SystemdCgroup = false
 """
 

@@ -7,6 +7,7 @@ by SIGKILL, and sweeps then. It stands alone: it is run by its path, and imports
 """
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -16,11 +17,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
-_CONTAINER_LOG_LINKS = Path("/var/log/containers")  # kubelet: not configurable
+# Not to be configured: the kubelet's links to logs, and what CNI remembers of pods.
+_CONTAINER_LOG_LINKS = Path("/var/log/containers")
+_CNI_RESULTS = Path("/var/lib/cni/results")
 _SHIM = "containerd-shim-runc-v2"
 _MNT_DETACH = 2
 _DEADLINE_S = 10.0
@@ -75,9 +79,10 @@ def is_running(pid: int) -> bool:
 
 
 def _end_processes(directory: Path) -> None:
-    pids = [int(path.read_text()) for path in directory.glob("processes/*.pid")]
+    written = [path.read_text() for path in directory.glob("processes/*.pid")]
+    pids = [int(text) for text in written if text]  # one that was never finished is empty
     # A pid file may outlive its process, and the number be another's by now.
-    running = {pid for pid in pids if str(directory) in _command_line(pid)}
+    running = {pid for pid in pids if f"{directory}/" in _command_line(pid)}
     _kill(running)
     shims = {
         int(path.name)
@@ -89,7 +94,8 @@ def _end_processes(directory: Path) -> None:
 
 def _end_containers(directory: Path) -> None:
     for folder in cgroup_folders(directory):
-        _kill({pid for path in folder.rglob("cgroup.procs") for pid in _members(path)})
+        while pids := {pid for file in folder.rglob("cgroup.procs") for pid in _members(file)}:
+            _kill(pids)
         for child in sorted(folder.rglob("*"), reverse=True):
             if child.is_dir():
                 child.rmdir()
@@ -97,7 +103,7 @@ def _end_containers(directory: Path) -> None:
 
 
 def _members(cgroup_procs: Path) -> list[int]:
-    return [int(pid) for pid in cgroup_procs.read_text().split()]
+    return [pid for pid in map(int, cgroup_procs.read_text().split()) if is_running(pid)]
 
 
 def _kill(pids: set[int]) -> None:
@@ -133,7 +139,12 @@ def _unmount_below(directory: Path) -> None:
     for mount in reversed(list(_mounts_below(directory))):
         if libc.umount2(mount.encode(), _MNT_DETACH) != 0:
             error = ctypes.get_errno()
+            if error == errno.EINVAL:  # no mount any more: it went with a container
+                continue
             raise OSError(error, f"unmount: {os.strerror(error)}", mount)
+    left = list(_mounts_below(directory))
+    if left:  # a pod may have mounted anything of the host: nothing is removed below a mount
+        raise RuntimeError(f"still mounted: {left}; unmount them and try again")
 
 
 def _mounts_below(directory: Path) -> Iterator[str]:
@@ -146,10 +157,14 @@ def _mounts_below(directory: Path) -> Iterator[str]:
 
 def _unlink_outside(directory: Path) -> None:
     """Removes the few files that kubelet and containerd leave in fixed places."""
-    if _CONTAINER_LOG_LINKS.is_dir():
-        for link in _CONTAINER_LOG_LINKS.iterdir():
+    for link in _CONTAINER_LOG_LINKS.glob("*"):
+        with suppress(FileNotFoundError):  # gone meanwhile: these folders are everybody's
             if link.is_symlink() and str(link.readlink()).startswith(f"{directory}/"):
                 link.unlink()
+    for result in _CNI_RESULTS.glob("*"):
+        with suppress(FileNotFoundError):
+            if f"{directory}/" in result.read_text():
+                result.unlink()
     for bundle in directory.glob("*/containerd/state/io.containerd.runtime.v2.task/*/*"):
         bootstrap = bundle / "bootstrap.json"
         if bootstrap.exists():
