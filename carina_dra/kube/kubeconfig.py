@@ -9,6 +9,7 @@ from pathlib import Path
 
 import kubernetes.client
 import kubernetes.config
+import yaml
 from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config.config_exception import ConfigException
 
@@ -82,7 +83,7 @@ def _load(path: Path | None, context: str | None) -> kubernetes.client.Configura
             context=context,
             client_configuration=configuration,
         )
-    except (ConfigException, OSError, ValueError) as error:
+    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"kubeconfig {path or ''}: {error}") from error
     return configuration
 

@@ -22,7 +22,7 @@ from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, Gone
 from carina_dra.kube.store import Change, Entry, IndexFunction, Store
-from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent
+from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
 
@@ -135,30 +135,36 @@ class Reflector(Generic[T]):
                     return
             try:
                 for event in watch:
-                    self._take(event)
+                    if not self._take(event):
+                        return
                     self._backoff.reset()
             finally:
                 with self._watch_lock:
                     self._open_watch = None
 
-    def _take(self, event: WatchEvent) -> None:
+    def _take(self, event: WatchEvent) -> bool:
+        """Takes in an event; whether the watch can be trusted to go on."""
+        version = version_of(event)
+        if self._version is not None and int(version) < int(self._version):
+            # The API server was restored from a backup: what is known is no part of its history.
+            _log.warning("versions go backwards, listing again", version=version)
+            self._version = None
+            return False
+        self._version = version
         change: Change[T] | None = None
         match event:
             case Added(body) | Modified(body):
                 entry = self._parsed(body)
-                if entry is not None:
-                    change = self.store.put(key_of(body), entry)
-                version = resource_version_of(body)
+                change = self.store.put(key_of(body), entry) if entry is not None else None
             case Deleted(body):
-                version = resource_version_of(body)
                 change = self.store.remove(key_of(body), int(version))
-            case Bookmark(version):
+            case Bookmark():
                 pass
             case _:
                 assert_never(event)
-        self._version = version
         if change is not None:
             self._report(change)
+        return True
 
     def _report(self, change: Change[T]) -> None:
         try:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from carina_dra.kube import errors
-from carina_dra.kube.body import Body
+from carina_dra.kube.body import Body, resource_version_of
 from carina_dra.kube.errors import Operation, ServerError
 from carina_dra.kube.transport import Stream
 
@@ -44,6 +44,15 @@ class Bookmark:
 
 
 WatchEvent: TypeAlias = Added | Modified | Deleted | Bookmark
+
+
+def version_of(event: WatchEvent) -> str:
+    """The version that a watch has reached with an event."""
+    match event:
+        case Bookmark(version):
+            return version
+        case Added(body) | Modified(body) | Deleted(body):
+            return resource_version_of(body)
 
 
 class Watch:

@@ -127,8 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         self.server.closed(self.connection)
-        with suppress(ConnectionError):  # likewise
+        with suppress(ConnectionError):  # likewise, and the answer cannot be flushed
             super().finish()
+        self.rfile.close()
 
     def _respond(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

@@ -1,0 +1,1 @@
+"""Access to the Kubernetes API: what can be said of its parts without a server."""

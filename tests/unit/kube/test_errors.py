@@ -1,0 +1,123 @@
+import json
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from carina_dra.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Cause,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Operation,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    from_response,
+)
+
+GET = Operation.on("get", RESOURCE_CLAIMS, "team", "claim")
+
+
+def error_of(code: int, reason: str = "", retry_after: str = "", **details: Any) -> ApiError:
+    status = {
+        "kind": "Status",
+        "code": code,
+        "reason": reason,
+        "message": "it is so",
+        "details": details,
+    }
+    return from_response(GET, code, json.dumps(status).encode(), retry_after)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind", "retriable"),
+    [
+        (400, "BadRequest", BadRequest, False),
+        (401, "Unauthorized", Unauthorized, False),
+        (403, "Forbidden", Forbidden, False),
+        (404, "NotFound", NotFound, False),
+        (405, "MethodNotAllowed", BadRequest, False),
+        (409, "AlreadyExists", AlreadyExists, False),
+        (409, "Conflict", Conflict, False),
+        (410, "Expired", Gone, False),
+        (410, "Gone", Gone, False),
+        (415, "UnsupportedMediaType", BadRequest, False),
+        (422, "Invalid", Invalid, False),
+        (429, "TooManyRequests", TooManyRequests, True),
+        (500, "InternalError", ServerError, True),
+        (503, "ServiceUnavailable", ServerError, True),
+        (504, "Timeout", ServerError, True),
+    ],
+)
+def test_every_status_has_its_type(
+    code: int, reason: str, kind: type[ApiError], retriable: bool
+) -> None:
+    error = error_of(code, reason)
+    assert type(error) is kind
+    assert error.retriable is retriable
+    assert str(error) == "get resourceclaims.resource.k8s.io team/claim: it is so"
+
+
+def test_what_is_invalid_names_the_fields() -> None:
+    causes = [{"reason": "FieldValueRequired", "field": "spec.driver", "message": "is required"}]
+    error = error_of(422, "Invalid", causes=causes)
+    assert isinstance(error, Invalid)
+    assert error.causes == (Cause("spec.driver", "is required"),)
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [
+        ("7", {}, 7.0),
+        ("", {"retryAfterSeconds": 3}, 3.0),
+        ("", {}, 1.0),
+        ("Fri, 20 Nov 2026 22:00:00 GMT", {}, 1.0),
+    ],
+)
+def test_a_server_that_asks_for_patience_says_how_much(
+    header: str, details: dict[str, int], seconds: float
+) -> None:
+    error = error_of(429, "TooManyRequests", header, **details)
+    assert isinstance(error, TooManyRequests)
+    assert error.retry_after == seconds
+
+
+def test_a_version_from_the_future_is_gone_too() -> None:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    assert isinstance(error_of(504, "Timeout", causes=causes), Gone)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<html>bad gateway</html>", "<html>bad gateway</html>"),
+        (b"", "HTTP status 502 without a word"),
+        (b'["no", "status"]', '["no", "status"]'),
+    ],
+)
+def test_what_is_no_status_is_quoted(content: bytes, message: str) -> None:
+    error = from_response(GET, 502, content, "")
+    assert isinstance(error, ServerError)
+    assert error.message == message
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"),
+    [
+        (Operation.on("list", RESOURCE_SLICES), "list resourceslices.resource.k8s.io"),
+        (
+            Operation.on("list", RESOURCE_CLAIMS, "team"),
+            "list resourceclaims.resource.k8s.io in team",
+        ),
+        (Operation.on("get", NODES, name="n1"), "get nodes n1"),
+        (GET, "get resourceclaims.resource.k8s.io team/claim"),
+    ],
+)
+def test_an_operation_reads_as_what_was_tried(operation: Operation, text: str) -> None:
+    assert str(operation) == text

@@ -1,0 +1,97 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.kube.body import ObjectKey
+from carina_dra.kube.store import Change, Created, Entry, Removed, Store, Updated, difference
+
+A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
+
+entries = st.dictionaries(
+    st.sampled_from([A, B, ObjectKey("", "a"), ObjectKey("team", "c")]),
+    st.builds(Entry, st.integers(1, 5), st.sampled_from(["red", "green", "blue"])),
+)
+
+
+def colors() -> Store[str]:
+    return Store({"color": lambda value: [value]})
+
+
+def replayed(known: dict[ObjectKey, str], changes: list[Change[str]]) -> dict[ObjectKey, str]:
+    result = dict(known)
+    for change in changes:
+        match change:
+            case Created(key, value):
+                assert key not in result
+                result[key] = value
+            case Updated(key, before, after):
+                assert result[key] == before
+                result[key] = after
+            case Removed(key, value):
+                assert result.pop(key) == value
+    return result
+
+
+@given(entries, entries)
+def test_a_difference_leads_from_the_one_list_to_the_other(
+    before: dict[ObjectKey, Entry[str]], after: dict[ObjectKey, Entry[str]]
+) -> None:
+    known = {key: entry.value for key, entry in before.items()}
+    expected = {key: entry.value for key, entry in after.items()}
+    for key, entry in before.items():  # an object at one version is always the same
+        if key in after and after[key].version == entry.version:
+            expected[key] = entry.value
+    assert replayed(known, difference(before, after)) == expected
+
+
+@given(entries)
+def test_a_list_does_not_differ_from_itself(listed: dict[ObjectKey, Entry[str]]) -> None:
+    assert difference(listed, listed) == []
+
+
+@given(st.lists(entries))
+def test_an_index_finds_exactly_what_is_there(lists: list[dict[ObjectKey, Entry[str]]]) -> None:
+    store = colors()
+    for listed in lists:
+        store.replace(listed)
+    present = sorted(store.snapshot().values())
+    found = sorted(v for color in ("red", "green", "blue") for v in store.find("color", color))
+    assert found == present
+
+
+def test_what_is_put_is_told_once() -> None:
+    store = colors()
+    assert store.put(A, Entry(1, "red")) == Created(A, "red")
+    assert store.put(A, Entry(1, "red")) is None
+    assert store.put(A, Entry(2, "blue")) == Updated(A, "red", "blue")
+    assert store.find("color", "red") == []
+    assert store.find("color", "blue") == ["blue"]
+
+
+def test_an_older_version_never_replaces_a_newer_one() -> None:
+    store = colors()
+    store.put(A, Entry(5, "blue"))
+    assert store.put(A, Entry(4, "red")) is None
+    assert store.remove(A, 4) is None
+    assert store.get(A) == "blue"
+    assert store.entry(A) == Entry(5, "blue")
+
+
+def test_a_list_replaces_whatever_is_known() -> None:
+    store = colors()
+    store.put(A, Entry(5, "blue"))
+    store.put(B, Entry(6, "red"))
+    assert store.replace({A: Entry(4, "red")}) == [Removed(B, "red"), Updated(A, "blue", "red")]
+
+
+def test_what_is_removed_is_gone() -> None:
+    store = colors()
+    store.put(A, Entry(1, "red"))
+    assert store.remove(A, 2) == Removed(A, "red")
+    assert store.remove(A, 3) is None
+    assert (store.get(A), len(store), store.find("color", "red")) == (None, 0, [])
+
+
+def test_there_are_no_indexes_but_those_that_were_asked_for() -> None:
+    with pytest.raises(KeyError):
+        colors().find("size", 1)
