@@ -88,7 +88,7 @@ def applied(
     remaining = {
         other: fields - rivals.keys() for other, fields in owners.items() if other != manager
     }
-    for path in owners.get(manager, frozenset()) - wanted.keys():
+    for path in sorted(owners.get(manager, frozenset()) - wanted.keys()):  # items before fields
         if not any(path in fields for fields in remaining.values()):
             _remove(result, path)
     return _with_owners(result, remaining | {manager: frozenset(wanted)}, time)

@@ -1,0 +1,109 @@
+"""The real kubectl finds its way about the embedded API: what `make demo` invites people to do."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from carina_dra.kube.client import Client
+from carina_dra.kube.event import EventType, ObjectReference, Reporter
+from carina_dra.kube.event_recorder import EventRecorder
+from simulation.api_server.server import ApiServer
+from tests.kubernetes import binaries
+
+pytestmark = pytest.mark.kubernetes
+
+MANIFESTS = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
+    {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu.example.com"},
+        "spec": {"selectors": [{"cel": {"expression": "true"}}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "team"},
+        "spec": {"containers": [{"name": "c", "image": "one"}]},
+    },
+]
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def kubectl(server: ApiServer, tmp_path: Path) -> Callable[..., str]:
+    kubeconfig = tmp_path / "kubeconfig"
+    server.write_kubeconfig(kubeconfig)
+    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": str(tmp_path)}
+
+    def run(*arguments: str, stdin: str | None = None) -> str:
+        return subprocess.run(
+            [binaries.control_plane().kubectl, *arguments],
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_apply_creates_then_changes_then_leaves_alone(
+    kubectl: Callable[..., str], how: tuple[str, ...]
+) -> None:
+    def apply(image: str) -> list[str]:
+        MANIFESTS[2]["spec"] = {"containers": [{"name": "c", "image": image}]}
+        output = kubectl("apply", *how, "-f", "-", stdin=yaml.safe_dump_all(MANIFESTS))
+        assert kubectl("get", "pod", "-n", "team", "p", "-o", IMAGE) == image
+        return [line.split()[-1] for line in output.splitlines()]
+
+    IMAGE = "jsonpath={.spec.containers[0].image}"  # noqa: N806 - reads as what it is
+    applied = "serverside-applied" if how else "created"
+    assert apply("one") == [applied] * 3
+    assert len(apply("two")) == 3
+    assert len(apply("two")) == 3
+
+
+def test_get_prints_columns(kubectl: Callable[..., str]) -> None:
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(MANIFESTS))
+    heading, row = kubectl("get", "pods", "--all-namespaces").splitlines()
+    assert heading.split() == ["NAMESPACE", "NAME", "STATUS", "NODE", "AGE"]
+    assert row.split()[:3] == ["team", "p", "Pending"]
+    assert "gpu.example.com" in kubectl("get", "deviceclasses")
+
+
+def test_describe_shows_the_events_of_an_object(
+    kubectl: Callable[..., str], server: ApiServer
+) -> None:
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(MANIFESTS))
+    uid = kubectl("get", "pod", "p", "-n", "team", "-o", "jsonpath={.metadata.uid}")
+    about = ObjectReference("v1", "Pod", "p", "team", uid)
+    with (
+        Client(server.connection) as client,
+        EventRecorder(client, Reporter("example.com/demo", "here")) as recorder,
+    ):
+        recorder.record(about, EventType.WARNING, "GpuLost", "gpu-0 is gone", action="Observe")
+    described = kubectl("describe", "pod", "p", "-n", "team")
+    assert "GpuLost" in described
+    assert "gpu-0 is gone" in described
+
+
+def test_wait_label_and_delete(kubectl: Callable[..., str]) -> None:
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(MANIFESTS))
+    kubectl("label", "deviceclass", "gpu.example.com", "tier=gold")
+    kubectl("wait", "deviceclass/gpu.example.com", "--for=jsonpath={.metadata.labels.tier}=gold")
+    kubectl("delete", "pod", "p", "-n", "team")
+    kubectl("delete", "namespace", "team")
+    assert kubectl("get", "pods", "-A", "-o", "name") == ""
