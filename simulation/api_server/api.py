@@ -27,6 +27,7 @@ BOOKMARK_SECONDS = 60.0
 
 _DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS = 1800.0
+_NO_DRY_RUN = "the embedded API knows no dry run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class Api:
         return response
 
     def _answer(self, verb: str, route: Route, request: Request) -> Response:
+        if "dryRun" in request.query:
+            raise bad_request(_NO_DRY_RUN)
         match verb:
             case "get":
                 body = self._registry.get(route.served, route.key)
@@ -224,8 +227,6 @@ def _selector(route: Route, request: Request) -> Predicate:
 
 
 def _body(request: Request) -> Body:
-    if "dryRun" in request.query:
-        raise bad_request("the embedded API knows no dry run")
     try:
         body = yaml.safe_load(request.content) if _is_yaml(request) else json.loads(request.content)
     except (ValueError, yaml.YAMLError) as error:
@@ -259,6 +260,8 @@ def _patch(request: Request) -> Patch:
 
 def _options(request: Request) -> DeleteOptions:
     options = json.loads(request.content or b"{}")
+    if options.get("dryRun"):
+        raise bad_request(_NO_DRY_RUN)
     conditions = options.get("preconditions") or {}
     seconds = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
     return DeleteOptions(

@@ -73,13 +73,15 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self.accepted += 1
-            if self._refusing or self._closed:
-                client.close()
-                continue
             server = socket.create_connection(self._target)
-            with self._lock:
-                self._open |= {client, server}
+            with self._lock:  # refused, or to be cut from now on; only then counted
+                refused = self._refusing or self._closed
+                self._open |= set() if refused else {client, server}
+                self.accepted += 1
+            if refused:
+                client.close()
+                server.close()
+                continue
             self._threads.append(
                 threading.Thread(target=self._serve, args=(client, server), name="proxy")
             )

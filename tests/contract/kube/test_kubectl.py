@@ -100,6 +100,14 @@ def test_describe_shows_the_events_of_an_object(
     assert "gpu-0 is gone" in described
 
 
+def test_what_is_deployed_on_a_cluster_can_be_deployed_here(kubectl: Callable[..., str]) -> None:
+    root = Path(__file__).parents[3]
+    assert "daemonset.apps/" in kubectl("apply", "-k", str(root / "deploy"))
+    again = kubectl("apply", "-k", str(root / "deploy")).splitlines()
+    assert {line.split()[-1] for line in again} == {"unchanged"}
+    kubectl("apply", "-f", str(root / "deploy" / "examples"))
+
+
 def test_wait_label_and_delete(kubectl: Callable[..., str]) -> None:
     kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(MANIFESTS))
     kubectl("label", "deviceclass", "gpu.example.com", "tier=gold")
