@@ -11,6 +11,7 @@ under the lock of `kubelet_plugin.lock`. Reading ignores fields it does not know
 reads what a newer one of the same version number wrote.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -98,12 +99,16 @@ class CheckpointFile:
         sync_folder(folder)
         self._known = self._stamp(), checkpoint
 
-    def set_aside(self, suffix: str) -> Path:
-        """Moves an unreadable file out of the way, keeping it for whoever looks into it."""
-        aside = self._path.with_name(f"{self._path.name}.unreadable-{suffix}")
-        self._path.rename(aside)
+    def keep_copy(self) -> Path:
+        """Gives an unreadable file a second name, for whoever looks into it, before it is replaced.
+
+        The name follows from the file, so that being killed and starting over makes one copy.
+        """
+        copy = self._path.with_name(f"{self._path.name}.unreadable-{self._stamp().modified_ns}")
+        with contextlib.suppress(FileExistsError):
+            copy.hardlink_to(self._path)
         sync_folder(self._path.parent)
-        return aside
+        return copy
 
     def _stamp(self) -> _Stamp:
         status = self._path.stat()

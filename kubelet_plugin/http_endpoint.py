@@ -1,0 +1,118 @@
+"""What the plugin shows over HTTP: /metrics, /healthz and /readyz.
+
+/healthz goes the way of the kubelet, through both real sockets, so that a plugin that the kubelet
+could not reach is restarted. /readyz says whether slices are published and the kubelet knows us.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import grpc
+import structlog
+
+from kubelet_plugin.dra_service import SUPPORTED_VERSIONS
+from kubelet_plugin.pb import dra_v1_pb2 as dra
+
+_PROBE_TIMEOUT = 5.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+Probe = Callable[[], str | None]
+"""Gives None when all is well, else what is not."""
+
+
+def socket_probe(registration_socket: Path, dra_socket: Path) -> Probe:
+    """Gives a probe that calls the plugin as the kubelet does, claiming nothing.
+
+    Asking for the plugin's info would look like a kubelet that has just started, so the
+    registration socket is only connected to.
+    """
+
+    def probe() -> str | None:
+        for path in (registration_socket, dra_socket):
+            with grpc.insecure_channel(f"unix:{path}") as channel:
+                try:
+                    grpc.channel_ready_future(channel).result(_PROBE_TIMEOUT)
+                    if path == dra_socket:
+                        _call_prepare(channel)
+                except (grpc.FutureTimeoutError, grpc.RpcError) as error:
+                    return f"{path} does not answer: {error!r}"
+        return None
+
+    return probe
+
+
+def _call_prepare(channel: grpc.Channel) -> None:
+    method = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
+    call = channel.unary_unary(
+        method,
+        request_serializer=dra.NodePrepareResourcesRequest.SerializeToString,
+        response_deserializer=dra.NodePrepareResourcesResponse.FromString,
+    )
+    call(dra.NodePrepareResourcesRequest(), timeout=_PROBE_TIMEOUT)
+
+
+class HttpEndpoint:
+    """Serves the three paths in threads of its own."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        metrics: Callable[[], bytes],
+        content_type: str,
+        healthy: Probe,
+        ready: Probe,
+    ) -> None:
+        """Binds `address`, HOST:PORT; port 0 takes a free one.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        host, _, port = address.rpartition(":")
+        probes = {"/healthz": healthy, "/readyz": ready}
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0]
+                if path == "/metrics":
+                    self._answer(HTTPStatus.OK, content_type, metrics())
+                elif path in probes:
+                    wrong = probes[path]()
+                    status = HTTPStatus.OK if wrong is None else HTTPStatus.SERVICE_UNAVAILABLE
+                    self._answer(status, "text/plain; charset=utf-8", (wrong or "ok").encode())
+                else:
+                    self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics /healthz /readyz")
+
+            def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+                _log.debug("http", request=format % args)
+
+        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is served."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Serves from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._server.server_close()

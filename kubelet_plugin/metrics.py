@@ -1,0 +1,78 @@
+"""The plugin's metrics, for Prometheus. Durations are in seconds."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+_CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 10, 20, 45)
+_READ_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
+
+
+class Metrics:
+    """Every metric of one plugin process, in a registry of its own."""
+
+    CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.call_seconds = Histogram(
+            "carina_claim_call_duration_seconds",
+            "The kubelet's calls for one claim, by operation (prepare, unprepare) and result "
+            "(ok, error), retries within the call included.",
+            ("operation", "result"),
+            buckets=_CALL_BUCKETS,
+            registry=registry,
+        )
+        self.prepared_claims = Gauge(
+            "carina_prepared_claims",
+            "Claims that hold devices of this node.",
+            registry=registry,
+        )
+        self.repair_failures = Counter(
+            "carina_claim_repair_failures",
+            "Prepared claims that lacked something which could not be made again.",
+            registry=registry,
+        )
+        self.checkpoint_rebuilds = Counter(
+            "carina_checkpoint_rebuilds",
+            "Times that the checkpoint was unreadable and rebuilt.",
+            registry=registry,
+        )
+        self.devices = Gauge(
+            "carina_devices",
+            "Devices of this node, by type and state (ready, lost, unreadable).",
+            ("type", "state"),
+            registry=registry,
+        )
+        self.inventory_seconds = Histogram(
+            "carina_inventory_read_duration_seconds",
+            "Readings of the node's GPUs.",
+            buckets=_READ_BUCKETS,
+            registry=registry,
+        )
+        self.inventory_stalls = Counter(
+            "carina_inventory_read_stalls",
+            "Readings of the node's GPUs that hung for too long.",
+            registry=registry,
+        )
+        self.slice_writes = Counter(
+            "carina_resourceslice_writes",
+            "ResourceSlices written, by operation (create, update, delete).",
+            ("operation",),
+            registry=registry,
+        )
+        self.slice_failures = Counter(
+            "carina_resourceslice_publish_failures",
+            "Failed attempts to publish the node's ResourceSlices.",
+            registry=registry,
+        )
+        self.events_dropped = Counter(
+            "carina_events_dropped",
+            "Events that could not be sent to the API server.",
+            registry=registry,
+        )
+
+    def exposition(self) -> bytes:
+        """Gives all of them in Prometheus' text format."""
+        return generate_latest(self._registry)
