@@ -54,7 +54,7 @@ def run(arguments: Sequence[str], commands: Mapping[str, Command]) -> int:
         prog="carina", description="GPUs for Kubernetes, by Dynamic Resource Allocation."
     )
     parser.add_argument("--version", action="version", version=f"carina {version('carina-dra')}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", required=True)
     for name, command in commands.items():
         subparser = subparsers.add_parser(name, help=command.summary, description=command.summary)
         command.add_arguments(subparser)
@@ -65,5 +65,5 @@ def run(arguments: Sequence[str], commands: Mapping[str, Command]) -> int:
 
 
 def main() -> int:
-    """The console script."""
+    """Is the console script."""
     return run(sys.argv[1:], installed())

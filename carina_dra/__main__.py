@@ -1,0 +1,7 @@
+"""`python -m carina_dra` is the `carina` command."""
+
+import sys
+
+from carina_dra.command import main
+
+sys.exit(main())

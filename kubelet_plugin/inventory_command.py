@@ -1,0 +1,257 @@
+"""`carina inventory`: this machine's GPUs, and the ResourceSlices the plugin would publish of them.
+
+It needs no cluster and no configuration, and changes nothing.
+"""
+
+import json
+import platform
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+import yaml
+
+from carina_dra.command import Command
+from carina_dra.quantity import Quantity
+from carina_dra.resource import ResourceSlice, encode
+from kubelet_plugin import logs
+from kubelet_plugin.device import devices
+from kubelet_plugin.gpu import (
+    DriverMissing,
+    DriverReady,
+    DriverUnusable,
+    Gpu,
+    Inventory,
+    MigDisabled,
+    MigEnabled,
+    MigUnsupported,
+)
+from kubelet_plugin.gpu_health import Health, Healthy, Lost, Unreadable, gpu_health
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.publish import resource_slices
+from kubelet_plugin.slices import pool
+
+__all__ = ["COMMAND"]
+
+SHOWN: Final = 0
+NO_DRIVER: Final = 3
+DRIVER_REFUSES: Final = 4
+NO_GPU: Final = 5
+
+_EXIT_CODES: Final = f"""\
+exit codes:
+  {SHOWN}  there is a GPU
+  {NO_DRIVER}  there is no NVIDIA driver
+  {DRIVER_REFUSES}  there is an NVIDIA driver, and it does not work
+  {NO_GPU}  the driver works and knows no GPU
+"""
+
+
+def run(arguments: Namespace) -> int:
+    """Prints what is there, and says on standard error what is wrong with it."""
+    logs.configure("text", "warning")  # standard output is for what was asked for
+    session = NvmlSession(HostPaths(arguments.host_root))
+    inventory = session.read()
+    session.close()
+    published = resource_slices(
+        pool(devices(inventory), driver=arguments.driver_name, node=arguments.node_name),
+        generation=1,
+    )
+    print(_FORMATS[arguments.output](inventory, published))
+    for complaint in complaints(inventory):
+        print(f"carina inventory: {complaint}", file=sys.stderr)
+    return exit_code(inventory)
+
+
+def exit_code(inventory: Inventory) -> int:
+    """Gives the exit code that says whether there is a GPU, and if not, why."""
+    match inventory:
+        case DriverReady():
+            return SHOWN if gpu_health(inventory) else NO_GPU
+        case DriverMissing():
+            return NO_DRIVER
+        case DriverUnusable():
+            return DRIVER_REFUSES
+    assert_never(inventory)
+
+
+def complaints(inventory: Inventory) -> Iterator[str]:
+    """Gives what is wrong, each with what can be done about it."""
+    match inventory:
+        case DriverReady(unknown=unknown):
+            for gpu in unknown:
+                yield (
+                    f"GPU number {gpu.index} of the driver's list cannot be read: {gpu.failure}; "
+                    "see nvidia-smi and the kernel log"
+                )
+            if exit_code(inventory) == NO_GPU:
+                yield "the NVIDIA driver works and knows no GPU of this machine; see lspci"
+        case DriverMissing(reason):
+            yield f"{reason}; install the NVIDIA driver, if this machine has a GPU"
+        case DriverUnusable(failure):
+            yield f"the NVIDIA driver does not work: {failure}; see whether nvidia-smi works"
+
+
+def as_json(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
+    """Gives the inventory for programs."""
+    return json.dumps(_document(inventory, published), indent=2)
+
+
+def as_yaml(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
+    """Gives the same as YAML."""
+    return yaml.safe_dump(_document(inventory, published), sort_keys=False).rstrip()
+
+
+def _document(inventory: Inventory, published: Sequence[ResourceSlice]) -> dict[str, Any]:
+    return {
+        "gpus": [_gpu_document(gpu, health) for gpu, health in gpu_health(inventory)],
+        "resourceSlices": [encode(each) for each in published],
+    }
+
+
+def as_table(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
+    """Gives the inventory for people."""
+    return "\n".join((*_gpu_table(inventory), "", *_slice_table(published)))
+
+
+def _gpu_table(inventory: Inventory) -> Iterator[str]:
+    return _columns(
+        ("GPU", "PRODUCT", "MEMORY", "PCI ADDRESS", "NUMA", "NVLINK", "MIG", "STATE", "UUID"),
+        [
+            (
+                str(gpu.minor),
+                gpu.product_name or "-",
+                "-" if gpu.memory_bytes is None else str(Quantity.of(gpu.memory_bytes)),
+                gpu.pci_bus_id,
+                "-" if gpu.numa_node is None else str(gpu.numa_node),
+                ",".join(str(peer) for peer in gpu.nvlink.peers) if gpu.nvlink else "-",
+                _mig(gpu),
+                _state(health),
+                gpu.uuid,
+            )
+            for gpu, health in gpu_health(inventory)
+        ],
+    )
+
+
+def _slice_table(published: Sequence[ResourceSlice]) -> Iterator[str]:
+    return _columns(
+        ("RESOURCESLICE", "DRIVER", "POOL", "CONTENT"),
+        [
+            (
+                f"{each.metadata.generate_name}*",
+                each.spec.driver,
+                each.spec.pool.name,
+                _content(each),
+            )
+            for each in published
+        ],
+    )
+
+
+def _gpu_document(gpu: Gpu, health: Health) -> dict[str, Any]:
+    document = {
+        "minor": gpu.minor,
+        "uuid": gpu.uuid,
+        "pciBusID": gpu.pci_bus_id,
+        "productName": gpu.product_name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "cudaComputeCapability": _dotted(gpu.cuda_compute_capability),
+        "memoryBytes": gpu.memory_bytes,
+        "driverVersion": gpu.driver_version,
+        "cudaDriverVersion": _dotted(gpu.cuda_driver_version),
+        "addressingMode": gpu.addressing_mode,
+        "numaNode": gpu.numa_node,
+        "pcieRoot": gpu.pcie_root,
+        "nvlink": {"domain": gpu.nvlink.domain, "peers": list(gpu.nvlink.peers)}
+        if gpu.nvlink
+        else None,
+        "mig": _mig(gpu),
+        "state": _state(health),
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _mig(gpu: Gpu) -> str:
+    match gpu.mig:
+        case MigUnsupported():
+            return "unsupported"
+        case MigDisabled():
+            return "off"
+        case MigEnabled():
+            return "on"
+    assert_never(gpu.mig)
+
+
+def _state(health: Health) -> str:
+    match health:
+        case Healthy():
+            return "ready"
+        case Lost():
+            return "lost"
+        case Unreadable():
+            return "unreadable"
+    assert_never(health)
+
+
+def _content(each: ResourceSlice) -> str:
+    sets = ", ".join(counters.name for counters in each.spec.shared_counters)
+    names = ", ".join(device.name for device in each.spec.devices)
+    if sets:
+        return f"counter sets {sets}"
+    return f"devices {names}" if names else "empty"
+
+
+def _dotted(version: tuple[int, int] | None) -> str | None:
+    return f"{version[0]}.{version[1]}" if version else None
+
+
+def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+_FORMATS: Final = {"table": as_table, "json": as_json, "yaml": as_yaml}
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXIT_CODES
+    parser.add_argument(
+        *("-o", "--output"),
+        choices=tuple(_FORMATS),
+        default="table",
+        help="how it is written [%(default)s]",
+    )
+    parser.add_argument(
+        "--node-name",
+        default=platform.node().lower(),
+        metavar="NAME",
+        help="the node's name in Kubernetes [%(default)s]",
+    )
+    parser.add_argument(
+        "--driver-name",
+        default="gpu.carina.dev",
+        metavar="NAME",
+        help="the DRA driver's name [%(default)s]",
+    )
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIRECTORY",
+        help="where the host's sys and proc are [%(default)s]",
+    )
+
+
+COMMAND: Final = Command(
+    summary="shows this machine's GPUs and the ResourceSlices they make",
+    add_arguments=_add_arguments,
+    run=run,
+)

@@ -1,0 +1,52 @@
+"""The slices of simulated nodes as files: what a change of the code changes for users.
+
+`python -m tests.unit.kubelet_plugin.golden_slices` writes them anew; review what `git diff` shows.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from carina_dra.resource import encode
+from kubelet_plugin.device import devices
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.publish import resource_slices
+from kubelet_plugin.slices import Pool, pool
+from simulation.nvml import SimulatedNode, installed
+
+PROFILES = ("dgx-h100", "mixed")
+DRIVER, NODE = "gpu.carina.dev", "node-1"
+_FOLDER = Path(__file__).parent / "golden"
+
+
+def golden_file(profile: str) -> Path:
+    """Where the slices of a profile are."""
+    return _FOLDER / f"{profile}-slices.json"
+
+
+def simulated_pool(profile: str, directory: Path) -> Pool:
+    """The pool of a simulated node, which is made in an empty directory."""
+    node = SimulatedNode.create(directory, profile, name=NODE)
+    with installed(directory):
+        session = NvmlSession(HostPaths(node.root))
+        inventory = session.read()
+        session.close()
+    return pool(devices(inventory), driver=DRIVER, node=NODE)
+
+
+def render(of: Pool) -> str:
+    """The slices as they are in the file."""
+    return json.dumps([encode(each) for each in resource_slices(of, 1)], indent=1) + "\n"
+
+
+def _main() -> int:
+    for profile in PROFILES:
+        with tempfile.TemporaryDirectory() as directory:
+            golden_file(profile).write_text(render(simulated_pool(profile, Path(directory))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

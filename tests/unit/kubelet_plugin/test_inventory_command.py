@@ -1,0 +1,102 @@
+"""`carina inventory`, run as a program on simulated nodes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simulation.nvml import SimulatedNode
+
+
+def inventory(node: SimulatedNode, *options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "simulation.nvml", "--node", node.directory),
+            *("-m", "carina_dra", "inventory", "--node-name=node-1"),
+            *(f"--host-root={node.root}", *options),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedNode:
+    return SimulatedNode.create(tmp_path / "node", "mixed", name="node-1")
+
+
+def test_table_shows_the_gpus_and_the_slices(node: SimulatedNode) -> None:
+    done = inventory(node)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    gpus, slices = done.stdout.split("\n\n")
+    assert [line.split()[0] for line in gpus.splitlines()] == ["GPU", "0", "1", "3", "5"]
+    assert "NVIDIA L40S" in gpus.splitlines()[1]
+    assert [line.split(maxsplit=3) for line in slices.splitlines()[1:]] == [
+        [
+            "00000-gpu.carina.dev-node-1-*",
+            "gpu.carina.dev",
+            "node-1",
+            "counter sets gpu-0, gpu-1, gpu-3, gpu-5",
+        ],
+        [
+            "00001-gpu.carina.dev-node-1-*",
+            "gpu.carina.dev",
+            "node-1",
+            "devices gpu-0, gpu-1, gpu-3, gpu-5",
+        ],
+    ]
+
+
+def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:
+    as_json = json.loads(inventory(node, "-o", "json").stdout)
+
+    assert as_json == yaml.safe_load(inventory(node, "-o", "yaml").stdout)
+    assert [each["minor"] for each in as_json["gpus"]] == [0, 1, 3, 5]
+    assert as_json["gpus"][1]["nvlink"]["peers"] == [3]
+    assert [each["kind"] for each in as_json["resourceSlices"]] == ["ResourceSlice"] * 2
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_without_a_driver_it_says_so_and_ends_with_3(node: SimulatedNode, output: str) -> None:
+    node.driver(available=False)
+
+    done = inventory(node, "-o", output)
+
+    assert done.returncode == 3
+    assert "the NVIDIA kernel module is not loaded" in done.stderr
+    if output == "json":
+        assert json.loads(done.stdout)["gpus"] == []
+
+
+def test_a_driver_that_does_not_work_ends_with_4(node: SimulatedNode) -> None:
+    node.fail("nvmlInitWithFlags", 4)  # NVML_ERROR_NO_PERMISSION
+
+    done = inventory(node)
+
+    assert done.returncode == 4
+    assert "NVML_ERROR_NO_PERMISSION" in done.stderr
+
+
+def test_a_driver_without_a_gpu_ends_with_5(node: SimulatedNode) -> None:
+    for minor in (0, 1, 3, 5):
+        node.unplug(minor)
+
+    done = inventory(node)
+
+    assert done.returncode == 5
+    assert "knows no GPU" in done.stderr
+
+
+def test_a_gpu_that_cannot_be_read_is_told_of(node: SimulatedNode) -> None:
+    node.fail("nvmlDeviceGetMinorNumber", 999, minor=5)  # NVML_ERROR_UNKNOWN
+
+    done = inventory(node)
+
+    assert done.returncode == 0
+    assert "cannot be read" in done.stderr
