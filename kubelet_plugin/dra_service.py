@@ -10,7 +10,8 @@ pass by itself is tried again here, for as long as the kubelet waits.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import chain, repeat
+from typing import Any, Literal, Protocol, TypeAlias
 
 import grpc
 
@@ -61,6 +62,18 @@ class ClaimError(Exception):
         self.may_pass = may_pass
 
 
+Operation: TypeAlias = Literal["prepare", "unprepare"]
+
+
+class CallReporter(Protocol):
+    """Hears how calls went."""
+
+    def call_ended(
+        self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None
+    ) -> None:
+        """A call for one claim is over, tries and all."""
+
+
 class NodeClaims(Protocol):
     """What carries a call out, once."""
 
@@ -74,9 +87,18 @@ class NodeClaims(Protocol):
 class DraService:
     """Answers both versions of the service from one NodeClaims."""
 
-    def __init__(self, claims: NodeClaims, pause: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        claims: NodeClaims,
+        *,
+        reporter: CallReporter,
+        clock: Callable[[], float],
+        pause: Callable[[float], bool],
+    ) -> None:
         """`pause` waits so many seconds, and says True when waiting is over for good."""
         self._claims = claims
+        self._reporter = reporter
+        self._clock = clock
         self._pause = pause
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
@@ -116,7 +138,7 @@ class DraService:
                 for device in granted
             )
 
-        for claim, error in self._each(_references(request.claims), once, context):
+        for claim, error in self._each("prepare", _references(request.claims), once, context):
             response.claims[claim.uid].error = str(error)
         return response
 
@@ -130,31 +152,37 @@ class DraService:
             self._claims.unprepare(claim)
             response.claims[claim.uid].error = ""
 
-        for claim, error in self._each(_references(request.claims), once, context):
+        for claim, error in self._each("unprepare", _references(request.claims), once, context):
             response.claims[claim.uid].error = str(error)
         return response
 
     def _each(
         self,
+        operation: Operation,
         claims: tuple[ClaimReference, ...],
         once: Callable[[ClaimReference], None],
         context: grpc.ServicerContext,
-    ) -> Iterable[tuple[ClaimReference, ClaimError]]:
+    ) -> tuple[tuple[ClaimReference, ClaimError], ...]:
         """Does `once` for each claim, again for those whose failure may pass; gives what failed."""
+        begun = self._clock()
         failed: list[tuple[ClaimReference, ClaimError]] = []
-        pending, tries = claims, 0
-        while pending:
+        pending = claims
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             passing: list[tuple[ClaimReference, ClaimError]] = []
             for claim in pending:
                 try:
                     once(claim)
                 except ClaimError as error:
                     (passing if error.may_pass else failed).append((claim, error))
-            pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
-            if _patience(context) < pause or (passing and self._pause(pause)):
-                return [*failed, *passing]
-            pending, tries = tuple(claim for claim, _ in passing), tries + 1
-        return failed
+                else:
+                    self._reporter.call_ended(operation, claim, self._clock() - begun, None)
+            if not passing or _patience(context) < pause or self._pause(pause):
+                failed += passing
+                break
+            pending = tuple(claim for claim, _ in passing)
+        for claim, reason in failed:
+            self._reporter.call_ended(operation, claim, self._clock() - begun, reason)
+        return tuple(failed)
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:

@@ -1,0 +1,233 @@
+"""`carina-kubelet-plugin`: puts the parts together, and takes them apart again on SIGTERM."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+
+from carina_dra.kube import connection
+from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import Client
+from carina_dra.kube.event import Reporter
+from carina_dra.kube.event_recorder import EventRecorder
+from kubelet_plugin import logs, settings
+from kubelet_plugin.cdi_directory import CdiDirectory
+from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.claim_report import ClaimReport
+from kubelet_plugin.claims import Claims
+from kubelet_plugin.device import Device, devices
+from kubelet_plugin.dra_service import ClaimReference, DraService
+from kubelet_plugin.driver_files import LIBRARY_FOLDERS, DriverRoot
+from kubelet_plugin.gpu import Inventory
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.http_endpoint import HttpEndpoint, socket_probe
+from kubelet_plugin.inventory_poller import InventoryPoller
+from kubelet_plugin.lock import NodeLock
+from kubelet_plugin.metrics import Metrics
+from kubelet_plugin.needs import ContainerNeeds
+from kubelet_plugin.node_report import NodeReport
+from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.publisher import Publisher
+from kubelet_plugin.registration import Registration
+from kubelet_plugin.settings import Settings, SettingsError
+from kubelet_plugin.slices import pool
+from kubelet_plugin.unix_server import UnixServer, remove_abandoned_sockets
+
+PROGRAM = "carina-kubelet-plugin"
+_READ_TIMEOUT = 5.0
+"""Seconds for which one try to prepare waits for the API server."""
+_GRACE = 10.0
+"""Seconds that calls under way get to end, when the plugin is told to stop."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the plugin until SIGTERM or SIGINT. Exits 2 for settings that cannot be used."""
+    try:
+        chosen = settings.load(
+            sys.argv[1:] if arguments is None else arguments,
+            os.environ,
+            program=PROGRAM,
+            version=version("carina-dra"),
+        )
+        where = _connection(chosen)
+    except (SettingsError, connection.ConfigurationError) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    logs.configure(chosen.log_format, chosen.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    with Client(where, user_agent=PROGRAM) as client:
+        run(chosen, client, stop)
+
+
+def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
+    """Runs the plugin until `stop` is set.
+
+    The order matters: slices are on their way before anything else, the kubelet finds us last, and
+    goes first.
+    """
+    with contextlib.ExitStack() as cleanup:
+        metrics = Metrics()
+        host = HostPaths(chosen.host_root)
+        events = cleanup.enter_context(
+            EventRecorder(client, Reporter(chosen.driver_name, chosen.node_name))
+        )
+        node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
+        publisher = Publisher(
+            client,
+            driver=chosen.driver_name,
+            node=chosen.node_name,
+            reporter=node_report,
+            clock=time.monotonic,
+        )
+        publisher.start()
+        cleanup.callback(publisher.stop)
+        session = NvmlSession(host, _nvml_libraries(chosen.driver_root))
+
+        def publish(inventory: Inventory) -> None:
+            publisher.publish(
+                pool(devices(inventory), driver=chosen.driver_name, node=chosen.node_name)
+            )
+
+        poller = InventoryPoller(
+            session.read,
+            changed=publish,
+            reporter=node_report,
+            clock=time.monotonic,
+            interval=chosen.poll_seconds,
+        )
+        poller.start()
+        cleanup.callback(poller.stop)
+
+        claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
+        claims = _claims(chosen, client, host, poller, claim_report)
+        service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
+        registration = Registration(
+            driver=chosen.driver_name, endpoint=chosen.dra_socket, asked=publisher.republish
+        )
+        _serve_http(chosen, metrics, publisher, registration, cleanup)
+        _serve_kubelet(chosen, service, registration, cleanup)
+        _log.info("serving", driver=chosen.driver_name, node=chosen.node_name)
+        gc.collect()
+        gc.freeze()  # what was made so far lives as long as the process
+        while True:
+            claims.repair()
+            if stop.wait(chosen.repair_seconds):
+                break
+        _log.info("stopping")
+
+
+def _connection(chosen: Settings) -> connection.Connection:
+    if chosen.kubeconfig is None:
+        return connection.from_service_account(chosen.service_account)
+    return connection.find(chosen.kubeconfig)
+
+
+def _nvml_libraries(driver_root: Path) -> tuple[Path, ...]:
+    """Where NVML may lie below a driver root; with the host's own root the loader knows best."""
+    if driver_root == Path("/"):
+        return ()
+    return tuple(driver_root / f"{folder[1:]}/libnvidia-ml.so.1" for folder in LIBRARY_FOLDERS)
+
+
+def _claims(
+    chosen: Settings,
+    client: Client,
+    host: HostPaths,
+    poller: InventoryPoller,
+    report: ClaimReport,
+) -> Claims:
+    chosen.plugin_directory.mkdir(parents=True, exist_ok=True)
+
+    def current_devices() -> dict[str, Device]:
+        latest = poller.latest
+        return {} if latest is None else {device.name: device for device in devices(latest)}
+
+    def read_claim(claim: ClaimReference) -> Body:
+        return client.get(
+            RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_READ_TIMEOUT
+        )
+
+    needs = ContainerNeeds(
+        driver=chosen.driver_name,
+        devices=current_devices,
+        look_again=poller.look_now,
+        host=host,
+        driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
+        directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+    )
+    return Claims(
+        driver=chosen.driver_name,
+        pool=chosen.node_name,
+        boot_id=host.boot_id() or "unknown",
+        read_claim=read_claim,
+        checkpoint=CheckpointFile(chosen.checkpoint),
+        lock=NodeLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
+        needs=needs,
+        reporter=report,
+        clock=time.monotonic,
+    )
+
+
+def _serve_http(
+    chosen: Settings,
+    metrics: Metrics,
+    publisher: Publisher,
+    registration: Registration,
+    cleanup: contextlib.ExitStack,
+) -> None:
+    if chosen.http_address == "off":
+        return
+
+    def ready() -> str | None:
+        if not publisher.published:
+            return "the node's ResourceSlices are not published yet"
+        return None if registration.registered else "the kubelet has not registered the plugin yet"
+
+    endpoint = HttpEndpoint(
+        chosen.http_address,
+        metrics=metrics.exposition,
+        content_type=Metrics.CONTENT_TYPE,
+        healthy=socket_probe(chosen.registration_socket, chosen.dra_socket),
+        ready=ready,
+    )
+    endpoint.start()
+    cleanup.callback(endpoint.stop)
+
+
+def _serve_kubelet(
+    chosen: Settings,
+    service: DraService,
+    registration: Registration,
+    cleanup: contextlib.ExitStack,
+) -> None:
+    chosen.registration_socket.parent.mkdir(parents=True, exist_ok=True)
+    for folder, pattern in (
+        (chosen.plugin_directory, "dra*.sock"),
+        (chosen.registration_socket.parent, f"{chosen.driver_name}*-reg.sock"),
+    ):
+        for path in remove_abandoned_sockets(folder, pattern):
+            _log.info("removed the socket of a plugin that is no more", path=str(path))
+    for path, handlers in (
+        (chosen.dra_socket, service.handlers()),
+        (chosen.registration_socket, registration.handlers()),
+    ):
+        server = UnixServer(path, handlers)
+        server.start()
+        cleanup.callback(server.stop, _GRACE)
+
+
+if __name__ == "__main__":
+    main()
