@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import structlog
 
@@ -26,7 +25,7 @@ from kubelet_plugin.claim_report import ClaimReport
 from kubelet_plugin.claims import Claims
 from kubelet_plugin.device import Device, devices
 from kubelet_plugin.dra_service import ClaimReference, DraService
-from kubelet_plugin.driver_files import LIBRARY_FOLDERS, DriverRoot
+from kubelet_plugin.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.gpu import Inventory
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.http_endpoint import HttpEndpoint, socket_probe
@@ -94,7 +93,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         )
         publisher.start()
         cleanup.callback(publisher.stop)
-        session = NvmlSession(host, _nvml_libraries(chosen.driver_root))
+        session = NvmlSession(host, nvml_libraries(chosen.driver_root))
 
         def publish(inventory: Inventory) -> None:
             publisher.publish(
@@ -135,13 +134,6 @@ def _connection(chosen: Settings) -> connection.Connection:
     return connection.find(chosen.kubeconfig)
 
 
-def _nvml_libraries(driver_root: Path) -> tuple[Path, ...]:
-    """Where NVML may lie below a driver root; with the host's own root the loader knows best."""
-    if driver_root == Path("/"):
-        return ()
-    return tuple(driver_root / f"{folder[1:]}/libnvidia-ml.so.1" for folder in LIBRARY_FOLDERS)
-
-
 def _claims(
     chosen: Settings,
     client: Client,
@@ -163,10 +155,10 @@ def _claims(
     needs = ContainerNeeds(
         driver=chosen.driver_name,
         devices=current_devices,
-        look_again=poller.look_now,
-        host=host,
         driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
-        directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+        host=host,
+        host_device_root=chosen.host_root,
+        specs=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
     )
     return Claims(
         driver=chosen.driver_name,

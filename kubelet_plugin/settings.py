@@ -75,7 +75,9 @@ class Settings(BaseModel):
         Path("/"), description="the same root, as the container runtime on the host sees it"
     )
     host_root: AbsolutePath = Field(
-        Path("/"), description="the root below which dev, sys and proc are those of the host"
+        Path("/"),
+        description="the root below which dev, sys and proc are those of the host; must have the "
+        "same path here as on the host",
     )
     cdi_hook: AbsolutePath | None = Field(
         None,
