@@ -1,7 +1,7 @@
-"""How the GPUs of an inventory fare."""
+"""How the GPUs of an inventory fare. `state` is the word for it that users see."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from kubelet_plugin.gpu import (
     DriverMissing,
@@ -19,12 +19,15 @@ __all__ = ["Health", "Healthy", "Lost", "Unreadable", "gpu_health"]
 class Healthy:
     """The GPU answers."""
 
+    state: ClassVar[str] = "ready"
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """The GPU fell off the bus; nothing brings it back but a reset."""
 
     failure: NvmlFailure
+    state: ClassVar[str] = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Unreadable:
     """The GPU is there and did not answer when it was last asked."""
 
     failure: NvmlFailure
+    state: ClassVar[str] = "unreadable"
 
 
 Health: TypeAlias = Healthy | Lost | Unreadable

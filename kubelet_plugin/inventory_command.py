@@ -28,7 +28,7 @@ from kubelet_plugin.gpu import (
     MigEnabled,
     MigUnsupported,
 )
-from kubelet_plugin.gpu_health import Health, Healthy, Lost, Unreadable, gpu_health
+from kubelet_plugin.gpu_health import Health, gpu_health
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml import NvmlSession
 from kubelet_plugin.publish import resource_slices
@@ -129,7 +129,7 @@ def _gpu_table(inventory: Inventory) -> Iterator[str]:
                 "-" if gpu.numa_node is None else str(gpu.numa_node),
                 ",".join(str(peer) for peer in gpu.nvlink.peers) if gpu.nvlink else "-",
                 _mig(gpu),
-                _state(health),
+                health.state,
                 gpu.uuid,
             )
             for gpu, health in gpu_health(inventory)
@@ -171,7 +171,7 @@ def _gpu_document(gpu: Gpu, health: Health) -> dict[str, Any]:
         if gpu.nvlink
         else None,
         "mig": _mig(gpu),
-        "state": _state(health),
+        "state": health.state,
     }
     return {name: value for name, value in document.items() if value is not None}
 
@@ -185,17 +185,6 @@ def _mig(gpu: Gpu) -> str:
         case MigEnabled():
             return "on"
     assert_never(gpu.mig)
-
-
-def _state(health: Health) -> str:
-    match health:
-        case Healthy():
-            return "ready"
-        case Lost():
-            return "lost"
-        case Unreadable():
-            return "unreadable"
-    assert_never(health)
 
 
 def _content(each: ResourceSlice) -> str:

@@ -25,6 +25,9 @@ class Reporter(Protocol):
     def inventory_read(self, seconds: float) -> None:
         """A look at the GPUs took that long."""
 
+    def inventory_seen(self, inventory: Inventory) -> None:
+        """What was seen differs from what was seen before, or it is the first look."""
+
     def inventory_changed(self, change: InventoryChange) -> None:
         """Something has changed since the last look."""
 
@@ -115,6 +118,7 @@ class InventoryPoller:
             return
         self._latest = inventory
         self._changed(inventory)
+        self._reporter.inventory_seen(inventory)
         for change in changes(before, inventory):
             self._reporter.inventory_changed(change)
 

@@ -67,6 +67,11 @@ class Metrics:
             "Failed attempts to publish the node's ResourceSlices.",
             registry=registry,
         )
+        self.slice_repairs = Counter(
+            "carina_resourceslice_repairs",
+            "Times that somebody else had changed or deleted the node's ResourceSlices.",
+            registry=registry,
+        )
         self.events_dropped = Counter(
             "carina_events_dropped",
             "Events that could not be sent to the API server.",

@@ -45,6 +45,9 @@ class Report:
     def inventory_read(self, seconds: float) -> None:
         assert seconds >= 0
 
+    def inventory_seen(self, inventory: Inventory) -> None:
+        pass
+
     def inventory_changed(self, change: InventoryChange) -> None:
         self.changes.put(change)
 
