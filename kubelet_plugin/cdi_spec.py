@@ -159,8 +159,7 @@ def render(spec: CdiSpec) -> bytes:
         "cdiVersion": spec.version,
         "kind": spec.kind,
         "devices": [
-            {"name": device.name, "containerEdits": _edits(device.edits)}
-            for device in spec.devices
+            {"name": device.name, "containerEdits": _edits(device.edits)} for device in spec.devices
         ],
         "containerEdits": _edits(spec.edits),
     }
