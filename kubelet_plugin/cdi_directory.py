@@ -8,7 +8,6 @@ be called with the node's lock held.
 
 import contextlib
 import os
-import re
 from pathlib import Path
 
 from kubelet_plugin.checkpoint import sync_folder
@@ -17,7 +16,6 @@ __all__ = ["CdiDirectory"]
 
 _SUFFIX = ".json"
 _TEMPORARY = ".tmp"
-_UID = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 class CdiDirectory:
@@ -70,20 +68,16 @@ class CdiDirectory:
     def uids(self) -> frozenset[str]:
         """Gives the UIDs of the claims of which there is a file, a temporary one included."""
         try:
-            names = os.listdir(self._path)
+            names = [entry.name.removesuffix(_TEMPORARY) for entry in self._path.iterdir()]
         except FileNotFoundError:
             return frozenset()
         return frozenset(
-            uid
+            name[len(self._prefix) : -len(_SUFFIX)]
             for name in names
-            if name.startswith(self._prefix) and name.removesuffix(_TEMPORARY).endswith(_SUFFIX)
-            for uid in [name.removesuffix(_TEMPORARY)[len(self._prefix) : -len(_SUFFIX)]]
-            if _UID.fullmatch(uid)
+            if name.startswith(self._prefix) and name.endswith(_SUFFIX)
         )
 
     def _files(self, uid: str) -> tuple[Path, Path]:
         """The claim's temporary file and its file."""
-        if not _UID.fullmatch(uid):
-            raise ValueError(f"claim UID {uid!r} cannot be in a file name")
         name = f"{self._prefix}{uid}{_SUFFIX}"
         return self._path / f"{name}{_TEMPORARY}", self._path / name
