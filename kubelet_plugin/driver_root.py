@@ -196,7 +196,7 @@ class DriverRoot:
             path = self._path(folder)
             try:
                 status = path.stat()
-                names = tuple(sorted(os.listdir(path)))
+                names = tuple(sorted(entry.name for entry in path.iterdir()))
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
