@@ -71,10 +71,11 @@ def ensure_gpu_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
 def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
     """`/dev/dri/card<N>` and `renderD<N>`, where nvidia-drm is loaded."""
     try:
-        names = os.listdir(host.path(f"/sys/bus/pci/devices/{gpu.pci_bus_id}/drm"))
+        folder = host.path(f"/sys/bus/pci/devices/{gpu.pci_bus_id}/drm")
+        names = sorted(entry.name for entry in folder.iterdir())
     except OSError:
         return ()
-    paths = (f"/dev/dri/{name}" for name in sorted(names) if name.startswith(("card", "renderD")))
+    paths = (f"/dev/dri/{name}" for name in names if name.startswith(("card", "renderD")))
     return tuple(path for path in paths if host.device_numbers(path))
 
 
@@ -98,7 +99,7 @@ def _ensure(host: HostPaths, node: _Node) -> None:
 
 def _make(path: Path, major: int, minor: int) -> None:
     """Makes the node under another name first, so that nobody meets it with too few rights."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new = path.with_name(f".{path.name}.new")
     try:
         new.unlink(missing_ok=True)
         os.mknod(new, stat.S_IFCHR | 0o600, os.makedev(major, minor))
