@@ -1,189 +1,210 @@
-"""What a container gets for a claim: from prepared claim to CDI spec. A decision, no I/O.
+"""The CDI specification of a claim: what its containers get, and how they are told.
 
-There is a CDI device for each device of each request, so that a container that names a request gets
-that request's and no other's. Several may end up in one container, so nothing in one may contradict
-another: each tells of itself in variables of its own.
+Each claim has a file of its own with a CDI device for each device that was granted to one of its
+requests; a container is given those of its requests. Names follow from the claim alone, so that
+the kubelet can be answered without looking at the file, and are never used for anything else, as
+runtimes that cache need it.
 
-    CARINA_DEVICE_<uid>_<request>_<device>=<GPU UUID>       for each, without the share's id
-    CARINA_ADMIN_<uid>_<request>_<device>=true              where it was given with admin access
-    CARINA_CLAIM_<uid>=<namespace>/<name>                   once for each claim
-    NVIDIA_VISIBLE_DEVICES=void                             so that NVIDIA's own runtime adds none
-
-in which what is no letter or digit becomes `_`, all upper case. By CARINA_CLAIM the plugin itself
-finds out whose spec it is, where the checkpoint cannot say.
+Two parts of a name must not run into each other. Names of the API (claim UIDs, requests, devices,
+share ids) hold small letters, digits and hyphens. So CDI device names put `_` between them, and
+names of environment variables put words in capitals between them, with `_` for each hyphen.
+See docs/cdi.md.
 """
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Final, assert_never
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import assert_never
 
 from kubelet_plugin.cdi_spec import (
     CdiDevice,
-    CdiError,
     CdiSpec,
+    CdiSpecError,
     ContainerEdits,
     DeviceNode,
     Hook,
     Mount,
-    environment_of,
-    qualified_name,
 )
-from kubelet_plugin.claim import ClaimDevice, PreparedClaim
+from kubelet_plugin.claim import ClaimDevice, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.device import Device, WholeGpu
-from kubelet_plugin.dra_service import ClaimReference, GrantedDevice
-from kubelet_plugin.driver_files import DriverFiles
+from kubelet_plugin.driver_root import DriverFiles, Library
 
-CLAIM_KIND: Final = "claim"
-"""The CDI class of all our devices; the vendor is the driver's name."""
-CONTROL_NODES: Final = (
-    "/dev/nvidiactl",
-    "/dev/nvidia-uvm",
-    "/dev/nvidia-uvm-tools",
-    "/dev/nvidia-modeset",
+__all__ = ["cdi_device_id", "claim_of", "claim_spec", "driver_edits", "grants", "kind"]
+
+_API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_CLAIM_VARIABLE = re.compile(
+    r"CARINA_CLAIM_(?P<uid>[a-z0-9_]+)=(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+)"
 )
-"""What every GPU needs beside its own node."""
-_CLAIM_VARIABLE: Final = "CARINA_CLAIM_"
+_VOID = "NVIDIA_VISIBLE_DEVICES=void"
+"""Keeps NVIDIA's own container runtime, where it is the default one, from adding every GPU."""
+_PRIVATE_LIBRARIES = PurePosixPath("/usr/local/nvidia/lib64")
+"""Where containers find the driver's libraries if no hook can tell their loader: nothing else is
+there, so that it can come first in the search, and images made for CUDA expect it."""
 
 
-def gpu_nodes(device: Device) -> tuple[str, ...]:
-    """The device nodes, in the container, that are a device's own."""
-    match device:
-        case WholeGpu(gpu=gpu):
-            return (f"/dev/nvidia{gpu.minor}",)
-    assert_never(device)
+def kind(driver: str) -> str:
+    """Gives the CDI kind of a driver's claims."""
+    return f"{driver}/claim"
 
 
-def claim_spec(
-    claim: PreparedClaim,
-    devices: Mapping[str, Device],
-    *,
-    driver: str,
-    host_paths: Mapping[str, str],
-    files: DriverFiles,
-) -> CdiSpec:
-    """Gives the spec of a claim.
-
-    `devices` are this node's, by name, all that the claim names among them; `host_paths` are the
-    device nodes that are there, by their path in the container.
-    """
-    return CdiSpec(
-        vendor=driver,
-        kind=CLAIM_KIND,
-        devices=tuple(
-            CdiDevice(
-                _name(claim, device),
-                ContainerEdits(
-                    environment=_variables(claim, device, devices[device.device]),
-                    device_nodes=tuple(
-                        DeviceNode(path, host_paths[path])
-                        for path in gpu_nodes(devices[device.device])
-                    ),
-                ),
-            )
-            for device in claim.devices
-        ),
-        edits=ContainerEdits(
-            environment=(
-                (_CLAIM_VARIABLE + _variable(claim.uid), claim.key),
-                ("NVIDIA_VISIBLE_DEVICES", "void"),
-                *_library_path(files),
-            ),
-            device_nodes=tuple(
-                DeviceNode(path, host_paths[path]) for path in CONTROL_NODES if path in host_paths
-            ),
-            mounts=_mounts(files),
-            hooks=_hooks(files),
-        ),
-    )
+def cdi_device_id(driver: str, claim: PreparedClaim, device: ClaimDevice) -> str:
+    """Gives the qualified name of a device of a claim, as container runtimes are given it."""
+    return f"{kind(driver)}={_device_name(claim, device)}"
 
 
-def grants(claim: PreparedClaim, driver: str) -> tuple[GrantedDevice, ...]:
-    """What the kubelet is told of a claim whose spec is written."""
+def grants(driver: str, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
+    """Gives the kubelet's answer for a prepared claim."""
     return tuple(
         GrantedDevice(
             request=device.request,
             pool=device.pool,
             device=device.device,
-            cdi_ids=(qualified_name(driver, CLAIM_KIND, _name(claim, device)),),
+            cdi_ids=(cdi_device_id(driver, claim, device),),
             share_id=device.share_id,
         )
         for device in claim.devices
     )
 
 
-def claim_of(uid: str, content: bytes) -> ClaimReference:
-    """Finds out whose spec a file of a claim with that UID is.
+def claim_spec(
+    driver: str,
+    claim: PreparedClaim,
+    devices: Mapping[str, Device],
+    nodes: Mapping[str, tuple[DeviceNode, ...]],
+    shared: ContainerEdits,
+) -> CdiSpec:
+    """Gives the specification of a claim.
+
+    `devices` and `nodes` hold, by name, each device that the claim was given; `shared` is what
+    every container with one of them needs.
 
     Raises:
-        CdiError: it does not say.
+        CdiSpecError: a name that does not follow the API's rules.
     """
-    key = environment_of(content).get(_CLAIM_VARIABLE + _variable(uid), "")
-    namespace, _, name = key.partition("/")
-    if not namespace or not name:
-        raise CdiError(f"not a CDI spec of ours: {_CLAIM_VARIABLE}{_variable(uid)} is missing")
-    return ClaimReference(uid, namespace, name)
-
-
-def _name(claim: PreparedClaim, device: ClaimDevice) -> str:
-    """Begins with a letter: a digit would need a later version of CDI with some runtimes."""
-    share = () if device.share_id is None else (device.share_id,)
-    return "-".join(("claim", claim.uid, device.request, device.device, *share))
-
-
-def _variables(
-    claim: PreparedClaim, device: ClaimDevice, node_device: Device
-) -> tuple[tuple[str, str], ...]:
-    suffix = "_".join(_variable(part) for part in (claim.uid, device.request, device.device))
-    match node_device:
-        case WholeGpu(gpu=gpu):
-            variables = ((f"CARINA_DEVICE_{suffix}", gpu.uuid),)
-        case _:
-            assert_never(node_device)
-    admin = ((f"CARINA_ADMIN_{suffix}", "true"),) if device.admin_access else ()
-    return (*variables, *admin)
-
-
-def _variable(text: str) -> str:
-    return re.sub(r"[^A-Z0-9]", "_", text.upper())
-
-
-def _mounts(files: DriverFiles) -> tuple[Mount, ...]:
-    mounts = [Mount(each.host_path, each.path) for each in (*files.libraries, *files.others)]
-    if files.hook is None:
-        # Nobody makes the links in the container, so a library is there under its second name too.
-        mounts += [
-            Mount(library.host_path, f"{library.folder}/{library.soname}")
-            for library in files.libraries
-            if library.soname != library.file_name
-        ]
-    return tuple(sorted(set(mounts), key=lambda mount: mount.container_path))
-
-
-def _library_path(files: DriverFiles) -> tuple[tuple[str, str], ...]:
-    """Without the hook nobody tells the container's linker, which looks here first."""
-    return () if files.hook else (("LD_LIBRARY_PATH", ":".join(files.library_folders)),)
-
-
-def _hooks(files: DriverFiles) -> tuple[Hook, ...]:
-    if files.hook is None:
-        return ()
-    links = [
-        f"--link={library.file_name}::{library.folder}/{library.soname}"
-        for library in files.libraries
-        if library.soname != library.file_name
-    ]
-    links += [
-        f"--link={library.soname}::{library.folder}/{library.soname.partition('.so')[0]}.so"
-        for library in files.libraries
-        if library.soname.startswith("libcuda.so")
-    ]
-    folders = [f"--folder={folder}" for folder in files.library_folders]
-    return tuple(
-        Hook("createContainer", files.hook, ("nvidia-cdi-hook", *arguments))
-        for arguments in (
-            ("create-symlinks", *links),
-            ("enable-cuda-compat", f"--host-driver-version={files.version}"),
-            ("update-ldcache", *folders),
-            ("disable-device-node-modification",),
-        )
+    return CdiSpec(
+        kind=kind(driver),
+        devices=tuple(
+            CdiDevice(
+                _device_name(claim, granted),
+                ContainerEdits(
+                    env=tuple(_told(claim, granted, devices[granted.device])),
+                    device_nodes=nodes[granted.device],
+                ),
+            )
+            for granted in claim.devices
+        ),
+        edits=ContainerEdits(
+            env=(*shared.env, f"CARINA_CLAIM_{_part(claim.uid)}={claim.namespace}/{claim.name}"),
+            device_nodes=shared.device_nodes,
+            mounts=shared.mounts,
+            hooks=shared.hooks,
+        ),
     )
+
+
+def claim_of(content: bytes) -> ClaimReference | None:
+    """Tells whose a specification is; None if it is not one of this driver's, or damaged."""
+    try:
+        variables = json.loads(content)["containerEdits"]["env"]
+        matches = [_CLAIM_VARIABLE.fullmatch(variable) for variable in variables]
+    except (ValueError, KeyError, TypeError):
+        return None
+    match = next((match for match in matches if match), None)
+    if match is None:
+        return None
+    return ClaimReference(match["uid"].replace("_", "-"), match["namespace"], match["name"])
+
+
+def driver_edits(files: DriverFiles, control_nodes: tuple[DeviceNode, ...]) -> ContainerEdits:
+    """Gives what every container with a GPU needs of the driver.
+
+    With `nvidia-cdi-hook` libraries are where they are on the host, and hooks make links and the
+    loader's cache in the container. Without it they are in a folder of their own, under each of
+    their names, and LD_LIBRARY_PATH leads there.
+    """
+    others = tuple(
+        Mount(file.host_path, file.container_path)
+        for file in (*files.binaries, *files.sockets, *files.firmware)
+    )
+    if files.hook is None:
+        return ContainerEdits(
+            env=(_VOID, f"LD_LIBRARY_PATH={_PRIVATE_LIBRARIES}"),
+            device_nodes=control_nodes,
+            mounts=(*_private_libraries(files.libraries), *others),
+        )
+    return ContainerEdits(
+        env=(_VOID,),
+        device_nodes=control_nodes,
+        mounts=(*(Mount(lib.host_path, lib.container_path) for lib in files.libraries), *others),
+        hooks=tuple(_hooks(files, files.hook)),
+    )
+
+
+def _private_libraries(libraries: Iterable[Library]) -> Iterable[Mount]:
+    for library in libraries:
+        for name in (PurePosixPath(library.container_path).name, *library.links):
+            yield Mount(library.host_path, str(_PRIVATE_LIBRARIES / name))
+
+
+def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
+    paths = [PurePosixPath(library.container_path) for library in files.libraries]
+    links = [
+        argument
+        for path, library in zip(paths, files.libraries, strict=True)
+        for link in library.links
+        for argument in ("--link", f"{path.name}::{path.with_name(link)}")
+    ]
+    folders = [
+        argument
+        for folder in sorted({str(path.parent) for path in paths})
+        for argument in ("--folder", folder)
+    ]
+    for arguments in (
+        ("create-symlinks", *links),
+        ("enable-cuda-compat", f"--host-driver-version={files.version}"),
+        ("update-ldcache", *folders),
+        ("disable-device-node-modification",),
+    ):
+        yield Hook("createContainer", program, (PurePosixPath(program).name, *arguments))
+
+
+def _told(claim: PreparedClaim, granted: ClaimDevice, device: Device) -> Iterable[str]:
+    """The variables that tell a container which device it got for a request."""
+    name = (
+        f"CARINA_CLAIM_{_part(claim.uid)}_REQUEST_{_part(granted.request)}"
+        f"_DEVICE_{_part(granted.device)}"
+    )
+    if granted.share_id is not None:
+        name += f"_SHARE_{_part(granted.share_id)}"
+    yield f"{name}={_cuda_name(device)}"
+    if granted.admin_access:
+        yield f"{name}_ADMIN_ACCESS=true"
+
+
+def _cuda_name(device: Device) -> str:
+    """What CUDA_VISIBLE_DEVICES calls the device."""
+    match device:
+        case WholeGpu(gpu=gpu):
+            return gpu.uuid
+    assert_never(device)
+
+
+def _device_name(claim: PreparedClaim, granted: ClaimDevice) -> str:
+    names = [claim.uid, granted.request, granted.device]
+    if granted.share_id is not None:
+        names.append(granted.share_id)
+    return "claim-" + "_".join(_api_name(name) for name in names)
+
+
+def _part(name: str) -> str:
+    return _api_name(name).replace("-", "_")
+
+
+def _api_name(name: str) -> str:
+    if not _API_NAME.fullmatch(name):
+        raise CdiSpecError(
+            f"name {name!r}: the API's names are of small letters, digits and hyphens, with a "
+            "letter or digit at each end"
+        )
+    return name
