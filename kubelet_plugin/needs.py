@@ -1,143 +1,171 @@
-"""What a prepared claim needs on the node: device nodes, and a CDI spec that names them.
+"""What a prepared claim needs on the node: device nodes, and a CDI spec that hands them out.
 
-All of it is idempotent and follows from the claim's entry in the checkpoint and from what is on the
-node now.
+The spec is always made from what is there now and written if it differs, so that making what a
+claim needs also repairs it, and brings back what was in /var/run before a reboot.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import assert_never
 
-import structlog
-
-from kubelet_plugin import device_nodes
 from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.cdi_spec import CdiError
-from kubelet_plugin.claim import PreparedClaim
-from kubelet_plugin.claim_spec import CONTROL_NODES, claim_of, claim_spec, gpu_nodes, grants
+from kubelet_plugin.cdi_spec import CdiSpecError, DeviceNode, render
+from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
+from kubelet_plugin.claim_spec import claim_of, claim_spec, driver_edits, grants
 from kubelet_plugin.device import Device
-from kubelet_plugin.device_nodes import DeviceNodeError
-from kubelet_plugin.dra_service import ClaimError, ClaimReference, GrantedDevice
-from kubelet_plugin.driver_files import DriverFilesError, DriverRoot
+from kubelet_plugin.device_nodes import (
+    DeviceNodeError,
+    ensure_control_nodes,
+    ensure_gpu_nodes,
+)
+from kubelet_plugin.driver_root import DriverFiles, DriverFilesError, DriverRoot
 from kubelet_plugin.gpu_health import Healthy, Lost, Unreadable
 from kubelet_plugin.host import HostPaths
 
-_OPTIONAL_NODES = frozenset({"/dev/nvidia-modeset", "/dev/nvidia-uvm-tools"})
-"""Of use to display servers and profilers only."""
-
-_log = structlog.stdlib.get_logger(__name__)
+__all__ = ["ContainerNeeds"]
 
 
 class ContainerNeeds:
-    """Makes and unmakes what containers need for their claims."""
+    """The `ClaimNeeds` of claims whose devices go to containers. Call with the node's lock held."""
 
     def __init__(
         self,
         *,
         driver: str,
         devices: Callable[[], Mapping[str, Device]],
-        look_again: Callable[[], None],
-        host: HostPaths,
         driver_root: DriverRoot,
-        directory: CdiDirectory,
+        host: HostPaths,
+        host_device_root: Path,
+        specs: CdiDirectory,
     ) -> None:
-        """`devices` gives the node's by name, `look_again` has the GPUs read anew, both at once."""
+        """`devices` gives the node's devices by name, as they are now.
+
+        `host_device_root` is the root of the host's /dev as the container runtime sees it, while
+        `host.root` is the same as this process sees it.
+        """
         self._driver = driver
         self._devices = devices
-        self._look_again = look_again
-        self._host = host
         self._driver_root = driver_root
-        self._directory = directory
+        self._host = host
+        self._host_device_root = PurePosixPath(host_device_root)
+        self._specs = specs
 
     def make(self, claim: PreparedClaim) -> None:
         """Makes what is missing for the claim.
 
         Raises:
-            ClaimError: with what is wrong, and whether it may pass.
+            ClaimError: a device, its node or the driver is not there, or the spec not writable.
         """
-        devices = self._devices()
-        used = [self._usable(claim, name, devices) for name in _names(claim)]
-        try:
-            own = {path for device in used for path in gpu_nodes(device)}
-            spec = claim_spec(
-                claim,
-                devices,
-                driver=self._driver,
-                host_paths=self._nodes(own),
-                files=self._driver_root.files(_driver_version(claim, used)),
-            )
-            self._directory.write(claim.uid, spec.render())
-        except (DeviceNodeError, DriverFilesError, OSError) as error:
-            raise ClaimError(f"ResourceClaim {claim.key}: {error}", may_pass=True) from error
+        known = self._devices()
+        devices = {
+            granted.device: self._usable(claim, granted.device, known) for granted in claim.devices
+        }
+        with self._failing(claim):
+            nodes = {
+                name: self._seen_by_runtime(ensure_gpu_nodes(self._host, device.gpu))
+                for name, device in devices.items()
+            }
+            control_nodes = self._seen_by_runtime(ensure_control_nodes(self._host))
+            shared = driver_edits(self._driver_files(claim, devices), control_nodes)
+            spec = claim_spec(self._driver, claim, devices, nodes, shared)
+            self._specs.write(claim.uid, render(spec))
 
     def unmake(self, uid: str) -> None:
-        """Removes the claim's spec; device nodes stay, they are the driver's.
+        """Removes whatever exists for the claim. Device nodes stay: they are the node's.
 
         Raises:
-            ClaimError: it cannot be removed.
+            ClaimError: the spec cannot be removed.
         """
         try:
-            self._directory.remove(uid)
+            self._specs.remove(uid)
         except OSError as error:
-            raise ClaimError(f"the CDI spec cannot be removed: {error}", may_pass=True) from error
+            raise ClaimError(
+                f"the CDI spec of the claim with UID {uid} in {self._specs.path} cannot be "
+                f"removed: {error}",
+                may_pass=True,
+            ) from error
 
     def found(self) -> Mapping[str, ClaimReference]:
-        """Gives the claims, by UID, that have a spec; an unreadable one's are without names."""
-        return {uid: self._whose(uid) for uid in self._directory.uids()}
+        """Gives the claims, by UID, of which there is a spec.
+
+        Where a spec is damaged, or was being written when the plugin was killed, it is not known
+        whose it is: namespace and name are empty.
+
+        Raises:
+            ClaimError: the folder of the specs cannot be read.
+        """
+        try:
+            return {uid: self._owner(uid) for uid in self._specs.uids()}
+        except OSError as error:
+            raise ClaimError(
+                f"CDI specs in {self._specs.path} cannot be read: {error}", may_pass=True
+            ) from error
 
     def grants(self, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
         """Gives the answer for a claim that has all it needs."""
-        return grants(claim, self._driver)
+        return grants(self._driver, claim)
 
-    def _whose(self, uid: str) -> ClaimReference:
-        try:
-            return claim_of(uid, self._directory.read(uid) or b"")
-        except CdiError as error:
-            _log.warning("a CDI spec does not say whose it is", uid=uid, reason=str(error))
-            return ClaimReference(uid, "", "")
+    def _owner(self, uid: str) -> ClaimReference:
+        content = self._specs.read(uid)
+        owner = claim_of(content) if content is not None else None
+        return owner if owner is not None and owner.uid == uid else ClaimReference(uid, "", "")
 
-    def _usable(self, claim: PreparedClaim, name: str, devices: Mapping[str, Device]) -> Device:
-        device = devices.get(name)
+    def _usable(self, claim: PreparedClaim, name: str, known: Mapping[str, Device]) -> Device:
+        device = known.get(name)
         if device is None:
-            self._look_again()
-            there = ", ".join(sorted(devices)) or "none"
             raise ClaimError(
-                f"ResourceClaim {claim.key}: this node has no device {name} now (it has: {there}); "
-                "see the Events of the Node for what became of its GPU",
+                f"device {name} of ResourceClaim {claim.key} is not on this node, which has "
+                f"{', '.join(sorted(known)) or 'none'}; delete the pod to have it scheduled anew "
+                "unless the GPU comes back",
                 may_pass=True,
             )
         match device.health:
             case Healthy():
                 return device
-            case Lost() | Unreadable():
-                self._look_again()
+            case Lost(failure):
                 raise ClaimError(
-                    f"ResourceClaim {claim.key}: the GPU of device {name} does not answer; see the "
-                    "Events of the Node",
+                    f"device {name} ({device.gpu.uuid}) of ResourceClaim {claim.key} fell off the "
+                    f"bus ({failure}); reset the GPU or reboot the node, or delete the pod to have "
+                    "it scheduled anew",
+                    may_pass=False,
+                )
+            case Unreadable(failure):
+                raise ClaimError(
+                    f"device {name} ({device.gpu.uuid}) of ResourceClaim {claim.key} does not "
+                    f"answer ({failure}); if it stays so, reset the GPU",
                     may_pass=True,
                 )
+        assert_never(device.health)
 
-    def _nodes(self, own: set[str]) -> dict[str, str]:
-        """The device nodes by their path in the container; the optional ones where they can be."""
-        paths: dict[str, Path] = {}
-        for path in (*CONTROL_NODES, *sorted(own)):
-            try:
-                paths[path] = device_nodes.ensure(self._host, path)
-            except DeviceNodeError:
-                if path not in _OPTIONAL_NODES:
-                    raise
-        return {path: str(where) for path, where in paths.items()}
+    def _driver_files(self, claim: PreparedClaim, devices: Mapping[str, Device]) -> DriverFiles:
+        versions = {device.gpu.driver_version for device in devices.values()}
+        version = versions.pop() if len(versions) == 1 else None
+        if version is None:
+            raise ClaimError(
+                f"ResourceClaim {claim.key}: the driver does not tell its version, without which "
+                "its libraries cannot be found; see whether nvidia-smi works on the node",
+                may_pass=True,
+            )
+        return self._driver_root.files(version)
 
-
-def _names(claim: PreparedClaim) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device.device for device in claim.devices))
-
-
-def _driver_version(claim: PreparedClaim, used: list[Device]) -> str:
-    version = next((d.gpu.driver_version for d in used if d.gpu.driver_version), None)
-    if version is None:
-        raise ClaimError(
-            f"ResourceClaim {claim.key}: the driver does not tell its version, by which its files "
-            "are found",
-            may_pass=True,
+    def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
+        return tuple(
+            DeviceNode(path, str(self._host_device_root / path.lstrip("/"))) for path in paths
         )
-    return version
+
+    @contextmanager
+    def _failing(self, claim: PreparedClaim) -> Iterator[None]:
+        """Says of which claim it is what fails."""
+        try:
+            yield
+        except CdiSpecError as error:
+            raise ClaimError(f"ResourceClaim {claim.key}: {error}", may_pass=False) from error
+        except (DeviceNodeError, DriverFilesError) as error:
+            raise ClaimError(f"ResourceClaim {claim.key}: {error}", may_pass=True) from error
+        except OSError as error:
+            raise ClaimError(
+                f"ResourceClaim {claim.key}: its CDI spec in {self._specs.path} cannot be "
+                f"written: {error}",
+                may_pass=True,
+            ) from error
