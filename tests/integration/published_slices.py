@@ -1,0 +1,108 @@
+"""A node whose slices are published: the API it is in, and what its publisher tells."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
+from carina_dra.kube.backoff import Backoff
+from carina_dra.kube.client import Client, Selection
+from carina_dra.kube.errors import ApiError
+from kubelet_plugin.feature_gate import FeatureGate
+from kubelet_plugin.publisher import Operation, Publisher
+from kubelet_plugin.slices import Pool
+
+DRIVER = "gpu.carina.dev"
+DEADLINE = 20.0
+
+
+@dataclass
+class Report:
+    """What a publisher has told."""
+
+    written: list[Operation] = field(default_factory=list)
+    published: list[Pool] = field(default_factory=list)
+    repairs: int = 0
+    failures: list[ApiError] = field(default_factory=list)
+    gates_off: list[FeatureGate] = field(default_factory=list)
+
+    def slice_written(self, operation: Operation) -> None:
+        self.written.append(operation)
+
+    def slices_published(self, pool: Pool) -> None:
+        self.published.append(pool)
+
+    def slices_repaired(self) -> None:
+        self.repairs += 1
+
+    def publishing_failed(self, error: ApiError) -> None:
+        self.failures.append(error)
+
+    def feature_gate_off(self, gate: FeatureGate) -> None:
+        self.gates_off.append(gate)
+
+
+@dataclass(frozen=True)
+class NodeInApi:
+    """A Node object, as an administrator and as the plugin on it see the API."""
+
+    name: str
+    admin: Client
+    plugin: Client
+
+    @property
+    def selection(self) -> Selection:
+        """What selects the node's slices."""
+        return Selection(fields=f"spec.driver={DRIVER},spec.nodeName={self.name}")
+
+    def uid(self) -> str:
+        """The Node's."""
+        uid: str = self.admin.get(NODES, self.name)["metadata"]["uid"]
+        return uid
+
+    def slices(self) -> list[dict[str, Any]]:
+        """The slices there are, in the order of their places."""
+        found = self.admin.list(RESOURCE_SLICES, self.selection).items
+        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+
+    def versions(self) -> list[str]:
+        """Says whether any slice was written since."""
+        return [each["metadata"]["resourceVersion"] for each in self.slices()]
+
+    def devices(self) -> dict[str, dict[str, Any]]:
+        """The devices of the pool if it is complete; of one that is not, none."""
+        slices = self.slices()
+        pools = [each["spec"]["pool"] for each in slices]
+        if len({pool["generation"] for pool in pools}) != 1 or any(
+            pool["resourceSliceCount"] != len(slices) for pool in pools
+        ):
+            return {}
+        return {
+            device["name"]: device
+            for each in slices
+            for device in each["spec"].get("devices") or ()
+        }
+
+    def generation(self) -> int:
+        """The pool's, of which all slices are."""
+        (generation,) = {each["spec"]["pool"]["generation"] for each in self.slices()}
+        return int(generation)
+
+    @contextmanager
+    def publisher(self, report: Report) -> Iterator[Publisher]:
+        """A publisher for the node, which stops in the end."""
+        publisher = Publisher(
+            self.plugin,
+            driver=DRIVER,
+            node=self.name,
+            reporter=report,
+            clock=monotonic,
+            backoff=Backoff(initial=0.05, cap=0.5),
+        )
+        publisher.start()
+        try:
+            yield publisher
+        finally:
+            publisher.stop()

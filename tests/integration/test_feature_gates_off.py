@@ -1,0 +1,139 @@
+"""What is published where Kubernetes' feature gates for it are off, and that it is settled then.
+
+On a real API server with the gates off, and on the embedded API with a client that drops what such
+an API server drops.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import TIMEOUT, Client
+from carina_dra.kube.kubeconfig import from_kubeconfig
+from kubelet_plugin.device import WholeGpu
+from kubelet_plugin.feature_gate import FeatureGate
+from kubelet_plugin.gpu_health import Healthy, Lost
+from kubelet_plugin.slices import pool
+from simulation.api_server.server import ApiServer
+from tests.eventually import eventually
+from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
+from tests.kubernetes.cluster import running_cluster
+from tests.kubernetes.fixtures import require_real_kubernetes
+from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
+
+GATES_OFF = {
+    "DRAPartitionableDevices": False,
+    "DRADeviceTaintRules": False,  # needs the next
+    "DRADeviceTaints": False,
+}
+_numbers = count()
+
+
+class GatelessClient(Client):
+    """Drops what an API server without the gates drops."""
+
+    def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        return super().create(resource, _dropping(body), timeout=timeout)
+
+    def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        return super().replace(resource, _dropping(body), timeout=timeout)
+
+
+def _dropping(body: Body) -> Body:
+    if body.get("kind") != "ResourceSlice":
+        return body
+    spec: dict[str, Any] = {**body["spec"]}
+    spec.pop("sharedCounters", None)
+    if "devices" in spec:
+        spec["devices"] = [
+            {name: value for name, value in each.items() if name not in _GATED}
+            for each in spec["devices"]
+        ]
+    return {**body, "spec": spec}
+
+
+_GATED = frozenset({"taints", "consumesCounters"})
+
+
+@pytest.fixture(
+    scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)]
+)
+def clients(request: pytest.FixtureRequest) -> Iterator[tuple[Client, Client]]:
+    """An administrator and a plugin."""
+    if request.param == "embedded":
+        with (
+            ApiServer() as server,
+            Client(server.connection) as admin,
+            GatelessClient(server.connection) as plugin,
+        ):
+            yield admin, plugin
+    else:
+        require_real_kubernetes()
+        with running_cluster(feature_gates=GATES_OFF) as cluster:
+            connection = from_kubeconfig(cluster.kubeconfig)
+            with Client(connection) as admin, Client(connection) as plugin:
+                yield admin, plugin
+
+
+@pytest.fixture
+def node(clients: tuple[Client, Client]) -> NodeInApi:
+    name = f"gates-{next(_numbers)}"
+    clients[0].create(NODES, {"metadata": {"name": name}})
+    return NodeInApi(name, *clients)
+
+
+def test_gpus_are_published_without_counters_and_it_is_told_once(node: NodeInApi) -> None:
+    report = Report()
+    devices = [WholeGpu(gpu(0, mig=MIG_OFF), Healthy()), WholeGpu(gpu(1), Healthy())]
+    wanted = pool(devices, driver=DRIVER, node=node.name)
+    with node.publisher(report) as publisher:
+        publisher.publish(wanted)
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+        for _ in range(3):
+            publisher.republish()
+        publisher.publish(wanted)
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0", "gpu-1"}
+    assert not any("consumesCounters" in each for each in node.devices().values())
+    assert node.versions() == before
+    assert report.written == ["create", "create"]
+    assert report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES]
+
+
+def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
+    report = Report()
+    healthy, lost = WholeGpu(gpu(0), Healthy()), WholeGpu(gpu(1), Lost(LOST))
+    with node.publisher(report) as publisher:
+        publisher.publish(
+            pool([healthy, WholeGpu(gpu(1), Healthy())], driver=DRIVER, node=node.name)
+        )
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(pool([healthy, lost], driver=DRIVER, node=node.name))
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+        publisher.republish()
+        publisher.publish(pool([healthy, lost], driver=DRIVER, node=node.name))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0"}
+    assert node.versions() == before
+    assert set(report.gates_off) == set(FeatureGate)
+    assert len(report.gates_off) == len(FeatureGate)
+
+
+def test_the_kubelet_s_wipe_is_made_good_without_the_gates_too(node: NodeInApi) -> None:
+    report = Report()
+    with node.publisher(report) as publisher:
+        publisher.publish(pool([WholeGpu(gpu(0), Healthy())], driver=DRIVER, node=node.name))
+        assert publisher.wait_published(DEADLINE)
+        node.admin.delete_collection(RESOURCE_SLICES, node.selection)
+        eventually(lambda: set(node.devices()) == {"gpu-0"}, within=2)
+        eventually(lambda: len(report.published) == 2)
+
+    assert len(report.written) == 4

@@ -1,0 +1,330 @@
+"""The node's ResourceSlices in a real API, and in the embedded one.
+
+In the real one the publisher has the rights of deploy/, as the ServiceAccount of a pod on its node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
+from carina_dra.kube.client import Client, JsonPatch
+from carina_dra.kube.errors import Forbidden
+from carina_dra.kube.kubeconfig import from_kubeconfig
+from kubelet_plugin.device import WholeGpu
+from kubelet_plugin.gpu import Gpu, NvLink
+from kubelet_plugin.gpu_health import Health, Healthy, Lost
+from kubelet_plugin.slices import Pool, pool
+from simulation.api_server.failure import Failure
+from simulation.api_server.server import ApiServer
+from tests.eventually import eventually
+from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
+from tests.kubernetes.cluster import Cluster
+from tests.unit.kubelet_plugin.golden_slices import simulated_pool
+from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
+
+PROFILES = ("b200", "dgx-a100", "dgx-h100", "hgx-h200-nvl", "hgx-h200-sxm", "l40s", "mixed", "t4")
+_NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def with_carina(cluster: Cluster) -> Cluster:
+    """A real API in which deploy/ is applied."""
+    cluster.install_carina()
+    return cluster
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
+def node(request: pytest.FixtureRequest) -> NodeInApi:
+    """A node of the test's own."""
+    found: NodeInApi = request.getfixturevalue(f"{request.param}_node")
+    return found
+
+
+@pytest.fixture
+def embedded_node(embedded: ApiServer) -> Iterator[NodeInApi]:
+    name = f"slices-{next(_numbers)}"
+    with Client(embedded.connection) as admin, Client(embedded.connection) as plugin:
+        admin.create(NODES, {"metadata": {"name": name}})
+        yield NodeInApi(name, admin, plugin)
+
+
+@pytest.fixture
+def real_node(with_carina: Cluster) -> Iterator[NodeInApi]:
+    name = f"slices-{next(_numbers)}"
+    with_carina.add_fake_nodes([name])
+    with_carina.assign_pod(_NAMESPACE, name, service_account=_ACCOUNT, node=name)
+    credentials = with_carina.service_account_credentials(_NAMESPACE, _ACCOUNT, pod=name)
+    with (
+        Client(from_kubeconfig(with_carina.kubeconfig)) as admin,
+        Client(from_kubeconfig(credentials.kubeconfig)) as plugin,
+    ):
+        yield NodeInApi(name, admin, plugin)
+        admin.delete(NODES, name)
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report()
+
+
+def pool_of(node: NodeInApi, *gpus: Gpu, lost: tuple[Gpu, ...] = ()) -> Pool:
+    healthy, gone = Healthy(), Lost(LOST)
+    found: list[tuple[Gpu, Health]] = [
+        *((each, healthy) for each in gpus),
+        *((each, gone) for each in lost),
+    ]
+    devices = [WholeGpu(each, health) for each, health in found]
+    devices.sort(key=lambda device: device.gpu.minor)
+    return pool(devices, driver=DRIVER, node=node.name)
+
+
+def two_gpus(node: NodeInApi) -> Pool:
+    return pool_of(node, gpu(0, mig=MIG_OFF), gpu(1))
+
+
+def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+
+    counters, devices = node.slices()
+    assert [each["name"] for each in counters["spec"]["sharedCounters"]] == ["gpu-0", "gpu-1"]
+    assert [each["name"] for each in devices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    for place, each in enumerate((counters, devices)):
+        assert each["metadata"]["name"].startswith(f"0000{place}-{DRIVER}-{node.name}-")
+        assert each["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": node.name,
+                "uid": node.uid(),
+                "controller": True,
+            }
+        ]
+        assert each["spec"]["pool"] == {
+            "name": node.name,
+            "generation": 1,
+            "resourceSliceCount": 2,
+        }
+    assert report.written == ["create", "create"]
+    assert report.published == [two_gpus(node)]
+    assert not report.failures
+
+
+def test_what_is_right_is_not_written_again(node: NodeInApi, report: Report) -> None:
+    with node.publisher(Report()) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+
+        with node.publisher(report) as successor:  # as in a rolling update
+            successor.publish(two_gpus(node))
+            assert successor.wait_published(DEADLINE)
+            publisher.republish()
+            publisher.publish(two_gpus(node))
+            assert publisher.wait_published(DEADLINE)
+
+    assert node.versions() == before
+    assert report.written == []
+
+
+def test_a_change_of_one_slice_is_one_write_in_the_same_generation(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        linked = NvLink(peers=(1,), domain="GPU-0")
+        publisher.publish(pool_of(node, gpu(0, mig=MIG_OFF, nvlink=linked), gpu(1)))
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.devices()["gpu-0"]["attributes"]["nvlinkPeers"] == {"string": "1"}
+    assert node.generation() == 1
+    assert report.written == ["create", "create", "update"]
+
+
+def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(pool_of(node, gpu(1)))
+        assert publisher.wait_published(DEADLINE)
+        assert set(node.devices()) == {"gpu-1"}
+        assert node.generation() == 2
+
+        publisher.publish(pool_of(node))
+        assert publisher.wait_published(DEADLINE)
+
+    (only,) = node.slices()
+    assert "devices" not in only["spec"]
+    assert "sharedCounters" not in only["spec"]
+
+
+def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(pool_of(node, gpu(1), lost=(gpu(0, mig=MIG_OFF),)))
+        assert publisher.wait_published(DEADLINE)
+        (taint,) = node.devices()["gpu-0"]["taints"]
+        before = node.versions()
+        publisher.republish()
+        publisher.publish(pool_of(node, gpu(1), lost=(gpu(0, mig=MIG_OFF),)))
+        assert publisher.wait_published(DEADLINE)
+
+    assert (taint["key"], taint["effect"]) == ("gpu.carina.dev/lost", "NoSchedule")
+    assert "taints" not in node.devices()["gpu-1"]
+    assert node.versions() == before
+
+
+def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+
+        node.admin.delete_collection(RESOURCE_SLICES, node.selection)
+
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"}, within=2)
+        eventually(lambda: len(report.published) == 2)
+    assert report.repairs == 1
+
+
+def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+
+        node.admin.delete(RESOURCE_SLICES, node.slices()[1]["metadata"]["name"])
+
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"}, within=2)
+        assert node.generation() == 2
+
+
+def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+
+        node.admin.patch(
+            RESOURCE_SLICES,
+            node.slices()[1]["metadata"]["name"],
+            JsonPatch([{"op": "remove", "path": "/spec/devices/0"}]),
+        )
+
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"}, within=2)
+        assert node.generation() == 1
+
+
+def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Report) -> None:
+    node.admin.create(
+        RESOURCE_SLICES,
+        {
+            "metadata": {"generateName": "left-behind-"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": node.name,
+                "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-9"}],
+            },
+        },
+    )
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0", "gpu-1"}
+    assert node.generation() == 8
+
+
+def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Report) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        before = node.uid()
+
+        node.admin.delete(NODES, node.name)
+        node.admin.create(NODES, {"metadata": {"name": node.name}})
+        node.admin.delete_collection(RESOURCE_SLICES, node.selection)
+
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+        assert node.uid() != before
+        owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in node.slices()}
+        assert owners == {node.uid()}
+
+
+def test_two_that_differ_do_not_write_without_end(node: NodeInApi, report: Report) -> None:
+    other = Report()
+    with node.publisher(report) as publisher, node.publisher(other) as successor:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        successor.publish(pool_of(node, gpu(0, mig=MIG_OFF)))
+        eventually(lambda: report.repairs + other.repairs >= 3)
+        written = len(report.written) + len(other.written)
+    assert written <= 12
+
+
+def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, report: Report) -> None:
+    elsewhere = f"{real_node.name}-elsewhere"
+    real_node.admin.create(NODES, {"metadata": {"name": elsewhere}})
+    foreign = replace(real_node, name=elsewhere)
+
+    with foreign.publisher(report) as publisher:
+        publisher.publish(two_gpus(foreign))
+        eventually(lambda: len(report.failures) > 1)
+        assert not publisher.published
+
+    assert all(isinstance(error, Forbidden) for error in report.failures)
+    assert f'may not write slices of node "{elsewhere}"' in str(report.failures[0])
+
+
+def test_it_waits_for_an_api_server_that_is_away(
+    embedded: ApiServer, embedded_node: NodeInApi, report: Report
+) -> None:
+    embedded.stop()
+    with embedded_node.publisher(report) as publisher:
+        publisher.publish(two_gpus(embedded_node))
+        assert not publisher.wait_published(0.2)
+        embedded.start()
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(embedded_node.devices()) == {"gpu-0", "gpu-1"}
+
+
+def test_a_write_that_fails_is_told_and_tried_again(
+    embedded: ApiServer, embedded_node: NodeInApi, report: Report
+) -> None:
+    overload = Failure(503, "ServiceUnavailable", "too busy")
+    embedded.api.faults.fail(overload, verb="create", plural="resourceslices", times=3)
+    with embedded_node.publisher(report) as publisher:
+        publisher.publish(two_gpus(embedded_node))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(embedded_node.devices()) == {"gpu-0", "gpu-1"}
+    assert [str(error) for error in report.failures] == [
+        f"create resourceslices.resource.k8s.io 00000-{DRIVER}-{embedded_node.name}-: too busy"
+    ] * 3
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_slices_of_every_profile_are_accepted(
+    node: NodeInApi, report: Report, profile: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = simulated_pool(profile, tmp_path_factory.mktemp(profile))
+    with node.publisher(report) as publisher:
+        publisher.publish(replace(made, node=node.name))
+        assert publisher.wait_published(DEADLINE), report.failures
+
+    assert not report.gates_off
+    assert len(node.slices()) == len(made.slices)
