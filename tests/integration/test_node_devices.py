@@ -1,0 +1,210 @@
+"""From the GPUs of a simulated node to slices, Events and metrics: what happens, and how soon."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.api_resource import EVENTS, NODES
+from carina_dra.kube.client import Client
+from carina_dra.kube.event import Reporter
+from carina_dra.kube.event_recorder import EventRecorder
+from kubelet_plugin.device import devices
+from kubelet_plugin.gpu import Inventory
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory_poller import InventoryPoller
+from kubelet_plugin.metrics import Metrics
+from kubelet_plugin.node_report import NodeReport
+from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.publisher import Publisher
+from kubelet_plugin.slices import pool
+from simulation.api_server.server import ApiServer
+from simulation.nvml import SimulatedNode, installed
+from tests.eventually import eventually
+from tests.integration.published_slices import DRIVER, NodeInApi
+
+NODE = "node-1"
+ALL = {"gpu-0", "gpu-1", "gpu-3", "gpu-5"}
+SECONDS = 5.0
+"""Within which devices appear and disappear; the poller looks ten times a second here."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node with GPUs, and what its plugin publishes of them."""
+
+    hardware: SimulatedNode
+    in_api: NodeInApi
+    metrics: Metrics
+
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.in_api.admin.list(EVENTS).items
+        assert all(each["regarding"]["name"] == NODE for each in found)
+        return sorted(found, key=lambda each: str(each["eventTime"]))
+
+    def await_event(self, reason: str) -> str:
+        """The note of an Event, once it is there."""
+        return eventually(
+            lambda: [str(each["note"]) for each in self.events() if each["reason"] == reason],
+            within=SECONDS,
+        )[0]
+
+    def await_devices(self, *names: str) -> None:
+        eventually(lambda: set(self.in_api.devices()) == set(names), within=SECONDS)
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> SimulatedNode:
+    return SimulatedNode.create(tmp_path / "node", "mixed", name=NODE)
+
+
+@pytest.fixture
+def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
+    """Starts the plugin's half that publishes, wired as main.py wires it."""
+    stops: list[Callable[[], object]] = []
+    metrics = Metrics()
+    with (
+        ApiServer() as server,
+        Client(server.connection) as admin,
+        Client(server.connection) as client,
+        EventRecorder(client, Reporter(DRIVER, NODE)) as events,
+        installed(hardware.directory),
+    ):
+        admin.create(NODES, {"metadata": {"name": NODE}})
+
+        def begin() -> Machine:
+            report = NodeReport(events=events, node=NODE, metrics=metrics)
+            publisher = Publisher(
+                client, driver=DRIVER, node=NODE, reporter=report, clock=monotonic
+            )
+
+            def publish(inventory: Inventory) -> None:
+                publisher.publish(pool(devices(inventory), driver=DRIVER, node=NODE))
+
+            poller = InventoryPoller(
+                NvmlSession(HostPaths(hardware.root)).read,
+                changed=publish,
+                reporter=report,
+                clock=monotonic,
+                interval=0.1,
+                patience=0.5,
+            )
+            publisher.start()
+            poller.start()
+            stops.extend((poller.stop, publisher.stop))
+            return Machine(hardware, NodeInApi(NODE, admin, client), metrics)
+
+        try:
+            yield begin
+        finally:
+            hardware.heal()
+            for stop in stops:
+                stop()
+
+
+def test_gpus_are_published_without_a_word(start: Callable[[], Machine]) -> None:
+    machine = start()
+
+    machine.await_devices(*ALL)
+    assert machine.events() == []
+    assert b'carina_devices{state="ready",type="gpu"} 4.0' in machine.metrics.exposition()
+
+
+def test_a_driver_that_comes_late_is_found(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    hardware.driver(available=False)
+    machine = start()
+    note = machine.await_event("GPUDriverMissing")
+    assert "kernel module is not loaded" in note
+    eventually(lambda: len(machine.in_api.slices()) == 1)
+
+    hardware.driver(available=True)
+
+    machine.await_devices(*ALL)
+    assert machine.await_event("GPUDriverReady") == "The NVIDIA driver answers; GPUs: 4"
+
+
+def test_a_gpu_that_falls_off_the_bus_is_tainted_and_comes_back(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    machine = start()
+    machine.await_devices(*ALL)
+
+    hardware.lose_gpu(3)
+
+    note = machine.await_event("GPULost")
+    assert "GPU 3" in note
+    assert "NVML_ERROR_GPU_IS_LOST" in note
+    eventually(lambda: machine.in_api.devices().get("gpu-3", {}).get("taints"), within=SECONDS)
+    machine.await_devices(*ALL)
+    assert b'carina_devices{state="lost",type="gpu"} 1.0' in machine.metrics.exposition()
+
+    hardware.reset_gpu(3)
+
+    machine.await_event("GPURecovered")
+    eventually(
+        lambda: "taints" not in machine.in_api.devices().get("gpu-3", {"taints": []}),
+        within=SECONDS,
+    )
+
+
+def test_a_gpu_that_is_unplugged_disappears_and_one_plugged_in_appears(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    machine = start()
+    machine.await_devices(*ALL)
+
+    hardware.unplug(5)
+    machine.await_devices("gpu-0", "gpu-1", "gpu-3")
+    assert "GPU 5" in machine.await_event("GPUVanished")
+
+    hardware.plug(5, replacement="another card")
+    machine.await_devices(*ALL)
+    assert "GPU 5" in machine.await_event("GPUAppeared")
+
+
+def test_a_lost_gpu_that_is_unplugged_disappears(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    machine = start()
+    machine.await_devices(*ALL)
+
+    hardware.lose_gpu(0)
+    machine.await_event("GPULost")
+    hardware.unplug(0)
+
+    machine.await_devices("gpu-1", "gpu-3", "gpu-5")
+
+
+def test_a_driver_call_that_hangs_is_told_and_the_slices_stay(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    machine = start()
+    machine.await_devices(*ALL)
+
+    hardware.hang("nvmlDeviceGetMemoryInfo")
+
+    machine.await_event("GPUDriverHangs")
+    assert set(machine.in_api.devices()) == ALL
+    assert b"carina_inventory_read_stalls_total 1.0" in machine.metrics.exposition()
+
+    hardware.release("nvmlDeviceGetMemoryInfo")
+
+    machine.await_event("GPUDriverResumed")
+
+
+def test_a_driver_that_goes_takes_its_gpus_along(
+    hardware: SimulatedNode, start: Callable[[], Machine]
+) -> None:
+    machine = start()
+    machine.await_devices(*ALL)
+
+    hardware.driver(available=False)
+
+    machine.await_event("GPUDriverMissing")
+    eventually(lambda: len(machine.in_api.slices()) == 1)
+    assert machine.in_api.devices() == {}
