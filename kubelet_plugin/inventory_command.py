@@ -4,6 +4,7 @@ It needs no cluster and no configuration, and changes nothing.
 """
 
 import json
+import os
 import platform
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -18,6 +19,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin import logs
 from kubelet_plugin.device import devices
+from kubelet_plugin.driver_root import nvml_libraries
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
@@ -53,7 +55,9 @@ exit codes:
 def run(arguments: Namespace) -> int:
     """Prints what is there, and says on standard error what is wrong with it."""
     logs.configure("text", "warning")  # standard output is for what was asked for
-    session = NvmlSession(HostPaths(arguments.host_root))
+    session = NvmlSession(
+        HostPaths(Path(arguments.host_root)), nvml_libraries(Path(arguments.driver_root))
+    )
     inventory = session.read()
     session.close()
     published = resource_slices(
@@ -218,25 +222,20 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default="table",
         help="how it is written [%(default)s]",
     )
-    parser.add_argument(
-        "--node-name",
-        default=platform.node().lower(),
-        metavar="NAME",
-        help="the node's name in Kubernetes [%(default)s]",
-    )
-    parser.add_argument(
-        "--driver-name",
-        default="gpu.carina.dev",
-        metavar="NAME",
-        help="the DRA driver's name [%(default)s]",
-    )
-    parser.add_argument(
-        "--host-root",
-        type=Path,
-        default=Path("/"),
-        metavar="DIRECTORY",
-        help="where the host's sys and proc are [%(default)s]",
-    )
+    for setting, default, description in (
+        ("node-name", platform.node().lower(), "the node's name in Kubernetes"),
+        ("driver-name", "gpu.carina.dev", "the DRA driver's name"),
+        ("driver-root", "/", "root of the installed NVIDIA driver"),
+        ("host-root", "/", "where the host's proc and sys are"),
+    ):
+        name = setting.replace("-", "_")
+        parser.add_argument(
+            f"--{setting}",
+            # In the plugin's pod the plugin's settings hold.
+            default=os.environ.get(f"CARINA_{name.upper()}", default),
+            metavar=name.rpartition("_")[2].upper(),
+            help=f"{description} [%(default)s]",
+        )
 
 
 COMMAND: Final = Command(

@@ -11,13 +11,15 @@ import yaml
 from simulation.nvml import SimulatedNode
 
 
-def inventory(node: SimulatedNode, *options: str) -> "subprocess.CompletedProcess[str]":
+def inventory(
+    node: SimulatedNode, *options: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [
             *(sys.executable, "-m", "simulation.nvml", "--node", node.directory),
-            *("-m", "carina_dra", "inventory", "--node-name=node-1"),
-            *(f"--host-root={node.root}", *options),
+            *("-m", "carina_dra", "inventory", f"--host-root={node.root}", *options),
         ],
+        env={"CARINA_NODE_NAME": "node-1", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -60,6 +62,12 @@ def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:
     assert [each["minor"] for each in as_json["gpus"]] == [0, 1, 3, 5]
     assert as_json["gpus"][1]["nvlink"]["peers"] == [3]
     assert [each["kind"] for each in as_json["resourceSlices"]] == ["ResourceSlice"] * 2
+
+
+def test_flags_go_before_the_settings_of_the_plugin_s_pod(node: SimulatedNode) -> None:
+    done = inventory(node, "--node-name=flag", CARINA_DRIVER_NAME="gpu.example.com")
+
+    assert "00000-gpu.example.com-flag-" in done.stdout
 
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
