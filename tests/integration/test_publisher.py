@@ -264,6 +264,27 @@ def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Rep
         assert owners == {node.uid()}
 
 
+def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, report: Report) -> None:
+    other = Report()
+    with node.publisher(report) as publisher, node.publisher(other) as successor:
+        publisher.publish(two_gpus(node))
+        successor.publish(two_gpus(node))
+        eventually(lambda: publisher.published and successor.published)
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+        node.admin.delete_collection(RESOURCE_SLICES, node.selection)
+
+        eventually(
+            lambda: (
+                len(node.slices()) == 2
+                and set(node.devices()) == {"gpu-0", "gpu-1"}
+                and publisher.published
+                and successor.published
+            )
+        )
+        assert len(report.written) + len(other.written) <= 24
+
+
 def test_two_that_differ_do_not_write_without_end(node: NodeInApi, report: Report) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
@@ -315,6 +336,21 @@ def test_a_write_that_fails_is_told_and_tried_again(
     assert [str(error) for error in report.failures] == [
         f"create resourceslices.resource.k8s.io 00000-{DRIVER}-{embedded_node.name}-: too busy"
     ] * 3
+
+
+def test_a_node_may_have_the_longest_of_names(node: NodeInApi, report: Report) -> None:
+    name = f"{node.name}.".ljust(253, "n")
+    node.admin.create(NODES, {"metadata": {"name": name}})
+    long_named = replace(node, name=name, plugin=node.admin)
+    with long_named.publisher(report) as publisher:
+        publisher.publish(two_gpus(long_named))
+        assert publisher.wait_published(DEADLINE), report.failures
+
+        publisher.publish(pool_of(long_named, gpu(1)))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(long_named.devices()) == {"gpu-1"}
+    assert report.written == ["create", "create", "update", "update"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
