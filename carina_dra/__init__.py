@@ -1,1 +1,1 @@
-"""The library that the node plugin and the controller stand on: typed API objects, Kubernetes access."""
+"""The library that node plugin and controller stand on: typed API objects, Kubernetes access."""

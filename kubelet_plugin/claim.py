@@ -1,12 +1,47 @@
-"""A claim as this node sees it: which of our devices it was given, for which request, how.
+"""A claim as this node sees it: what the kubelet calls it, what it was given, what it gets.
 
-Pure values. They are read from a ResourceClaim's allocation (`allocation.py` of the API types) when
-the kubelet asks for the claim to be prepared, and kept in the checkpoint until it is unprepared.
+Pure values, and the error that goes with them. A `PreparedClaim` is read from a ResourceClaim's
+allocation when the kubelet asks for the claim to be prepared, and kept in the checkpoint until it
+is unprepared.
 """
 
 from dataclasses import dataclass
 
 from carina_dra.device_config import GpuConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReference:
+    """A claim as the kubelet names it."""
+
+    uid: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as messages for people name it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedDevice:
+    """A prepared device, as the kubelet hands it to the container runtime."""
+
+    request: str
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    share_id: str | None
+
+
+class ClaimError(Exception):
+    """A claim could not be prepared or unprepared; the text goes to the pod's events."""
+
+    def __init__(self, message: str, *, may_pass: bool) -> None:
+        """`may_pass`: whether the same call may succeed in a while, with nobody doing anything."""
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 @dataclass(frozen=True, slots=True)

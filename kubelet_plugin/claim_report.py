@@ -4,8 +4,8 @@ import structlog
 
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin.claim import PreparedClaim
-from kubelet_plugin.dra_service import ClaimError, ClaimReference, Operation
+from kubelet_plugin.claim import ClaimError, ClaimReference, PreparedClaim
+from kubelet_plugin.dra_service import Operation
 from kubelet_plugin.metrics import Metrics
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -28,7 +28,7 @@ from kubelet_plugin.cdi_spec import (
 )
 from kubelet_plugin.claim import ClaimDevice, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.device import Device, WholeGpu
-from kubelet_plugin.driver_root import DriverFiles, Library
+from kubelet_plugin.driver_files import DriverFiles, Library
 
 __all__ = ["cdi_device_id", "claim_of", "claim_spec", "driver_edits", "grants", "kind"]
 

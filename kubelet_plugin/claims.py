@@ -22,8 +22,7 @@ from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.resource import DecodeError
 from kubelet_plugin.allocation import AllocationError, NotAllocatedError, prepared_claim
 from kubelet_plugin.checkpoint import Checkpoint, CheckpointError, CheckpointFile, overlap
-from kubelet_plugin.claim import PreparedClaim
-from kubelet_plugin.dra_service import ClaimError, ClaimReference, GrantedDevice
+from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.lock import LockTimeoutError, NodeLock
 
 _LOCK_PATIENCE = 10.0
@@ -45,7 +44,7 @@ class ClaimNeeds(Protocol):
         """Removes whatever exists for the claim; raises ClaimError."""
 
     def found(self) -> Mapping[str, ClaimReference]:
-        """Gives the claims, by UID, for which something exists, readable or not."""
+        """Gives the claims, by UID, for which something exists; nameless if it cannot be told."""
 
     def grants(self, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
         """Gives the answer for a claim that has all it needs."""
@@ -228,7 +227,7 @@ class Claims:
         A file that is unreadable stays in its place until the new one replaces it, so that being
         killed in between loses nothing.
         """
-        found = [self._wanted_again(claim) for claim in self._needs.found().values()]
+        found = [self._wanted_again(claim) for claim in self._needs.found().values() if claim.name]
         claims = {claim.uid: claim for claim in found if claim is not None}
         kept = None if unreadable is None else self._file.keep_copy()
         checkpoint = Checkpoint(self._boot_id, claims)

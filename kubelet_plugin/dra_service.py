@@ -9,12 +9,12 @@ pass by itself is tried again here, for as long as the kubelet waits.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Literal, Protocol, TypeAlias
 
 import grpc
 
+from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice
 from kubelet_plugin.pb import dra_v1_pb2 as pb
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
@@ -26,40 +26,6 @@ _RESERVE = 5.0
 """Seconds of the kubelet's patience that are left for the last try and the answer."""
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries; the last again and again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimReference:
-    """A claim as the kubelet names it."""
-
-    uid: str
-    namespace: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`, as messages for people name it."""
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class GrantedDevice:
-    """A prepared device, as the kubelet hands it to the container runtime."""
-
-    request: str
-    pool: str
-    device: str
-    cdi_ids: tuple[str, ...]
-    share_id: str | None
-
-
-class ClaimError(Exception):
-    """A claim could not be prepared or unprepared; the text goes to the pod's events."""
-
-    def __init__(self, message: str, *, may_pass: bool) -> None:
-        """`may_pass`: whether the same call may succeed in a while, with nobody doing anything."""
-        super().__init__(message)
-        self.may_pass = may_pass
 
 
 Operation: TypeAlias = Literal["prepare", "unprepare"]

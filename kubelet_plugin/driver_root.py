@@ -12,18 +12,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-__all__ = [
-    "DriverFile",
-    "DriverFiles",
-    "DriverFilesError",
-    "DriverRoot",
-    "Library",
-    "nvml_libraries",
-]
+from kubelet_plugin.driver_files import DriverFile, DriverFiles, Library
+
+__all__ = ["DriverFilesError", "DriverRoot", "nvml_libraries"]
 
 _LIBRARY_FOLDERS = (
     "/usr/lib64",
@@ -58,37 +52,6 @@ _LINK = re.compile(r"(?P<stem>lib.+)\.so(\.\d+)?")
 
 class DriverFilesError(Exception):
     """The driver's libraries are not where they should be: names root, folders and remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class DriverFile:
-    """A file, by the names that the container runtime and the container have for it."""
-
-    host_path: str
-    container_path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A shared library of the driver."""
-
-    host_path: str
-    container_path: str
-    links: tuple[str, ...]
-    """Other names it is loaded by (its SONAME, such as `libcuda.so.1`), sorted."""
-
-
-@dataclass(frozen=True, slots=True)
-class DriverFiles:
-    """What there is of a driver, each kind sorted by path."""
-
-    version: str
-    libraries: tuple[Library, ...]
-    binaries: tuple[DriverFile, ...]
-    sockets: tuple[DriverFile, ...]
-    firmware: tuple[DriverFile, ...]
-    hook: str | None
-    """Where the container runtime finds `nvidia-cdi-hook`."""
 
 
 def nvml_libraries(root: Path) -> tuple[Path, ...]:
@@ -156,8 +119,8 @@ class DriverRoot:
         for folder, names in self._listed(_LIBRARY_FOLDERS):
             links = _links(names)
             for name in names:
-                stem, separator, _ = name.partition(f".so.{version}")
-                if not stem.startswith("lib") or name != f"{stem}{separator}" or name in seen:
+                stem = name.removesuffix(f".so.{version}")
+                if stem == name or not stem.startswith("lib") or name in seen:
                     continue
                 seen.add(name)
                 names_of = links.get(stem, set()) - {name}

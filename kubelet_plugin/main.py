@@ -21,10 +21,11 @@ from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin import logs, settings
 from kubelet_plugin.cdi_directory import CdiDirectory
 from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.claim import ClaimReference
 from kubelet_plugin.claim_report import ClaimReport
 from kubelet_plugin.claims import Claims
 from kubelet_plugin.device import Device, devices
-from kubelet_plugin.dra_service import ClaimReference, DraService
+from kubelet_plugin.dra_service import DraService
 from kubelet_plugin.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.gpu import Inventory
 from kubelet_plugin.host import HostPaths

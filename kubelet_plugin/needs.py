@@ -19,7 +19,8 @@ from kubelet_plugin.device_nodes import (
     ensure_control_nodes,
     ensure_gpu_nodes,
 )
-from kubelet_plugin.driver_root import DriverFiles, DriverFilesError, DriverRoot
+from kubelet_plugin.driver_files import DriverFiles
+from kubelet_plugin.driver_root import DriverFilesError, DriverRoot
 from kubelet_plugin.gpu_health import Healthy, Lost, Unreadable
 from kubelet_plugin.host import HostPaths
 

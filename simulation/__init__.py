@@ -1,1 +1,1 @@
-"""What stands in for a GPU node and a cluster where there is none: for the demo and the fast tests, not shipped."""
+"""What stands in for a GPU node and a cluster on a laptop: for demo and tests, not shipped."""
