@@ -4,14 +4,16 @@ The rules are those of apimachinery's `resource.Quantity`: nothing finer than a 
 is rounded away from zero), and a canonical text that keeps the family of suffixes it was given
 (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/). Two quantities
 are equal if they are the same number, however written. A number is kept as whole billionths, so
-arithmetic is exact and without bounds where Go's overflows.
+arithmetic is exact and without bounds. Go's is not, and where it goes wrong ours does not follow:
+beyond 64 bits, from 10^21 on (which it writes without a suffix), and in `Value()` and
+`MilliValue()` of some negative numbers.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache, total_ordering
+from functools import lru_cache
 from typing import Final
 
 _NANO: Final = 10**9
@@ -52,10 +54,12 @@ class Format(Enum):
     """e3, e-6."""
 
 
-@total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """A number of something, such as bytes or cores."""
+    """A number of something, such as bytes or cores.
+
+    Sums and differences are written in the left one's format, or in the other's if that is zero.
+    """
 
     nanos: int
     """The number, in billionths."""
@@ -109,11 +113,19 @@ class Quantity:
     def __lt__(self, other: "Quantity") -> bool:
         return self.nanos < other.nanos
 
+    def __le__(self, other: "Quantity") -> bool:
+        return self.nanos <= other.nanos
+
+    def __gt__(self, other: "Quantity") -> bool:
+        return self.nanos > other.nanos
+
+    def __ge__(self, other: "Quantity") -> bool:
+        return self.nanos >= other.nanos
+
     def __hash__(self) -> int:
         return hash(self.nanos)
 
     def _joined(self, other: "Quantity") -> Format:
-        """The left one's format, unless it is zero and so has no say."""
         return self.format if self.nanos else other.format
 
 
@@ -141,6 +153,7 @@ def _parse(text: str) -> Quantity:
     nanos = digits * 10**exponent if exponent >= 0 else _divide_away(digits, 10**-exponent)
     if form is Format.BINARY_SI:
         nanos = min(nanos, _LARGEST_BINARY * _NANO)
+        form = Format.DECIMAL_SI if 0 < nanos < _NANO else form
     return Quantity(-nanos if sign == "-" else nanos, form)
 
 

@@ -1,4 +1,4 @@
-module q
+module quantities
 
 go 1.26.0
 
