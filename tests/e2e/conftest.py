@@ -1,12 +1,89 @@
-"""On this side of the tests the cluster is one with a node that runs containers."""
+"""On this side of the tests the cluster is one with a node that runs containers, and Carina."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster
+from simulation.nvml.node import DeviceNodes, SimulatedNode
+from tests.e2e.plugin import Plugin
+from tests.e2e.workloads import Workloads
+from tests.kubernetes import node as nodes
+from tests.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
 from tests.kubernetes.node import Node
+
+_NAMESPACE, _SERVICE_ACCOUNT = "carina-system", "carina-kubelet-plugin"
+_FIRST_HTTP_PORT = 8
+"""The last two ports of a cluster, which only its fourth and fifth node would have."""
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[Node]:
+    """A node that runs containers, and soon tries again what has failed."""
+    with running_cluster() as running:
+        yield nodes.start(running, sync_period="5s")
 
 
 @pytest.fixture(scope="session")
 def cluster(node: Node) -> Cluster:
     """The cluster that the node is in."""
     return node.cluster
+
+
+@pytest.fixture(scope="session")
+def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
+    """What the plugin's pod on the node is given, once Carina is installed.
+
+    The DaemonSet goes again: its image is not there, and the plugin is a process of the host.
+    """
+    cluster.install_carina()
+    cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
+    cluster.assign_pod(_NAMESPACE, "plugin", service_account=_SERVICE_ACCOUNT, node=node.name)
+    return cluster.service_account_credentials(_NAMESPACE, _SERVICE_ACCOUNT, pod="plugin")
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> SimulatedNode:
+    """What the node has: eight H200, whose device nodes are /dev/null in truth."""
+    return SimulatedNode.create(
+        tmp_path / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
+    )
+
+
+@pytest.fixture
+def new_plugin(
+    node: Node, gpus: SimulatedNode, credentials: ServiceAccountCredentials
+) -> Iterator[Callable[[str], Plugin]]:
+    """Makes plugins, by pod UID, that are not started yet, and ends them after the test."""
+    with ExitStack() as cleanup:
+        made: list[Plugin] = []
+
+        def make(pod_uid: str) -> Plugin:
+            port = node.cluster.state.port(_FIRST_HTTP_PORT + len(made))
+            plugin = Plugin(gpus, node, credentials, pod_uid, port)
+            made.append(plugin)
+            cleanup.callback(plugin.stop)
+            return plugin
+
+        yield make
+
+
+@pytest.fixture
+def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
+    """The plugin, at work."""
+    plugin = new_plugin("plugin")
+    plugin.start()
+    return plugin
+
+
+@pytest.fixture
+def workloads(
+    cluster: Cluster, plugin: Plugin, request: pytest.FixtureRequest
+) -> Iterator[Workloads]:
+    """A namespace of the test's own, whose pods are gone after it, before the plugin is."""
+    words = re.findall(r"[a-z0-9]+", request.node.name.lower())
+    own = Workloads(cluster, cluster.create_namespace("-".join(words)[:63].rstrip("-")))
+    yield own
+    own.kubectl("delete", "pods", "--all", "--now")

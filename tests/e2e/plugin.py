@@ -1,0 +1,172 @@
+"""The real kubelet plugin on a real node, whose GPUs alone are simulated.
+
+It runs as a process on the host, with the token that its pod would have, and every setting that
+the DaemonSet of deploy/ would give it.
+"""
+
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from simulation.nvml.node import SimulatedNode
+from tests.kubernetes import process
+from tests.kubernetes.cluster import ServiceAccountCredentials
+from tests.kubernetes.node import Node
+from tests.kubernetes.process import Process
+
+DRIVER = "gpu.carina.dev"
+_REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One claim of a call of the kubelet, as the plugin logs it."""
+
+    operation: Literal["prepare", "unprepare"]
+    claim: str
+    failed: bool
+
+
+@dataclass(slots=True)
+class Plugin:
+    """A plugin that a test can end in every way, and start again.
+
+    `pod_uid` names its sockets, so that several can run side by side; each has an `http_port`.
+    """
+
+    gpus: SimulatedNode
+    node: Node
+    credentials: ServiceAccountCredentials
+    pod_uid: str
+    http_port: int
+    _process: Process | None = field(default=None)
+    _log_begins: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        """What earlier plugins logged is not this one's."""
+        self._log_begins = self._log.stat().st_size if self._log.exists() else 0
+
+    @property
+    def registration_socket(self) -> Path:
+        """Where the kubelet finds it."""
+        return self.node.kubelet.plugins_registry / f"{DRIVER}-{self.pod_uid}-reg.sock"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where it records prepared claims."""
+        return self.node.kubelet.plugins / DRIVER / "checkpoint.json"
+
+    @property
+    def process(self) -> Process:
+        """The running process.
+
+        Raises:
+            RuntimeError: it is stopped.
+        """
+        if self._process is None:
+            raise RuntimeError(f"{self._name} is stopped")
+        return self._process
+
+    def start(self) -> None:
+        """Starts it; waits until its slices are published and the kubelet has registered it."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts it, for a kubelet that will find it later; waits for its socket."""
+        self._process = process.start(
+            self.node.cluster.state, self._name, self._command(), self._environment()
+        )
+        process.wait_for(
+            f"{self._name} to listen", self.registration_socket.exists, alive=(self.process,)
+        )
+
+    def wait_until_ready(self) -> None:
+        """Waits until it says so itself."""
+        process.wait_for(f"{self._name} to be ready", self._is_ready, alive=(self.process,))
+
+    def stop(self) -> None:
+        """Ends it with SIGTERM, unless it has ended."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL: it leaves its sockets behind, and all that it was doing."""
+        self.process.stop(signal.SIGKILL)
+        self._process = None
+
+    def freeze(self) -> None:
+        """Lets it do nothing any more, while its sockets stay open."""
+        self.process.popen.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets a frozen one go on."""
+        self.process.popen.send_signal(signal.SIGCONT)
+
+    def calls(self) -> list[Call]:
+        """The kubelet's calls that have been answered, oldest first; restarts do not forget."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_begins)
+            lines = [json.loads(line) for line in log if line.startswith(b"{")]
+        return [
+            Call(line["operation"], line["claim"], line["event"] == "claim failed")
+            for line in lines
+            if line["event"] in {"claim done", "claim failed"}
+        ]
+
+    def prepared_claims(self) -> set[str]:
+        """The UIDs of the claims that have a CDI spec."""
+        prefix = f"{DRIVER}-claim_"
+        return {
+            file.stem.removeprefix(prefix) for file in self.node.cdi_folder.glob(f"{prefix}*.json")
+        }
+
+    @property
+    def _name(self) -> str:
+        return f"plugin-{self.pod_uid}"
+
+    @property
+    def _log(self) -> Path:
+        return self.node.cluster.state.logs / f"{self._name}.log"
+
+    def _command(self) -> list[str | Path]:
+        settings: dict[str, str | Path] = {
+            "node-name": self.node.name,
+            "pod-uid": self.pod_uid,
+            "kubelet-root": self.node.kubelet.root,
+            "cdi-directory": self.node.cdi_folder,
+            "driver-root": self.gpus.root,
+            "host-driver-root": self.gpus.root,
+            "host-root": self.gpus.root,
+            "service-account": self.credentials.folder,
+            "http-address": f"127.0.0.1:{self.http_port}",
+            "poll-seconds": "0.5",
+        }
+        flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        simulated = ("-m", "simulation.nvml", "--node", self.gpus.directory)
+        return [sys.executable, *simulated, "-m", "kubelet_plugin", *flags]
+
+    def _environment(self) -> dict[str, str]:
+        host, _, port = self.node.cluster.server.removeprefix("https://").partition(":")
+        path = os.pathsep.join((str(_REPOSITORY), os.environ.get("PYTHONPATH", "")))
+        return {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "PYTHONPATH": path.rstrip(os.pathsep),
+        }
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.http_port}/readyz", timeout=5
+            ) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False

@@ -1,0 +1,211 @@
+"""What containers get of their claims, on the real kubelet and containerd.
+
+| here                                            | upstream (test/e2e/dra/dra.go)        |
+|-------------------------------------------------|---------------------------------------|
+| single_pod                                      | simple pod with inline claim          |
+| two_containers_share_a_claim                    | claim shared by containers of a pod   |
+| two_pods_share_a_claim                          | claim shared by pods concurrently     |
+| claim_is_used_again_by_a_later_pod              | reuse of a claim sequentially         |
+| devices_of_an_ended_pod_are_free_for_the_next   | deallocation after use                |
+| container_gets_only_the_devices_of_its_requests | devices mapped to the right container |
+| init_container_has_the_claim_too                | init containers                       |
+| admin_access_sees_every_gpu_and_is_told_so      | DaemonSet with admin access           |
+| extended_resource                               | extended resources                    |
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simulation.nvml.node import SimulatedNode
+from tests.e2e.plugin import Plugin
+from tests.e2e.workloads import Gpu, Workloads, container, request
+from tests.kubernetes.cluster import Cluster
+
+_EXAMPLES = sorted((Path(__file__).parents[2] / "deploy/examples").glob("*.yaml"))
+
+
+def _gpu(gpus: SimulatedNode, minor: int) -> Gpu:
+    return Gpu(minor, gpus.state.gpus[minor].uuid)
+
+
+def test_single_pod(workloads: Workloads, gpus: SimulatedNode) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+
+    (device,) = workloads.allocated(workloads.claim_of("pod"))
+    (seen,) = workloads.gpus("pod")
+
+    assert device == f"gpu-{seen.minor}"
+    assert seen == _gpu(gpus, seen.minor)
+
+
+def test_container_can_open_the_device_nodes(workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+    (seen,) = workloads.gpus("pod")
+
+    for name in (f"nvidia{seen.minor}", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        assert workloads.run("pod", f"dd if=/dev/{name} count=1") == ""
+
+
+def test_container_has_the_libraries_of_the_driver(
+    workloads: Workloads, gpus: SimulatedNode
+) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+
+    paths = workloads.environment("pod")["LD_LIBRARY_PATH"].split(":")
+    listed = workloads.run("pod", f"ls {' '.join(paths)}").split()
+
+    assert {"libcuda.so.1", "libnvidia-ml.so.1"} <= set(listed)
+    assert f"libcuda.so.{gpus.hardware.driver_version}" in listed
+    workloads.run("pod", "test -x /usr/bin/nvidia-smi")
+
+
+def test_nvidias_own_runtime_is_told_to_add_nothing(workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+
+    assert workloads.environment("pod")["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_container_without_a_claim_gets_nothing(workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("pod", container("with", "gpu"), container("without"))
+    workloads.wait_running("pod")
+
+    assert len(workloads.gpus("pod", "with")) == 1
+    assert workloads.gpus("pod", "without") == []
+    assert "nvidia" not in workloads.run("pod", "ls /dev", "without")
+
+
+def test_container_gets_only_the_devices_of_its_requests(workloads: Workloads) -> None:
+    workloads.claim("claim", request("actor"), request("learner", count=2))
+    workloads.pod(
+        "pod", "claim", container("actor", "gpu/actor"), container("learner", "gpu/learner")
+    )
+    workloads.wait_running("pod")
+
+    actor, learner = workloads.gpus("pod", "actor"), workloads.gpus("pod", "learner")
+
+    assert (len(actor), len(learner)) == (1, 2)
+    assert not set(actor) & set(learner)
+
+
+def test_two_containers_share_a_claim(workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("pod", container("one", "gpu"), container("two", "gpu"))
+    workloads.wait_running("pod")
+
+    one, two = workloads.gpus("pod", "one"), workloads.gpus("pod", "two")
+
+    assert len(one) == 1
+    assert one == two
+
+
+def test_init_container_has_the_claim_too(workloads: Workloads) -> None:
+    looks = container("init", "gpu", command="ls /dev")
+    workloads.pod_with_own_claim("pod", container("main", "gpu"), initContainers=[looks])
+    workloads.wait_running("pod")
+
+    (seen,) = workloads.gpus("pod")
+
+    assert f"nvidia{seen.minor}" in workloads.kubectl("logs", "pod", "-c", "init").split()
+
+
+def test_two_pods_share_a_claim(workloads: Workloads, plugin: Plugin) -> None:
+    workloads.claim("shared")
+    workloads.pod("one", "shared")
+    workloads.pod("two", "shared")
+    workloads.wait_running("one", "two")
+
+    assert workloads.gpus("one") == workloads.gpus("two")
+
+    workloads.delete("one")
+    assert workloads.get("resourceclaim", "shared")["metadata"]["uid"] in plugin.prepared_claims()
+    workloads.delete("two")
+    assert plugin.prepared_claims() == set()
+
+
+def test_claim_is_used_again_by_a_later_pod(workloads: Workloads) -> None:
+    workloads.claim("reused")
+    for name in ("earlier", "later"):
+        workloads.pod(name, "reused", container("main", "gpu", command="ls /dev/nvidia[0-9]"))
+        workloads.wait_succeeded(name)
+
+
+def test_devices_of_an_ended_pod_are_free_for_the_next(workloads: Workloads) -> None:
+    everything = request(count=8)
+    for name in ("first", "second"):
+        workloads.claim(name, everything)
+        workloads.pod(name, name)
+        workloads.wait_running(name)
+        assert len(workloads.gpus(name)) == 8
+        workloads.delete(name)
+
+
+def _monitor(workloads: Workloads) -> None:
+    """Makes a pod with admin access to every GPU."""
+    label = "resource.kubernetes.io/admin-access=true"
+    workloads.kubectl("label", "namespace", workloads.namespace, label)
+    workloads.claim("all", request(allocationMode="All", adminAccess=True))
+    workloads.pod("monitor", "all")
+
+
+def test_admin_access_sees_every_gpu_and_is_told_so(workloads: Workloads) -> None:
+    _monitor(workloads)
+    workloads.wait_running("monitor")
+
+    assert [gpu.minor for gpu in workloads.gpus("monitor")] == list(range(8))
+    told = workloads.environment("monitor")
+    assert len([name for name in told if name.endswith("_ADMIN_ACCESS")]) == 8
+
+
+@pytest.mark.xfail(
+    reason="the scheduler draws counters for admin access too (kubernetes #140729)", strict=True
+)
+def test_admin_access_sees_gpus_in_use(workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("user")
+    workloads.wait_running("user")
+
+    _monitor(workloads)
+
+    assert workloads.why_not_scheduled("monitor") is None
+
+
+def test_gpus_seen_with_admin_access_are_free_for_others(workloads: Workloads) -> None:
+    _monitor(workloads)
+    workloads.wait_running("monitor")
+
+    workloads.pod_with_own_claim("user")
+
+    assert workloads.why_not_scheduled("user") is None
+
+
+def test_extended_resource(workloads: Workloads) -> None:
+    plain = {**container(), "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    metadata = {"namespace": workloads.namespace, "name": "pod"}
+    workloads.cluster.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [plain]}}
+    )
+    workloads.wait_running("pod")
+
+    assert len(workloads.gpus("pod")) == 2
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(cluster: Cluster, workloads: Workloads, example: Path) -> None:
+    objects = [each for each in yaml.safe_load_all(example.read_text()) if each]
+    pods = [each for each in objects if each["kind"] == "Pod"]
+    own = {each["metadata"]["name"] for each in objects if each["kind"] == "Namespace"}
+    namespace = own.pop() if own else workloads.namespace
+
+    cluster.kubectl("apply", "--namespace", namespace, "-f", str(example))
+    there = Workloads(cluster, namespace)
+    try:
+        there.wait_running(*(pod["metadata"]["name"] for pod in pods))
+        for pod in pods:
+            for each in pod["spec"]["containers"]:
+                assert there.gpus(pod["metadata"]["name"], each["name"])
+    finally:
+        cluster.kubectl("delete", "--namespace", namespace, "-f", str(example), "--now")
