@@ -101,7 +101,8 @@ def test_bookmarks_carry_the_version_on(api: Client, namespace: str) -> None:
 
 def test_a_version_too_old_is_gone(backend: Backend, api: Client, namespace: str) -> None:
     version = api.list(EVENTS, Selection(namespace)).resource_version
-    api.create(CONFIG_MAPS, config_map(namespace))
+    for name in ("one", "two"):  # a watch begins one after its version, which must be forgotten too
+        api.create(CONFIG_MAPS, config_map(namespace, name))
     backend.forget_history()
     with (
         pytest.raises(Gone, match=r"too old|compacted"),
