@@ -12,7 +12,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.functional_validators import AfterValidator
 
@@ -188,6 +187,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_file(file: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - a megabyte that most plugins do without
+
     try:
         content = yaml.safe_load(file.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
