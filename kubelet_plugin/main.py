@@ -85,6 +85,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         events = cleanup.enter_context(
             EventRecorder(client, Reporter(chosen.driver_name, chosen.node_name))
         )
+        metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
         publisher = Publisher(
             client,

@@ -72,9 +72,9 @@ class Metrics:
             "Times that somebody else had changed or deleted the node's ResourceSlices.",
             registry=registry,
         )
-        self.events_dropped = Counter(
+        self.events_dropped = Gauge(
             "carina_events_dropped",
-            "Events that could not be sent to the API server.",
+            "Events since the start that could not be sent to the API server.",
             registry=registry,
         )
 

@@ -1,0 +1,279 @@
+"""The whole plugin as a process: on simulated GPUs, against the in-memory Kubernetes API."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import Client
+from kubelet_plugin.pb import dra_v1_pb2 as v1
+from kubelet_plugin.pb import dra_v1beta1_pb2 as v1beta1
+from kubelet_plugin.pb import plugin_registration_v1_pb2 as registration
+from simulation.api_server.api import Api
+from simulation.api_server.server import ApiServer
+from simulation.nvml import DeviceNodes, SimulatedNode
+from tests.eventually import eventually
+
+DRIVER = "gpu.carina.dev"
+NODE = "node-1"
+
+
+@dataclass
+class Host:
+    """A node with the folders of a kubelet, and an API server that knows it."""
+
+    folder: Path
+    gpus: SimulatedNode
+    client: Client
+    kubeconfig: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def registry(self) -> Path:
+        return self.folder / "kubelet/plugins_registry"
+
+    @property
+    def plugin(self) -> Path:
+        return self.folder / "kubelet/plugins" / DRIVER
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Starts a plugin and waits until its registration socket is there."""
+        settings = {
+            "node-name": NODE,
+            "kubelet-root": self.folder / "kubelet",
+            "cdi-directory": self.folder / "cdi",
+            "host-root": self.gpus.root,
+            "driver-root": self.gpus.root,
+            "host-driver-root": self.gpus.root,
+            "http-address": "off",
+            "kubeconfig": self.kubeconfig,
+        }
+        command = [sys.executable, "-m", "simulation.nvml", "--node", str(self.gpus.directory)]
+        command += ["-m", "kubelet_plugin"]
+        command += [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+        before = set(self.sockets())
+        with self.log.open("ab") as log:
+            process = subprocess.Popen([*command, *flags], stderr=log)
+        self.processes.append(process)
+        eventually(lambda: self._serves(process, before), within=30)
+        return process
+
+    def _serves(self, process: subprocess.Popen[bytes], before: set[Path]) -> bool:
+        assert process.poll() is None, self.log.read_text()
+        return any(path.parent == self.registry for path in set(self.sockets()) - before)
+
+    def sockets(self) -> list[Path]:
+        return [*self.plugin.glob("*.sock"), *self.registry.glob("*.sock")]
+
+    def slices(self) -> list[Body]:
+        return self.client.list(RESOURCE_SLICES).items
+
+    def allocated_claim(self, name: str, device: str) -> Body:
+        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+        claim = self.client.create(
+            RESOURCE_CLAIMS,
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {"requests": [request]}},
+            },
+        )
+        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+        claim["status"] = {"allocation": {"devices": {"results": [result]}}}
+        return self.client.replace_status(RESOURCE_CLAIMS, claim)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    # Not pytest's own folder: the paths of sockets have 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="carina") as name, ApiServer(Api()) as server:
+        folder = Path(name)
+        kubeconfig = folder / "kubeconfig"
+        server.write_kubeconfig(kubeconfig)
+        gpus = SimulatedNode.create(
+            folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
+        )
+        with Client(server.connection) as client:
+            client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+            made = Host(folder, gpus, client, kubeconfig)
+            try:
+                yield made
+            finally:
+                for process in made.processes:
+                    process.kill()
+                    process.wait()
+
+
+def _call(path: Path, method: str, request: object, answer: type) -> object:
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        call = channel.unary_unary(
+            method,
+            request_serializer=type(request).SerializeToString,  # type: ignore[attr-defined] # protobuf messages
+            response_deserializer=answer.FromString,  # type: ignore[attr-defined] # protobuf messages
+        )
+        return call(request, timeout=45)
+
+
+def test_registers_both_versions_and_publishes_every_gpu(host: Host) -> None:
+    host.start()
+    info = _call(
+        host.registry / f"{DRIVER}-reg.sock",
+        "/pluginregistration.Registration/GetInfo",
+        registration.InfoRequest(),
+        registration.PluginInfo,
+    )
+    assert isinstance(info, registration.PluginInfo)
+    assert (info.type, info.name) == ("DRAPlugin", DRIVER)
+    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert info.endpoint == str(host.plugin / "dra.sock")
+
+    def published() -> list[str]:
+        return [d["name"] for s in host.slices() for d in s["spec"].get("devices", ())]
+
+    assert eventually(published) == [f"gpu-{minor}" for minor in range(8)]
+
+
+@pytest.mark.parametrize("pb", [v1, v1beta1], ids=["v1", "v1beta1"])
+def test_prepares_and_unprepares_in_both_versions(host: Host, pb: object) -> None:
+    host.start()
+    version = "v1" if pb is v1 else "v1beta1"
+    claim = host.allocated_claim("train", "gpu-3")["metadata"]
+    reference = {"namespace": "default", "name": "train", "uid": claim["uid"]}
+    service = f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
+    messages = v1 if pb is v1 else v1beta1
+
+    answer = _call(
+        host.plugin / "dra.sock",
+        f"{service}/NodePrepareResources",
+        messages.NodePrepareResourcesRequest(claims=[messages.Claim(**reference)]),
+        messages.NodePrepareResourcesResponse,
+    )
+    (device,) = answer.claims[claim["uid"]].devices  # type: ignore[attr-defined] # a protobuf message
+    assert (device.device_name, device.pool_name) == ("gpu-3", NODE)
+    assert list(device.request_names) == ["gpu"]
+    (spec,) = (host.folder / "cdi").iterdir()
+    assert device.cdi_device_ids[0].partition("=")[2] in spec.read_text()
+
+    answer = _call(
+        host.plugin / "dra.sock",
+        f"{service}/NodeUnprepareResources",
+        messages.NodeUnprepareResourcesRequest(claims=[messages.Claim(**reference)]),
+        messages.NodeUnprepareResourcesResponse,
+    )
+    assert answer.claims[claim["uid"]].error == ""  # type: ignore[attr-defined] # a protobuf message
+    assert list((host.folder / "cdi").iterdir()) == []
+
+
+def test_a_failed_claim_is_told_in_its_own_entry_and_an_event(host: Host) -> None:
+    host.start()
+    good = host.allocated_claim("good", "gpu-0")["metadata"]["uid"]
+    answer = _call(
+        host.plugin / "dra.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        v1.NodePrepareResourcesRequest(
+            claims=[
+                v1.Claim(namespace="default", name="missing", uid="no-such-uid"),
+                v1.Claim(namespace="default", name="good", uid=good),
+            ]
+        ),
+        v1.NodePrepareResourcesResponse,
+    )
+    assert isinstance(answer, v1.NodePrepareResourcesResponse)
+    assert answer.claims["no-such-uid"].error == "ResourceClaim default/missing does not exist"
+    assert len(answer.claims[good].devices) == 1
+
+
+def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
+    process = host.start()
+    eventually(host.slices)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert host.sockets() == []
+    assert host.slices()
+
+
+def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host) -> None:
+    old = host.start("--pod-uid", "old")
+    old.kill()
+    old.wait()
+    host.start("--pod-uid", "new")
+    assert {path.name for path in host.sockets()} == {
+        "dra-new.sock",
+        f"{DRIVER}-new-reg.sock",
+    }
+
+
+def test_two_plugins_side_by_side_share_what_is_prepared(host: Host) -> None:
+    host.start("--pod-uid", "old")
+    host.start("--pod-uid", "new")
+    claim = host.allocated_claim("train", "gpu-1")["metadata"]["uid"]
+    reference = v1.Claim(namespace="default", name="train", uid=claim)
+    prepared = _call(
+        host.plugin / "dra-old.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
+        v1.NodePrepareResourcesRequest(claims=[reference]),
+        v1.NodePrepareResourcesResponse,
+    )
+    assert isinstance(prepared, v1.NodePrepareResourcesResponse)
+    assert prepared.claims[claim].error == ""
+    unprepared = _call(
+        host.plugin / "dra-new.sock",
+        "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
+        v1.NodeUnprepareResourcesRequest(claims=[reference]),
+        v1.NodeUnprepareResourcesResponse,
+    )
+    assert isinstance(unprepared, v1.NodeUnprepareResourcesResponse)
+    assert unprepared.claims[claim].error == ""
+    assert list((host.folder / "cdi").iterdir()) == []
+
+
+def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    host.start("--http-address", f"127.0.0.1:{port}")
+
+    def get(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    assert get("/healthz") == (200, "ok")
+    unregistered = (503, "the kubelet has not registered the plugin yet")
+    eventually(lambda: get("/readyz") == unregistered)
+    assert 'carina_devices{state="ready",type="gpu"} 8.0' in get("/metrics")[1]
+    (host.plugin / "dra.sock").unlink()
+    assert get("/healthz")[0] == 503
+
+
+def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "kubelet_plugin", "--poll-seconds", "0"],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith("CARINA_")},
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "node_name is not set; give --node-name or CARINA_NODE_NAME" in result.stderr
+    assert "poll_seconds is '0', set by the flags" in result.stderr
