@@ -54,7 +54,11 @@ _NULL = (1, 3)
 
 
 class DeviceNodes(Enum):
-    """What the files in /dev are. Without the right to make device nodes all are REGULAR."""
+    """What the files in /dev are.
+
+    Without the right to make device nodes those that should be one are links to /dev/null: whoever
+    looks through the link sees a character device, whatever its numbers.
+    """
 
     NVIDIA = "nvidia"
     """Character devices with the numbers that the NVIDIA module has; nothing opens them."""
@@ -135,15 +139,15 @@ def _write_devices(dev: Path, hardware: Hardware, state: NodeState, nodes: Devic
 def _make_node(path: Path, numbers: tuple[int, int], nodes: DeviceNodes) -> None:
     if path.exists():
         return
-    if nodes is not DeviceNodes.REGULAR:
-        try:
-            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*numbers))
-        except PermissionError:
-            pass  # not root, or in a user namespace
-        else:
-            path.chmod(0o666)
-            return
-    path.touch()
+    if nodes is DeviceNodes.REGULAR:
+        path.touch()
+        return
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*numbers))
+    except PermissionError:  # not root, or in a user namespace
+        path.symlink_to("/dev/null")
+    else:
+        path.chmod(0o666)
 
 
 def _write_sysfs(sys: Path, hardware: Hardware, state: NodeState) -> None:
