@@ -1,0 +1,96 @@
+"""A simulated GPU node, and the real kubelet plugin's process on it."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulation.demo.manifests import REPOSITORY
+from simulation.demo.narration import DemoError
+from simulation.nvml.node import DeviceNodes, SimulatedNode
+
+DRIVER = "gpu.carina.dev"
+_STOP_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class PluginPaths:
+    """Where the plugin finds the kubelet and the container runtime, and writes its log."""
+
+    kubelet_root: Path
+    cdi_directory: Path
+    log: Path
+
+    @property
+    def registry(self) -> Path:
+        """Where the kubelet looks for plugins."""
+        return self.kubelet_root / "plugins_registry"
+
+    @property
+    def plugin_directory(self) -> Path:
+        """Where the plugin has its socket and its checkpoint."""
+        return self.kubelet_root / "plugins" / DRIVER
+
+
+@dataclass(slots=True)
+class GpuNode:
+    """A node with GPUs; the plugin runs between `start` and `stop`."""
+
+    name: str
+    gpus: SimulatedNode
+    paths: PluginPaths
+    _process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @classmethod
+    def create(cls, directory: Path, name: str, profile: str) -> "GpuNode":
+        """Builds a node that is all below a directory."""
+        gpus = SimulatedNode.create(directory, profile, name=name, device_nodes=DeviceNodes.NULL)
+        paths = PluginPaths(directory / "kubelet", gpus.root / "run/cdi", directory / "plugin.log")
+        return cls(name, gpus, paths)
+
+    def start(self, kubeconfig: Path) -> None:
+        """Starts the plugin: the real one, of whose libnvidia-ml alone there is a simulation."""
+        settings: dict[str, str | Path] = {
+            "node-name": self.name,
+            "kubelet-root": self.paths.kubelet_root,
+            "cdi-directory": self.paths.cdi_directory,
+            "driver-root": self.gpus.root,
+            "host-driver-root": self.gpus.root,
+            "host-root": self.gpus.root,
+            "kubeconfig": kubeconfig,
+            "http-address": "off",
+        }
+        flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+        simulated = ("-m", "simulation.nvml", "--node", str(self.gpus.directory))
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("CARINA_")
+        }
+        with self.paths.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *simulated, "-m", "kubelet_plugin", *flags],
+                cwd=REPOSITORY,
+                env=inherited,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C is for the demo, which ends the plugin in order
+            )
+
+    def check_alive(self) -> None:
+        """Raises DemoError, with the end of its log, if the plugin has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            end = "\n".join(self.paths.log.read_text().splitlines()[-5:])
+            raise DemoError(f"the plugin of {self.name} has ended:\n{end}")
+
+    def stop(self) -> int | None:
+        """Ends the plugin with SIGTERM, as the kubelet does; its exit status, None if none ran."""
+        if self._process is None:
+            return None
+        process, self._process = self._process, None
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()

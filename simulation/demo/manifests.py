@@ -1,0 +1,79 @@
+"""The objects of deploy/, as files hold them."""
+
+import contextlib
+from pathlib import Path
+
+import yaml
+
+from carina_dra.kube.api_resource import (
+    DEVICE_CLASSES,
+    NAMESPACES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    ApiResource,
+    Scope,
+)
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import ApplyPatch, Client
+from carina_dra.kube.errors import NotFound
+
+REPOSITORY = Path(__file__).parents[2]
+DEPLOY = REPOSITORY / "deploy"
+
+_RESOURCES = {
+    resource.kind: resource
+    for resource in (DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
+}
+
+
+def load(path: Path) -> list[Body]:
+    """The objects of a file; those of a namespace that do not say which are in `default`."""
+    objects: list[Body] = list(yaml.safe_load_all(path.read_text()))
+    for each in objects:
+        if resource_of(each).scope is Scope.NAMESPACED:
+            each["metadata"].setdefault("namespace", "default")
+    return objects
+
+
+def resource_of(body: Body) -> ApiResource:
+    """Of which resource an object is. Raises KeyError for one that the demo has no use for."""
+    return _RESOURCES[body["kind"]]
+
+
+def example(name: str) -> Path:
+    """The file of an example."""
+    return DEPLOY / "examples" / f"{name}.yaml"
+
+
+def pods(objects: list[Body]) -> list[Body]:
+    """The pods among them."""
+    return [each for each in objects if each["kind"] == "Pod"]
+
+
+def purpose(path: Path) -> str:
+    """The comment that a file begins with, as one line."""
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return " ".join(lines)
+
+
+def apply(client: Client, body: Body) -> Body:
+    """The object as stored, made or changed as `kubectl apply --server-side` does."""
+    metadata = body["metadata"]
+    return client.patch(
+        resource_of(body),
+        metadata["name"],
+        ApplyPatch(body, field_manager="demo"),
+        namespace=metadata.get("namespace"),
+    )
+
+
+def delete(client: Client, body: Body) -> None:
+    """Deletes an object; one that is gone already is as good."""
+    metadata = body["metadata"]
+    with contextlib.suppress(NotFound):
+        client.delete(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))
