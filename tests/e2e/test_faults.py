@@ -1,0 +1,136 @@
+"""What a user and an operator see when something is wrong with a claim, a GPU or the node."""
+
+import shutil
+
+from simulation.nvml.node import SimulatedNode
+from tests.e2e.plugin import DRIVER, Plugin
+from tests.e2e.workloads import RETRY_S, START_S, Workloads, container, gpu_config, request
+from tests.kubernetes.cluster import KubectlError
+from tests.kubernetes.node import Node
+from tests.kubernetes.process import wait_for
+
+
+def _taints(node: Node) -> dict[str, list[str]]:
+    """The keys of the taints of each device of the node that has any."""
+    lines = node.cluster.kubectl(
+        *("get", "resourceslices", f"--field-selector=spec.nodeName={node.name}"),
+        "-o",
+        'jsonpath={range .items[*].spec.devices[?(@.taints)]}{.name} {.taints[*].key}{"\\n"}{end}',
+    )
+    return {line.split()[0]: line.split()[1:] for line in lines.splitlines()}
+
+
+def _devices(node: Node) -> set[str]:
+    names = node.cluster.kubectl(
+        *("get", "resourceslices", f"--field-selector=spec.nodeName={node.name}"),
+        *("-o", "jsonpath={.items[*].spec.devices[*].name}"),
+    )
+    return set(names.split())
+
+
+def test_unknown_field_of_a_gpu_config_is_named_in_an_event(
+    workloads: Workloads, plugin: Plugin
+) -> None:
+    workloads.claim("claim", config=[gpu_config(colour="green")])
+    workloads.pod("pod", "claim")
+
+    said = workloads.wait_event("ResourceClaim", "claim", "PrepareFailed")
+
+    assert "colour" in said
+    assert "colour" in workloads.wait_event("Pod", "pod", "FailedPrepareDynamicResources")
+    assert workloads.get("pod", "pod")["status"]["phase"] == "Pending"
+    assert plugin.prepared_claims() == set()
+
+
+def test_pod_whose_claim_cannot_be_prepared_can_be_deleted(workloads: Workloads) -> None:
+    workloads.claim("claim", config=[gpu_config(colour="green")])
+    workloads.pod("pod", "claim")
+    workloads.wait_event("ResourceClaim", "claim", "PrepareFailed")
+
+    workloads.delete("pod")
+
+
+def test_gpu_that_falls_off_the_bus_is_tainted_and_told_of(
+    workloads: Workloads, gpus: SimulatedNode, node: Node
+) -> None:
+    gpus.lose_gpu(3)
+
+    wait_for("the taint", lambda: _taints(node) == {"gpu-3": [f"{DRIVER}/lost"]})
+    assert gpus.state.gpus[3].uuid in Workloads(node.cluster, "default").wait_event(
+        "Node", node.name, "GPULost"
+    )
+    workloads.claim("all-that-is-left", request(count=7))
+    workloads.pod("pod", "all-that-is-left")
+    workloads.wait_running("pod")
+    assert 3 not in {gpu.minor for gpu in workloads.gpus("pod")}
+
+
+def test_gpu_that_is_reset_is_handed_out_again(
+    workloads: Workloads, gpus: SimulatedNode, node: Node
+) -> None:
+    gpus.lose_gpu(3)
+    wait_for("the taint", lambda: _taints(node))
+
+    gpus.reset_gpu(3)
+
+    wait_for("the taint to go", lambda: not _taints(node))
+    workloads.claim("all", request(count=8))
+    workloads.pod("pod", "all")
+    workloads.wait_running("pod")
+
+
+def test_gpus_come_and_go_with_the_hardware(
+    plugin: Plugin, gpus: SimulatedNode, node: Node
+) -> None:
+    assert plugin.registration_socket.exists()
+    assert "gpu-5" in _devices(node)
+
+    gpus.unplug(5)
+    wait_for("the device to go", lambda: "gpu-5" not in _devices(node))
+    gpus.plug(5)
+    wait_for("the device to come back", lambda: "gpu-5" in _devices(node))
+
+
+def test_pod_whose_gpu_was_lost_meanwhile_starts_once_it_is_reset(
+    workloads: Workloads, gpus: SimulatedNode, node: Node, plugin: Plugin
+) -> None:
+    workloads.claim("claim", request(count=8))
+    node.kubelet.stop()
+    try:
+        workloads.pod("pod", "claim")
+        workloads.wait_scheduled("pod")
+        gpus.lose_gpu(0)
+        wait_for("the taint", lambda: _taints(node))
+    finally:
+        node.kubelet.start()
+
+    said = workloads.wait_event("ResourceClaim", "claim", "PrepareFailed")
+    assert "gpu-0" in said
+    assert "reset the GPU" in said
+    assert plugin.prepared_claims() == set()
+    gpus.reset_gpu(0)
+    workloads.wait_running("pod", timeout=RETRY_S)
+
+
+def test_containers_start_again_after_a_reboot(
+    workloads: Workloads, plugin: Plugin, gpus: SimulatedNode, node: Node
+) -> None:
+    workloads.pod_with_own_claim("pod", container("main", "gpu"), restartPolicy="Always")
+    workloads.wait_running("pod")
+    before = workloads.gpus("pod")
+    plugin.stop()
+
+    gpus.reboot()
+    shutil.rmtree(node.cdi_folder)
+    plugin.start()
+
+    wait_for("the CDI spec to be back", lambda: len(plugin.prepared_claims()) == 1)
+    workloads.run("pod", "kill 1")
+    wait_for(
+        "the container to start again",
+        lambda: workloads.get("pod", "pod")["status"]["containerStatuses"][0]["restartCount"],
+        timeout=START_S,
+    )
+    workloads.wait_running("pod", timeout=RETRY_S)
+    after = wait_for("its GPU", lambda: workloads.gpus("pod"), retry_on=(KubectlError,))
+    assert after == before
