@@ -1,0 +1,278 @@
+"""Killed with SIGKILL before every single change of the file system, the plugin loses nothing.
+
+The changes are enumerated, not sampled: a child process carries out one call and ends itself before
+its n-th change, for every n until the call ends by itself. The state after a change is the state
+before the next, so these are all the states that a kill can leave. Then a fresh process looks at
+what is left, as the plugin does when it starts.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from kubelet_plugin.cdi_directory import CdiDirectory
+from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.claim import ClaimReference, PreparedClaim
+from kubelet_plugin.claims import Claims
+from kubelet_plugin.device import WholeGpu
+from kubelet_plugin.driver_root import DriverRoot
+from kubelet_plugin.gpu_health import Healthy
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.lock import NodeLock
+from kubelet_plugin.needs import ContainerNeeds
+from simulation.nvml import DeviceNodes, SimulatedNode
+from tests.unit.kubelet_plugin.sample_gpus import gpu
+
+DRIVER, NODE = "gpu.carina.dev", "node-1"
+UIDS = {"one": "11111111-aaaa", "two": "22222222-bbbb", "three": "33333333-cccc"}
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_FAR = 500
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload([__name__])
+
+Operation = Literal["prepare", "unprepare", "repair"]
+
+
+class Silent:
+    """Hears of everything and keeps the rebuilt checkpoints."""
+
+    def __init__(self) -> None:
+        self.rebuilt: list[int] = []
+
+    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
+        self.rebuilt.append(rebuilt)
+
+    def repair_failed(self, claim: PreparedClaim, reason: str) -> None:
+        raise AssertionError(f"{claim.key} cannot be repaired: {reason}")
+
+    def claim_abandoned(self, claim: PreparedClaim) -> None:
+        raise AssertionError(f"{claim.key} is taken for abandoned")
+
+    def prepared_claims(self, count: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node's folders, and the claims that its API server knows: each has a GPU of its own."""
+
+    folder: Path
+
+    @property
+    def gpus(self) -> SimulatedNode:
+        return SimulatedNode(self.folder / "node")
+
+    def claims(self, reporter: Silent | None = None) -> Claims:
+        """What a plugin process that has just started works with."""
+        gpus = self.gpus
+        version = gpus.hardware.driver_version
+        devices = {
+            f"gpu-{minor}": WholeGpu(gpu(minor, driver_version=version), Healthy())
+            for minor in range(3)
+        }
+        return Claims(
+            driver=DRIVER,
+            pool=NODE,
+            boot_id="boot-1",
+            read_claim=_read_claim,
+            checkpoint=CheckpointFile(self.folder / "plugin/checkpoint.json"),
+            lock=NodeLock(
+                self.folder / "plugin/serialize.lock", clock=time.monotonic, pause=time.sleep
+            ),
+            needs=ContainerNeeds(
+                driver=DRIVER,
+                devices=lambda: devices,
+                driver_root=DriverRoot(gpus.root, gpus.root),
+                host=HostPaths(gpus.root),
+                host_device_root=gpus.root,
+                specs=CdiDirectory(self.folder / "cdi", DRIVER),
+            ),
+            reporter=reporter or Silent(),
+            clock=time.monotonic,
+        )
+
+    def recorded(self) -> Mapping[str, str]:
+        """Devices that the checkpoint says are held, by the name of the claim."""
+        checkpoint = CheckpointFile(self.folder / "plugin/checkpoint.json").load()
+        assert checkpoint is not None
+        return {claim.name: claim.devices[0].device for claim in checkpoint.claims.values()}
+
+    def specs(self) -> set[str]:
+        """Names of the claims that have a whole CDI spec."""
+        names = {uid: name for name, uid in UIDS.items()}
+        found = set()
+        for file in (self.folder / "cdi").glob("*.json"):
+            assert json.loads(file.read_text())["devices"]
+            found.add(names[file.stem.partition("_")[2]])
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        """Everything that calls can change, but for the lock."""
+        return {
+            str(file.relative_to(self.folder)): file.read_bytes()
+            for folder in ("plugin", "cdi")
+            for file in sorted((self.folder / folder).rglob("*"))
+            if file.is_file() and file.name != "serialize.lock"
+        }
+
+    def call(self, operation: Operation, name: str, kill_before: int = _FAR) -> bool:
+        """Carries a call out in a child that ends itself before its n-th change; whether it ended.
+
+        A call that is not killed has to succeed.
+        """
+        child = processes.Process(target=_child, args=(self.folder, operation, name, kill_before))
+        child.start()
+        child.join(30)
+        assert child.exitcode in (0, -signal.SIGKILL), f"{operation} ended with {child.exitcode}"
+        return child.exitcode == 0
+
+
+def _read_claim(claim: ClaimReference) -> Mapping[str, Any]:
+    minor = list(UIDS).index(claim.name)
+    result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": f"gpu-{minor}"}
+    return {
+        "metadata": {"namespace": "default", "name": claim.name, "uid": UIDS[claim.name]},
+        "spec": {"devices": {"requests": []}},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+
+
+def _reference(name: str) -> ClaimReference:
+    return ClaimReference(UIDS[name], "default", name)
+
+
+def _carry_out(claims: Claims, operation: Operation, name: str) -> None:
+    match operation:
+        case "prepare":
+            claims.prepare(_reference(name))
+        case "unprepare":
+            claims.unprepare(_reference(name))
+        case "repair":
+            claims.repair()
+
+
+def _child(folder: Path, operation: Operation, name: str, kill_before: int) -> None:
+    claims = Node(folder).claims()
+    remaining = kill_before
+
+    def change() -> None:
+        nonlocal remaining
+        if remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        remaining -= 1
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
+        if (writes or event in _CHANGES) and str(folder) in str(arguments[0]):
+            change()
+
+    def counting(sync: Callable[[int], None], descriptor: int) -> None:
+        change()
+        sync(descriptor)
+
+    os.fsync = partial(counting, os.fsync)
+    sys.addaudithook(audit)
+    _carry_out(claims, operation, name)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.NULL)
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "cdi").mkdir()
+    return Node(tmp_path)
+
+
+def _kills(node: Node, operation: Operation, name: str, reset: Callable[[], None]) -> Iterator[int]:
+    """Kills the call before each of its changes, from the same state; gives how many there are."""
+    for kill_before in range(_FAR):
+        reset()
+        ended = node.call(operation, name, kill_before)
+        yield kill_before
+        if ended:
+            assert kill_before > 5, "the call changes so little that nothing was tried"
+            return
+    raise AssertionError("the call never ends")
+
+
+def _check_repaired(node: Node) -> None:
+    """What a started plugin makes of what it finds: recorded is prepared, and nothing else is."""
+    reporter = Silent()
+    node.claims(reporter).repair()
+    assert reporter.rebuilt == []
+    assert node.specs() == set(node.recorded())
+    held = list(node.recorded().values())
+    assert len(held) == len(set(held))
+
+
+def test_prepare_killed_at_every_change(node: Node) -> None:
+    node.claims().prepare(_reference("one"))
+    before = node.files()
+
+    def reset() -> None:
+        node.claims().unprepare(_reference("two"))
+        assert node.files() == before
+
+    for _ in _kills(node, "prepare", "two", reset):
+        _check_repaired(node)
+        assert "one" in node.specs()
+        node.claims().prepare(_reference("two"))
+        assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
+        assert node.specs() == {"one", "two"}
+        assert not [name for name in node.files() if name.endswith(".tmp")]
+
+
+def test_unprepare_killed_at_every_change(node: Node) -> None:
+    node.claims().prepare(_reference("one"))
+    without = node.files()
+
+    def reset() -> None:
+        node.claims().prepare(_reference("two"))
+
+    for _ in _kills(node, "unprepare", "two", reset):
+        _check_repaired(node)
+        assert "one" in node.specs()
+        node.claims().unprepare(_reference("two"))
+        assert node.files() == without
+
+
+def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
+    def reset() -> None:
+        for file in [*(node.folder / "plugin").iterdir(), *(node.folder / "cdi").iterdir()]:
+            file.unlink()
+
+    for _ in _kills(node, "prepare", "one", reset):
+        _check_repaired(node)
+        node.claims().prepare(_reference("one"))
+        assert node.recorded() == {"one": "gpu-0"}
+        assert node.specs() == {"one"}
+
+
+def test_rebuilding_an_unreadable_checkpoint_killed_at_every_change(node: Node) -> None:
+    for name in ("one", "two"):
+        node.claims().prepare(_reference(name))
+    checkpoint = node.folder / "plugin/checkpoint.json"
+
+    def reset() -> None:
+        for file in (node.folder / "plugin").iterdir():
+            file.unlink()
+        checkpoint.write_bytes(b"\0" * 100)
+
+    for _ in _kills(node, "repair", "", reset):
+        node.claims().repair()
+        assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
+        assert node.specs() == {"one", "two"}
+        kept = list((node.folder / "plugin").glob("checkpoint.json.unreadable-*"))
+        assert [file.read_bytes() for file in kept] == [b"\0" * 100]
