@@ -98,10 +98,13 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         cleanup.callback(publisher.stop)
         session = NvmlSession(host, nvml_libraries(chosen.driver_root))
 
+        gpus_changed = threading.Event()
+
         def publish(inventory: Inventory) -> None:
             publisher.publish(
                 pool(devices(inventory), driver=chosen.driver_name, node=chosen.node_name)
             )
+            gpus_changed.set()
 
         poller = InventoryPoller(
             session.read,
@@ -123,11 +126,29 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _serve_kubelet(chosen, service, registration, cleanup)
         _log.info("serving", driver=chosen.driver_name, node=chosen.node_name)
         _settle_memory()
-        while True:
-            claims.repair()
-            if stop.wait(chosen.repair_seconds):
-                break
+        threading.Thread(
+            target=_keep_repaired,
+            args=(claims, gpus_changed, chosen.repair_seconds),
+            name="repair",
+            daemon=True,  # may be ended anywhere, as a kill would
+        ).start()
+        stop.wait()
         _log.info("stopping")
+
+
+def _keep_repaired(claims: Claims, gpus_changed: threading.Event, interval: float) -> None:
+    """Repairs once the GPUs are known, whenever they change, and at the interval in seconds.
+
+    Not before: after a reboot a claim's GPU would seem to be gone, and stay so until the next time.
+    """
+    gpus_changed.wait()
+    while True:
+        gpus_changed.clear()
+        try:
+            claims.repair()
+        except Exception:  # noqa: BLE001 - a bug in repairing: calls go on, it is told
+            _log.exception("prepared claims could not be repaired; trying again")
+        gpus_changed.wait(interval)
 
 
 def _settle_memory() -> None:
