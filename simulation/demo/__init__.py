@@ -13,6 +13,7 @@ and says so. Whatever is shown is checked: a wrong thing ends the demo with a fa
     claim_controller   in the role of the controller that makes claims from templates
     kubelet            in the role of the kubelet
     container_runtime  in the role of containerd: from CDI names to what a container has
+    entitlement        what containers are to see
     embedded           the story on simulated nodes and the embedded API
     real_cluster       the story on a real Kubernetes
 """

@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 
-from simulation.demo import embedded
+from simulation.demo import embedded, real_cluster
 from simulation.demo.narration import DemoError, Narrator
 
 
@@ -12,11 +12,15 @@ def main() -> int:
     """Runs the demo; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m simulation.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="stop while the pods run, until Ctrl-C")
+    parser.add_argument(
+        "--real", action="store_true", help="on a real Kubernetes (Go, root, Linux)"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, and cleans
     narrator = Narrator(sys.stdout)
     try:
-        embedded.run(narrator, keep=options.keep)
+        story = real_cluster.run if options.real else embedded.run
+        story(narrator, keep=options.keep)
     except DemoError as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1

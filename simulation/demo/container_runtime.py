@@ -23,13 +23,6 @@ class ContainerView:
     environment: dict[str, str]
     mounts: int
 
-    @property
-    def gpus(self) -> tuple[str, ...]:
-        """The device nodes of GPUs."""
-        return tuple(
-            path for path in self.device_nodes if path.removeprefix("/dev/nvidia").isdecimal()
-        )
-
 
 def specs(directory: Path) -> list[Path]:
     """The spec files that a runtime reads."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 import statistics
 import tempfile
 import time
@@ -24,6 +23,7 @@ from simulation.demo.allocator import candidates
 from simulation.demo.claim_controller import release_claims
 from simulation.demo.container_runtime import ContainerView, specs
 from simulation.demo.deadline import wait_for
+from simulation.demo.entitlement import allocated, devices_behind, devices_of
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
 from simulation.demo.narration import DemoError, Narrator
@@ -31,20 +31,6 @@ from simulation.demo.scheduler import Placement, schedule
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
 _GPUS = 12
-_EXAMPLES = (
-    "single-gpu",
-    "shared-by-containers",
-    "shared-by-pods",
-    "request-per-container",
-    "same-numa-node",
-    "selected-by-attributes",
-    "first-available",
-    "gpu-config",
-    "extended-resource",
-    "admin-access",
-)
-"""In this order they fill the cluster to the last GPU; so `first-available` gets its second best,
-and `admin-access` sees GPUs that are all in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +62,7 @@ def run(narrator: Narrator, *, keep: bool) -> None:
         apply_started = time.monotonic()
         objects, running = _run_examples(narrator, client, kubelets)
         if keep:
-            _wait_for_interrupt(narrator, kubeconfig)
+            narrator.wait_for_interrupt(kubeconfig)
         _delete(narrator, client, objects, running)
         _check_nothing_is_left(narrator, client, nodes)
         _stop(narrator, nodes)
@@ -87,7 +73,7 @@ def run(narrator: Narrator, *, keep: bool) -> None:
     unprepared = [each for kubelet in kubelets.values() for each in kubelet.unprepare_seconds]
     narrator.say(
         f"nodes            {len(nodes)}, with {_GPUS} GPUs in {slices} ResourceSlices\n"
-        f"pods             {len(running)} in {len(_EXAMPLES)} examples of deploy/examples\n"
+        f"pods             {len(running)} of {len(manifests.EXAMPLES)} examples\n"
         f"claims           {len(prepared)} prepared, {len(unprepared)} unprepared\n"
         f"prepare          {_milliseconds(prepared)}\n"
         f"unprepare        {_milliseconds(unprepared)}\n"
@@ -174,7 +160,7 @@ def _run_examples(
     """Applies the examples one by one, and lets their pods run together."""
     objects: list[Body] = []
     running: list[Running] = []
-    for name in _EXAMPLES:
+    for name in manifests.EXAMPLES:
         path = manifests.example(name)
         narrator.headline(f"{name}: {manifests.purpose(path)}")
         applied = [manifests.apply(client, each) for each in manifests.load(path)]
@@ -199,12 +185,10 @@ def _show_pod(
 ) -> None:
     namespace = placement.pod["metadata"]["namespace"]
     claims = [client.get(RESOURCE_CLAIMS, each, namespace=namespace) for each in placement.claims]
-    allocated: list[tuple[str, str]] = []
     for claim in claims:
         results = claim["status"]["allocation"]["devices"]["results"]
         given = ", ".join(f"{each['request']}={each['device']}" for each in results)
         narrator.say(f"claim {claim['metadata']['name']} on {placement.node}: {given}")
-        allocated += [(each["request"].partition("/")[0], each["device"]) for each in results]
     views = kubelet.start(placement)
     written = [
         path
@@ -222,26 +206,19 @@ def _show_pod(
     uuids = _uuids(client, placement.node)
     for container in placement.pod["spec"]["containers"]:
         view = views[container["name"]]
-        own = _devices_of(container, allocated)
+        own = devices_of(container, allocated(claims))
         narrator.say(
             f"container {container['name']}: {', '.join(view.device_nodes)}; {view.mounts} files "
             "of the driver"
         )
         narrator.check(
             f"{container['name']} sees what its requests were given and no more: {', '.join(own)}",
-            [path.replace("/dev/nvidia", "gpu-") for path in view.gpus] == own,
+            devices_behind(view.device_nodes) == own,
         )
         narrator.check(
             f"{container['name']} is told the UUIDs of these",
             sorted(_told(view)) == sorted(uuids[gpu] for gpu in own),
         )
-
-
-def _devices_of(container: Body, allocated: list[tuple[str, str]]) -> list[str]:
-    """The devices that a container is to see: of the requests that it names, or of all."""
-    claims = container.get("resources", {}).get("claims", ())
-    named = {each["request"] for each in claims if "request" in each}
-    return sorted(device for request, device in allocated if not named or request in named)
 
 
 def _told(view: ContainerView) -> list[str]:
@@ -252,16 +229,6 @@ def _told(view: ContainerView) -> list[str]:
 def _uuids(client: Client, node: str) -> dict[str, str]:
     slices = [decode(ResourceSlice, body) for body in client.list(RESOURCE_SLICES).items]
     return {each.device.name: _text(each.device, "uuid") for each in candidates(slices)[node]}
-
-
-def _wait_for_interrupt(narrator: Narrator, kubeconfig: Path) -> None:
-    narrator.headline("All pods run. Look around, then press Ctrl-C")
-    narrator.say(f"export KUBECONFIG={kubeconfig}")
-    narrator.say("kubectl get resourceslices,resourceclaims,pods -A")
-    interrupts = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
-    signal.sigwait(interrupts)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
 
 
 def _delete(

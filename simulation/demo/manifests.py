@@ -21,6 +21,21 @@ from carina_dra.kube.errors import NotFound
 REPOSITORY = Path(__file__).parents[2]
 DEPLOY = REPOSITORY / "deploy"
 
+EXAMPLES = (
+    "single-gpu",
+    "shared-by-containers",
+    "shared-by-pods",
+    "request-per-container",
+    "same-numa-node",
+    "selected-by-attributes",
+    "first-available",
+    "gpu-config",
+    "extended-resource",
+    "admin-access",
+)
+"""In this order they fill two nodes of 8 big and 4 small GPUs to the last: `first-available` gets
+its second best, and `admin-access` sees GPUs that are all in use."""
+
 _RESOURCES = {
     resource.kind: resource
     for resource in (DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)

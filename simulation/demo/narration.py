@@ -1,7 +1,9 @@
 """What the demo prints, and what it checks."""
 
 import json
+import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TextIO
 
 _BOLD, _GREEN, _CYAN, _DIM, _END = "\033[1m", "\033[32m", "\033[36m", "\033[2m", "\033[0m"
@@ -57,6 +59,16 @@ class Narrator:
             raise DemoError(f"not so: {what}")
         self.checked += 1
         self.say(f"{self._paint(_GREEN, 'ok')} {what}")
+
+    def wait_for_interrupt(self, kubeconfig: Path) -> None:
+        """Leaves the listener alone until Ctrl-C."""
+        self.headline("All pods run. Look around, then press Ctrl-C")
+        self.say(f"export KUBECONFIG={kubeconfig}")
+        self.say("kubectl get resourceslices,resourceclaims,pods -A")
+        interrupts = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
+        signal.sigwait(interrupts)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
 
     def _print(self, text: str) -> None:
         print(text, file=self.out, flush=True)
