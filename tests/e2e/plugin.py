@@ -38,6 +38,7 @@ class Plugin:
     """A plugin that a test can end in every way, and start again.
 
     `pod_uid` names its sockets, so that several can run side by side; each has an `http_port`.
+    `driver` is its name as a driver.
     """
 
     gpus: SimulatedNode
@@ -45,6 +46,7 @@ class Plugin:
     credentials: ServiceAccountCredentials
     pod_uid: str
     http_port: int
+    driver: str = DRIVER
     _process: Process | None = field(default=None)
     _log_begins: int = field(default=0)
 
@@ -55,12 +57,7 @@ class Plugin:
     @property
     def registration_socket(self) -> Path:
         """Where the kubelet finds it."""
-        return self.node.kubelet.plugins_registry / f"{DRIVER}-{self.pod_uid}-reg.sock"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where it records prepared claims."""
-        return self.node.kubelet.plugins / DRIVER / "checkpoint.json"
+        return self.node.kubelet.plugins_registry / f"{self.driver}-{self.pod_uid}-reg.sock"
 
     @property
     def process(self) -> Process:
@@ -123,7 +120,7 @@ class Plugin:
 
     def prepared_claims(self) -> set[str]:
         """The UIDs of the claims that have a CDI spec."""
-        prefix = f"{DRIVER}-claim_"
+        prefix = f"{self.driver}-claim_"
         return {
             file.stem.removeprefix(prefix) for file in self.node.cdi_folder.glob(f"{prefix}*.json")
         }
@@ -139,6 +136,7 @@ class Plugin:
     def _command(self) -> list[str | Path]:
         settings: dict[str, str | Path] = {
             "node-name": self.node.name,
+            "driver-name": self.driver,
             "pod-uid": self.pod_uid,
             "kubelet-root": self.node.kubelet.root,
             "cdi-directory": self.node.cdi_folder,
