@@ -3,6 +3,7 @@
 import contextlib
 import json
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def run(narrator: Narrator, *, keep: bool) -> None:
         f"time             {finished - begun:.1f} s, "
         f"{finished - apply_started:.1f} s of them for the examples\n"
         f"files            {directory} (plugin logs in node-*/plugin.log)\n"
-        "look around      python -m simulation.demo --keep stops while the pods run"
+        f"look around      {sys.executable} -m simulation.demo --keep stops while the pods run"
     )
 
 

@@ -92,7 +92,7 @@ def run(narrator: Narrator, *, keep: bool) -> None:
         f"examples  {len(manifests.EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
         f"checked   {narrator.checked} things, all right\n"
         f"time      {time.monotonic() - begun:.0f} s\n"
-        f"log       {node.paths.log}"
+        f"files     {directory} (the plugin's log in plugin.log)"
     )
 
 

@@ -5,24 +5,43 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simulation.demo.manifests import DEPLOY
+from tests.kubernetes.state import kept
 
 _COMMAND = (sys.executable, "-m", "simulation.demo")
 
 
-@pytest.fixture(scope="module")
-def shown() -> str:
-    """What the demo prints, from its beginning to its summary."""
-    done = subprocess.run(_COMMAND, capture_output=True, text=True, check=False, timeout=120)
+_EXAMPLES = sorted(path.stem for path in (DEPLOY / "examples").iterdir())
+
+
+def run(*command: str) -> str:
+    """What a command prints that ends well."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("example", sorted(path.stem for path in (DEPLOY / "examples").iterdir()))
+@pytest.fixture(scope="module")
+def shown() -> Iterator[str]:
+    """What the demo prints, from its beginning to its summary."""
+    output = run(*_COMMAND)
+    yield output
+    shutil.rmtree(directory(output))
+
+
+def directory(output: str) -> Path:
+    """Where the demo says that its files are."""
+    match = re.search(r"^ +files +(\S+)", output, re.MULTILINE)
+    assert match is not None
+    return Path(match[1])
+
+
+@pytest.mark.parametrize("example", _EXAMPLES)
 def test_every_example_is_shown(shown: str, example: str) -> None:
     assert f"== {example}: " in shown
 
@@ -54,10 +73,16 @@ def test_there_are_no_colours_in_a_file(shown: str) -> None:
 )
 def test_it_needs_no_right_to_make_device_nodes() -> None:
     without = ("setpriv", "--inh-caps=-mknod", "--bounding-set=-mknod")
-    done = subprocess.run(
-        (*without, *_COMMAND), capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    directory = re.search(r"Everything is below (\S+)", done.stdout)
-    assert directory is not None
-    assert Path(directory[1], "node-1/root/dev/nvidia0").readlink() == Path("/dev/null")
+    output = run(*without, *_COMMAND)
+    assert (directory(output) / "node-1/root/dev/nvidia0").readlink() == Path("/dev/null")
+    shutil.rmtree(directory(output))
+
+
+@pytest.mark.node
+def test_the_same_is_shown_on_a_real_kubernetes() -> None:
+    if kept():
+        pytest.skip("a cluster was left running, and the demo starts one of its own")
+    output = run(*_COMMAND, "--real")
+    for example in _EXAMPLES:
+        assert f"== {example}: " in output
+    shutil.rmtree(directory(output))
