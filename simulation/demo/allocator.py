@@ -28,7 +28,6 @@ from carina_dra.resource import (
     MatchAttribute,
     OnNode,
     ResourceSlice,
-    UnknownMode,
 )
 from carina_dra.resource.attribute import lookup
 from simulation.demo.selector import selects
@@ -187,9 +186,8 @@ def _choices(
             return combinations(fitting, count)
         case All():
             return (tuple(fitting),) if fitting else ()
-        case UnknownMode():
+        case _:  # modes that only a newer API has
             raise NotUnderstoodError("the allocation mode is not known")
-    assert_never(wanted.mode)
 
 
 def _satisfied(constraint: DeviceConstraint, given: Sequence[_Given]) -> bool:
