@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 
+from carina_dra.kube.errors import ApiError
 from simulation.demo import embedded, real_cluster
 from simulation.demo.narration import DemoError, Narrator
 
@@ -21,7 +22,7 @@ def main() -> int:
     try:
         story = real_cluster.run if options.real else embedded.run
         story(narrator, keep=options.keep)
-    except DemoError as error:
+    except (DemoError, ApiError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

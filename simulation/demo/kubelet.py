@@ -24,6 +24,7 @@ from simulation.demo.scheduler import Placement
 
 _SERVICE = "v1.DRAPlugin"
 _PATIENCE_SECONDS = 45
+_RETRY_SOON = (("grpc.initial_reconnect_backoff_ms", 100),)
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Kubelet:
 
     def register(self, socket: Path) -> registration.PluginInfo:
         """Asks the plugin who it is, and takes it on."""
-        with grpc.insecure_channel(f"unix:{socket}") as channel:
+        with grpc.insecure_channel(f"unix:{socket}", _RETRY_SOON) as channel:
             info: registration.PluginInfo = _call(
                 channel,
                 "pluginregistration.Registration/GetInfo",
@@ -219,7 +220,11 @@ def _call(channel: grpc.Channel, method: str, request: Any, response: Any) -> An
         request_serializer=type(request).SerializeToString,
         response_deserializer=response.FromString,
     )
-    return call(request, timeout=_PATIENCE_SECONDS)
+    try:
+        # A socket is there a moment before anybody listens on it.
+        return call(request, timeout=_PATIENCE_SECONDS, wait_for_ready=True)
+    except grpc.RpcError as error:
+        raise DemoError(f"the plugin does not answer {method}: {error}") from error
 
 
 def _named(claim: dra.Claim) -> str:
