@@ -1,4 +1,4 @@
-"""The objects of resource.k8s.io/v1 (Kubernetes 1.37), as frozen types."""
+"""The objects of resource.k8s.io/v1 (Kubernetes 1.37) as frozen types, and their JSON."""
 
 from carina_dra.resource.allocation import (
     AllocatedDeviceStatus,
@@ -20,48 +20,42 @@ from carina_dra.resource.attribute import (
     UnknownAttribute,
     VersionAttribute,
     VersionsAttribute,
+    lookup,
+)
+from carina_dra.resource.capacity import (
+    CapacityRange,
+    CapacityRequestPolicy,
+    CapacityRequirements,
+    DeviceCapacity,
+    ValidRange,
+    ValidValues,
 )
 from carina_dra.resource.claim import (
-    All,
-    AllocationMode,
-    CapacityRequirements,
     ClaimConfiguration,
     ConsumerReference,
-    DerivedAttribute,
     DeviceClaim,
     DeviceConstraint,
-    DeviceRequest,
-    DeviceSubRequest,
     DistinctAttribute,
-    ExactCount,
-    ExactDeviceRequest,
-    Exactly,
-    FirstAvailable,
     MatchAttribute,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimStatus,
-    ResourceClaimTemplate,
-    ResourceClaimTemplateSpec,
 )
-from carina_dra.resource.codec import DecodeError, JsonObject, decode, encode
-from carina_dra.resource.device import (
-    CapacityMultiplier,
-    CapacityRange,
-    CapacityRequestPolicy,
+from carina_dra.resource.counter import (
     Counter,
     CounterSet,
-    Device,
-    DeviceCapacity,
     DeviceCounterConsumption,
+)
+from carina_dra.resource.decoder import (
+    DecodeError,
+    decode,
+)
+from carina_dra.resource.device import (
+    Device,
     DeviceNodes,
-    NodeAllocatableOverhead,
-    NodeAllocatableResource,
     OnAllNodes,
     OnMatchingNodes,
     OnNode,
-    ValidRange,
-    ValidValues,
 )
 from carina_dra.resource.device_class import (
     CelSelector,
@@ -71,12 +65,47 @@ from carina_dra.resource.device_class import (
     DeviceSelector,
     OpaqueConfiguration,
 )
-from carina_dra.resource.metadata import Condition, ObjectMeta, OwnerReference
+from carina_dra.resource.encoder import (
+    encode,
+)
+from carina_dra.resource.metadata import (
+    Condition,
+    ConditionStatus,
+    ObjectMeta,
+    OwnerReference,
+)
+from carina_dra.resource.node_allocatable import (
+    CapacityMultiplier,
+    DeviceMultiplier,
+    Multiplier,
+    NodeAllocatableMapping,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
+)
+from carina_dra.resource.node_operation import (
+    NodeOperation,
+)
 from carina_dra.resource.node_selector import (
     NodeSelector,
     NodeSelectorOperator,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+)
+from carina_dra.resource.request import (
+    All,
+    AllocationMode,
+    DerivedAttribute,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactCount,
+    ExactDeviceRequest,
+    Exactly,
+    FirstAvailable,
+    UnknownMode,
+)
+from carina_dra.resource.schema import (
+    JsonObject,
+    Unrecognized,
 )
 from carina_dra.resource.slice import (
     PerDevice,
@@ -95,6 +124,10 @@ from carina_dra.resource.taint import (
     TaintEffect,
     TolerationOperator,
 )
+from carina_dra.resource.template import (
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+)
 
 __all__ = [
     "All",
@@ -112,6 +145,7 @@ __all__ = [
     "ClaimConfiguration",
     "ClassConfiguration",
     "Condition",
+    "ConditionStatus",
     "ConfigSource",
     "ConsumerReference",
     "Counter",
@@ -127,6 +161,7 @@ __all__ = [
     "DeviceClassSpec",
     "DeviceConstraint",
     "DeviceCounterConsumption",
+    "DeviceMultiplier",
     "DeviceNodes",
     "DeviceRequest",
     "DeviceResult",
@@ -147,9 +182,12 @@ __all__ = [
     "IntsAttribute",
     "JsonObject",
     "MatchAttribute",
+    "Multiplier",
     "NetworkDeviceData",
+    "NodeAllocatableMapping",
     "NodeAllocatableOverhead",
     "NodeAllocatableResource",
+    "NodeOperation",
     "NodeSelector",
     "NodeSelectorOperator",
     "NodeSelectorRequirement",
@@ -175,10 +213,13 @@ __all__ = [
     "TaintEffect",
     "TolerationOperator",
     "UnknownAttribute",
+    "UnknownMode",
+    "Unrecognized",
     "ValidRange",
     "ValidValues",
     "VersionAttribute",
     "VersionsAttribute",
     "decode",
     "encode",
+    "lookup",
 ]

@@ -6,10 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from carina_dra.quantity import Quantity
-from carina_dra.resource.codec import JsonObject, Struct, json_name
 from carina_dra.resource.device_class import OpaqueConfiguration
 from carina_dra.resource.metadata import Condition
+from carina_dra.resource.node_operation import NodeOperation
 from carina_dra.resource.node_selector import NodeSelector
+from carina_dra.resource.schema import JsonObject, Struct, Unrecognized, json_name
 from carina_dra.resource.taint import DeviceToleration
 
 
@@ -31,11 +32,16 @@ class DeviceResult(Struct):
     device: str
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
+    """The request's."""
     binding_conditions: tuple[str, ...] = ()
+    """The device's, as are those of failure."""
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, metadata=json_name("shareID"))
+    """Which share of a device that allows multiple allocations: a UID."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    skip_node_operations: tuple[str, ...] = ()
+    """What the share has of each of the device's capacities."""
+    skip_node_operations: tuple[NodeOperation | Unrecognized, ...] = ()
+    """The slice's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class AllocationConfiguration(Struct):
     source: ConfigSource
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfiguration | None = None
+    """None where it is of a kind that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class DeviceAllocation(Struct):
 
     results: tuple[DeviceResult, ...] = ()
     config: tuple[AllocationConfiguration, ...] = ()
+    """Those of classes first; of several for one request the later ones have precedence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class NetworkDeviceData(Struct):
 
     interface_name: str = ""
     ips: tuple[str, ...] = ()
+    """Addresses with the length of their network's prefix, such as 192.0.2.5/24."""
     hardware_address: str = ""
 
 

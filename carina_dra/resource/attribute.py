@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, TypeVar
 
-from carina_dra.resource.codec import Member
+from carina_dra.resource.schema import Member, Struct
 
 V = TypeVar("V")
 
@@ -78,10 +78,8 @@ class VersionsAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownAttribute(Member):
-    """Of a kind that we do not know: equal to nothing, and kept as it is."""
-
-    json_key: ClassVar[str] = ""
+class UnknownAttribute(Struct):
+    """Of a kind that only a newer API knows. It satisfies no constraint."""
 
 
 DeviceAttribute: TypeAlias = (
@@ -100,9 +98,10 @@ DeviceAttribute: TypeAlias = (
 def lookup(named: Mapping[str, V], name: str, driver: str) -> V | None:
     """Finds what a device of `driver` has under the fully qualified `name`, None if nothing.
 
-    The name in full comes first; then, in the driver's own domain, the name without it.
+    The name in full comes first; then, in the driver's own domain, the name without it. As
+    attributes, so capacities.
     """
     if name in named:
         return named[name]
-    domain, _, bare = name.rpartition("/")
+    domain, _, bare = name.partition("/")
     return named.get(bare) if domain == driver else None

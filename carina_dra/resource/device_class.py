@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from carina_dra.resource.codec import JsonObject, Struct
 from carina_dra.resource.metadata import ObjectMeta
+from carina_dra.resource.schema import JsonObject, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,10 @@ class CelSelector(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelector(Struct):
-    """Which devices. The API has one kind of selector; what else there may be is unknown."""
+    """Which devices."""
 
     cel: CelSelector | None = None
+    """None where it is of a kind that only a newer API knows: not to be taken for true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class ClassConfiguration(Struct):
     """A configuration of all devices of a class."""
 
     opaque: OpaqueConfiguration | None = None
+    """None where it is of a kind that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class DeviceClassSpec(Struct):
     """Which devices are in the class, and how they are set up."""
 
     selectors: tuple[DeviceSelector, ...] = ()
+    """All must hold."""
     config: tuple[ClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
     """Under which pods get one through `limits`, such as nvidia.com/gpu (KEP-5004)."""

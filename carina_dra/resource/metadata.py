@@ -1,10 +1,15 @@
-"""What every object of the API has: ObjectMeta, and conditions (meta/v1)."""
+"""What every object of the API has: ObjectMeta, and conditions (meta/v1).
+
+Of ObjectMeta what Carina has no use for (`managedFields`, `selfLink`, `deletionGracePeriodSeconds`)
+stays among what is not known.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
-from carina_dra.resource.codec import Struct
+from carina_dra.resource.schema import Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +47,20 @@ class ObjectMeta(Struct):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class ConditionStatus(StrEnum):
+    """Whether something holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Condition(Struct):
     """One aspect of an object's state."""
 
     type: str
-    status: str
-    """True, False or Unknown."""
+    status: ConditionStatus
     last_transition_time: datetime
     reason: str
     message: str

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from carina_dra.resource.codec import Struct
+from carina_dra.resource.schema import Struct
 
 
 class NodeSelectorOperator(StrEnum):

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from carina_dra.resource.codec import Member, OneOf, Struct, inline
-from carina_dra.resource.device import CounterSet, Device, OnAllNodes, OnMatchingNodes, OnNode
+from carina_dra.resource.counter import CounterSet
+from carina_dra.resource.device import Device, OnAllNodes, OnMatchingNodes, OnNode
 from carina_dra.resource.metadata import ObjectMeta
+from carina_dra.resource.node_operation import NodeOperation
+from carina_dra.resource.schema import Member, Struct, Unrecognized
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ class ResourceSliceSpec(Struct):
 
     driver: str
     pool: ResourcePool
-    nodes: SliceNodes = field(
-        metadata=inline(OneOf(OnNode, OnMatchingNodes, OnAllNodes, PerDevice))
-    )
+    nodes: SliceNodes | None
+    """Where its devices are usable; None where that is said in a way that only a newer API knows,
+    so that they are usable nowhere."""
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
     partition_type_attribute: str | None = None
-    skip_node_operations: tuple[str, ...] = ()
+    """Devices with the same value of this attribute draw the same from their counters (gate
+    DRAPartitionableDevicesType)."""
+    skip_node_operations: tuple[NodeOperation | Unrecognized, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +53,5 @@ class ResourceSlice(Struct):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "ResourceSlice"
 
-    spec: ResourceSliceSpec
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: ResourceSliceSpec = field(kw_only=True)

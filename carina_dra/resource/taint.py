@@ -5,12 +5,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from carina_dra.resource.codec import Struct
 from carina_dra.resource.metadata import Condition, ObjectMeta
+from carina_dra.resource.schema import Struct, Unrecognized
 
 
 class TaintEffect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """What a taint does to pods that do not tolerate it. One that is not known counts as none."""
 
     NONE = "None"
     """Nothing: it informs."""
@@ -21,7 +21,7 @@ class TaintEffect(StrEnum):
 
 
 class TolerationOperator(StrEnum):
-    """How a toleration compares its value."""
+    """How a toleration compares its value. With one that is not known it tolerates nothing."""
 
     EQUAL = "Equal"
     EXISTS = "Exists"
@@ -32,25 +32,25 @@ class DeviceTaint(Struct):
     """Why a device is better left alone."""
 
     key: str
-    effect: TaintEffect
+    effect: TaintEffect | Unrecognized
     value: str = ""
     time_added: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration(Struct):
-    """Taints that a request puts up with. An empty key or effect stands for all."""
+    """Taints that a request puts up with. An empty key, no effect: every key, every effect."""
 
     key: str = ""
-    operator: TolerationOperator = TolerationOperator.EQUAL
+    operator: TolerationOperator | Unrecognized = TolerationOperator.EQUAL
     value: str = ""
-    effect: TaintEffect | None = None
+    effect: TaintEffect | Unrecognized | None = None
     toleration_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintSelector(Struct):
-    """Which devices; what is not given does not matter, so that one without anything is all."""
+    """Which devices: those that are as said in all that is said; all of them if nothing is."""
 
     driver: str | None = None
     pool: str | None = None
@@ -61,8 +61,8 @@ class DeviceTaintSelector(Struct):
 class DeviceTaintRuleSpec(Struct):
     """A taint, and what gets it. Without a selector nothing does."""
 
-    taint: DeviceTaint
     device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,6 @@ class DeviceTaintRule(Struct):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "DeviceTaintRule"
 
-    spec: DeviceTaintRuleSpec
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: DeviceTaintRuleSpec = field(kw_only=True)
     status: DeviceTaintRuleStatus = field(default_factory=DeviceTaintRuleStatus)
