@@ -202,5 +202,5 @@ def _satisfied(constraint: DeviceConstraint, given: Sequence[_Given]) -> bool:
         or each.request in constraint.requests
         or each.request.partition("/")[0] in constraint.requests
     ]
-    values = {lookup(each.device.attributes, name, each.driver) for each in concerned}
-    return None not in values and len(values) <= 1
+    values = [lookup(each.device.attributes, name, each.driver) for each in concerned]
+    return all(value is not None and value == values[0] for value in values)
