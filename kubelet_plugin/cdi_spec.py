@@ -163,7 +163,8 @@ def render(spec: CdiSpec) -> bytes:
         ],
         "containerEdits": _edits(spec.edits),
     }
-    return json.dumps(document, indent=2).encode() + b"\n"
+    # On one line: with an indent it is Python that encodes, which is 20 times slower.
+    return json.dumps(document).encode() + b"\n"
 
 
 def _edits(edits: ContainerEdits) -> dict[str, object]:

@@ -76,6 +76,7 @@ class DriverRoot:
         self._host_root = PurePosixPath(host_root)
         self._hook = hook
         self._known: tuple[_Stamp, DriverFiles] | None = None
+        self._watched: tuple[str, tuple[str, ...]] | None = None
 
     def files(self, version: str) -> DriverFiles:
         """Gives the files of the driver of that version ("550.163.01").
@@ -173,13 +174,15 @@ class DriverRoot:
                 yield folder, names
 
     def _stamp(self, version: str) -> _Stamp:
-        folders = {
-            *_LIBRARY_FOLDERS,
-            *_HOOK_FOLDERS,
-            *(f"{folder}/{version}" for folder in _FIRMWARE_FOLDERS),
-            *(socket.rpartition("/")[0] for socket in _SOCKETS),
-        }
-        return tuple(_folder_stamp(self._path(folder)) for folder in sorted(folders))
+        if self._watched is None or self._watched[0] != version:
+            folders = {
+                *_LIBRARY_FOLDERS,
+                *_HOOK_FOLDERS,
+                *(f"{folder}/{version}" for folder in _FIRMWARE_FOLDERS),
+                *(socket.rpartition("/")[0] for socket in _SOCKETS),
+            }
+            self._watched = version, tuple(str(self._path(folder)) for folder in sorted(folders))
+        return tuple(_folder_stamp(folder) for folder in self._watched[1])
 
     def _named(self, path: str) -> DriverFile:
         return DriverFile(str(self._host_root / path.lstrip("/")), path)
@@ -194,9 +197,9 @@ class DriverRoot:
             return False
 
 
-def _folder_stamp(path: Path) -> tuple[int, int, int] | None:
+def _folder_stamp(folder: str) -> tuple[int, int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(folder)  # noqa: PTH116 - a Path for each of many would take longer
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns

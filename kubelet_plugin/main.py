@@ -243,13 +243,12 @@ def _serve_kubelet(
     ):
         for path in remove_abandoned_sockets(folder, pattern):
             _log.info("removed the socket of a plugin that is no more", path=str(path))
-    for path, handlers in (
-        (chosen.dra_socket, service.handlers()),
-        (chosen.registration_socket, registration.handlers()),
-    ):
-        server = UnixServer(path, handlers)
-        server.start()
-        cleanup.callback(server.stop, _GRACE)
+    server = UnixServer(
+        (chosen.dra_socket, chosen.registration_socket),
+        (*service.handlers(), *registration.handlers()),
+    )
+    server.start()
+    cleanup.callback(server.stop, _GRACE)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.cdi_spec import CdiSpecError, DeviceNode, render
+from kubelet_plugin.cdi_spec import CdiSpecError, ContainerEdits, DeviceNode, render
 from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.claim_spec import claim_of, claim_spec, driver_edits, grants
 from kubelet_plugin.device import Device
@@ -51,6 +51,7 @@ class ContainerNeeds:
         self._host = host
         self._host_device_root = PurePosixPath(host_device_root)
         self._specs = specs
+        self._known_edits: tuple[DriverFiles, tuple[DeviceNode, ...], ContainerEdits] | None = None
 
     def make(self, claim: PreparedClaim) -> None:
         """Makes what is missing for the claim.
@@ -68,7 +69,7 @@ class ContainerNeeds:
                 for name, device in devices.items()
             }
             control_nodes = self._seen_by_runtime(ensure_control_nodes(self._host))
-            shared = driver_edits(self._driver_files(claim, devices), control_nodes)
+            shared = self._driver_edits(self._driver_files(claim, devices), control_nodes)
             spec = claim_spec(self._driver, claim, devices, nodes, shared)
             self._specs.write(claim.uid, render(spec))
 
@@ -149,6 +150,16 @@ class ContainerNeeds:
                 may_pass=True,
             )
         return self._driver_root.files(version)
+
+    def _driver_edits(
+        self, files: DriverFiles, control_nodes: tuple[DeviceNode, ...]
+    ) -> ContainerEdits:
+        """Decided once for as long as the driver stays: it is a third of a prepare otherwise."""
+        known = self._known_edits
+        if known is None or known[0] is not files or known[1] != control_nodes:
+            known = files, control_nodes, driver_edits(files, control_nodes)
+            self._known_edits = known
+        return known[2]
 
     def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
         return tuple(

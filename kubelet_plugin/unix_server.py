@@ -1,6 +1,6 @@
-"""gRPC servers on unix sockets, as the kubelet expects them.
+"""The gRPC server on unix sockets, as the kubelet expects it.
 
-A socket file is made when its server starts and removed when it stops. One that a killed process
+Socket files are made when the server starts and removed when it stops. One that a killed process
 left behind is removed by whoever starts next: the kubelet would try to reach it for ever.
 """
 
@@ -15,31 +15,30 @@ _WORKERS = 4
 
 
 class UnixServer:
-    """A gRPC server on one unix socket."""
+    """One gRPC server on several unix sockets: each serves all, and all share its threads."""
 
-    def __init__(self, path: Path, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Prepares to serve `handlers` at `path`; `start` binds it."""
-        self._path = path
-        self._handlers = list(handlers)
-        self._server: grpc.Server | None = None
+    def __init__(self, paths: Iterable[Path], handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Prepares to serve `handlers` at `paths`; `start` binds them, in their order."""
+        self._paths = tuple(paths)
+        pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="kubelet-call")
+        self._server = grpc.server(pool, handlers=list(handlers))
 
     def start(self) -> None:
         """Serves from now on.
 
         Raises:
-            RuntimeError: the socket cannot be bound, say because its folder is missing.
+            RuntimeError: a socket cannot be bound, say because its folder is missing.
         """
-        self._path.unlink(missing_ok=True)
-        pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix=self._path.stem)
-        self._server = grpc.server(pool, handlers=self._handlers)
-        self._server.add_insecure_port(f"unix:{self._path}")
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+            self._server.add_insecure_port(f"unix:{path}")
         self._server.start()
 
     def stop(self, grace: float) -> None:
-        """Takes no more calls, gives those under way `grace` seconds, and removes the socket."""
-        if self._server is not None:
-            self._server.stop(grace).wait()
-            self._path.unlink(missing_ok=True)
+        """Takes no more calls, gives those under way `grace` seconds, and removes the sockets."""
+        for path in reversed(self._paths):
+            path.unlink(missing_ok=True)
+        self._server.stop(grace).wait()
 
 
 def remove_abandoned_sockets(folder: Path, pattern: str) -> tuple[Path, ...]:

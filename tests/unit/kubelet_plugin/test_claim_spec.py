@@ -86,8 +86,8 @@ def test_specs_are_as_written_down(golden: str, prepared: PreparedClaim, hook: s
     content = render(spec(prepared, driver_edits(driver_files(hook), CONTROL_NODES)))
     file = GOLDEN / f"{golden}.json"
     if os.environ.get("WRITE_GOLDEN"):
-        file.write_bytes(content)
-    assert content == file.read_bytes()
+        file.write_text(json.dumps(json.loads(content), indent=2) + "\n")
+    assert json.loads(content) == json.loads(file.read_bytes())
 
 
 def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
