@@ -26,6 +26,7 @@ from carina_dra.resource import (
     StringAttribute,
     TaintEffect,
     VersionAttribute,
+    limits,
 )
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.device import Device, WholeGpu
@@ -33,13 +34,6 @@ from kubelet_plugin.gpu import Gpu, MigDisabled, MigEnabled, MigLayout, MigUnsup
 from kubelet_plugin.gpu_health import Health, Healthy, Lost, Unreadable
 
 __all__ = ["CounterSlice", "DeviceSlice", "Pool", "SliceContent", "pool", "semantic_version"]
-
-# Limits of the API: kubernetes/pkg/apis/resource/types.go.
-DEVICES_PER_SLICE: Final = 64
-"""Of devices that consume counters; it would be 128 otherwise."""
-COUNTER_SETS_PER_SLICE: Final = 8
-STRING_BYTES: Final = 64
-"""Of a string attribute's value."""
 
 _STANDARD: Final = "resource.kubernetes.io"
 
@@ -82,8 +76,11 @@ def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
         driver,
         node,
         (
-            *(CounterSlice(sets) for sets in _chunks(counter_sets, COUNTER_SETS_PER_SLICE)),
-            *(DeviceSlice(some) for some in _chunks(published, DEVICES_PER_SLICE)),
+            *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),
+            *(
+                DeviceSlice(some)
+                for some in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
+            ),
         )
         or (DeviceSlice(()),),
     )
@@ -146,7 +143,7 @@ def _peers(gpu: Gpu) -> str | None:
     cut short would be wrong.
     """
     peers = ",".join(str(minor) for minor in gpu.nvlink.peers) if gpu.nvlink else ""
-    return peers if len(peers) <= STRING_BYTES else None
+    return peers if len(peers) <= limits.ATTRIBUTE_TEXT_BYTES else None
 
 
 def _memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
@@ -207,7 +204,7 @@ def _dotted(version: tuple[int, int] | None) -> str | None:
 
 
 def _cut(text: str) -> str:
-    return text.encode()[:STRING_BYTES].decode(errors="ignore")
+    return text.encode()[: limits.ATTRIBUTE_TEXT_BYTES].decode(errors="ignore")
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
