@@ -28,7 +28,8 @@ JsonObject = Mapping[str, Any]
 
 T = TypeVar("T")
 
-EMPTY: Final[JsonObject] = types.MappingProxyType({})
+EMPTY: Final[JsonObject] = {}
+"""Shared by all. Its type makes it read-only; a read-only view of it could not be pickled."""
 
 
 @dataclass(frozen=True, slots=True)

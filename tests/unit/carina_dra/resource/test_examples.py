@@ -1,5 +1,6 @@
 """What the API server writes is read into types and written again as it was."""
 
+import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from carina_dra.resource import (
     CapacityRange,
     ConfigSource,
     DeviceMultiplier,
+    DeviceTaintRule,
     DeviceTaintSelector,
     DistinctAttribute,
     ExactCount,
@@ -40,7 +42,6 @@ from carina_dra.resource import (
     decode,
     encode,
 )
-from carina_dra.resource.taint import DeviceTaintRule
 from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
 
 
@@ -48,6 +49,13 @@ from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
 def test_what_is_read_is_written_again(name: str) -> None:
     body = example(name)
     assert encode(decode(KINDS[body["kind"]], body)) == body
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_objects_can_be_pickled(name: str) -> None:
+    body = example(name)
+    value = decode(KINDS[body["kind"]], body)
+    assert pickle.loads(pickle.dumps(value)) == value
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
