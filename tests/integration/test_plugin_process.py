@@ -5,120 +5,25 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import pytest
 
-from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from carina_dra.kube.body import Body
-from carina_dra.kube.client import Client
 from kubelet_plugin.pb import dra_v1_pb2 as v1
 from kubelet_plugin.pb import dra_v1beta1_pb2 as v1beta1
 from kubelet_plugin.pb import plugin_registration_v1_pb2 as registration
-from simulation.api_server.api import Api
-from simulation.api_server.server import ApiServer
-from simulation.nvml import DeviceNodes, SimulatedNode
 from tests.eventually import eventually
-
-DRIVER = "gpu.carina.dev"
-NODE = "node-1"
-
-
-@dataclass
-class Host:
-    """A node with the folders of a kubelet, and an API server that knows it."""
-
-    folder: Path
-    gpus: SimulatedNode
-    client: Client
-    kubeconfig: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def registry(self) -> Path:
-        return self.folder / "kubelet/plugins_registry"
-
-    @property
-    def plugin(self) -> Path:
-        return self.folder / "kubelet/plugins" / DRIVER
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    def start(self, *flags: str) -> subprocess.Popen[bytes]:
-        """Starts a plugin and waits until its registration socket is there."""
-        settings = {
-            "node-name": NODE,
-            "kubelet-root": self.folder / "kubelet",
-            "cdi-directory": self.folder / "cdi",
-            "host-root": self.gpus.root,
-            "driver-root": self.gpus.root,
-            "host-driver-root": self.gpus.root,
-            "http-address": "off",
-            "kubeconfig": self.kubeconfig,
-        }
-        command = [sys.executable, "-m", "simulation.nvml", "--node", str(self.gpus.directory)]
-        command += ["-m", "kubelet_plugin"]
-        command += [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-        before = set(self.sockets())
-        with self.log.open("ab") as log:
-            process = subprocess.Popen([*command, *flags], stderr=log)
-        self.processes.append(process)
-        eventually(lambda: self._serves(process, before), within=30)
-        return process
-
-    def _serves(self, process: subprocess.Popen[bytes], before: set[Path]) -> bool:
-        assert process.poll() is None, self.log.read_text()
-        return any(path.parent == self.registry for path in set(self.sockets()) - before)
-
-    def sockets(self) -> list[Path]:
-        return [*self.plugin.glob("*.sock"), *self.registry.glob("*.sock")]
-
-    def slices(self) -> list[Body]:
-        return self.client.list(RESOURCE_SLICES).items
-
-    def allocated_claim(self, name: str, device: str) -> Body:
-        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
-        claim = self.client.create(
-            RESOURCE_CLAIMS,
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {"devices": {"requests": [request]}},
-            },
-        )
-        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
-        claim["status"] = {"allocation": {"devices": {"results": [result]}}}
-        return self.client.replace_status(RESOURCE_CLAIMS, claim)
+from tests.integration.plugin_host import DRIVER, NODE, Host, running_host
 
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    # Not pytest's own folder: the paths of sockets have 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="carina") as name, ApiServer(Api()) as server:
-        folder = Path(name)
-        kubeconfig = folder / "kubeconfig"
-        server.write_kubeconfig(kubeconfig)
-        gpus = SimulatedNode.create(
-            folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
-        )
-        with Client(server.connection) as client:
-            client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
-            made = Host(folder, gpus, client, kubeconfig)
-            try:
-                yield made
-            finally:
-                for process in made.processes:
-                    process.kill()
-                    process.wait()
+    with running_host() as host:
+        yield host
 
 
 def _call(path: Path, method: str, request: object, answer: type) -> object:

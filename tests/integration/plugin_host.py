@@ -1,0 +1,120 @@
+"""A node for whole plugin processes: simulated GPUs, a kubelet's folders, an in-memory API."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import Client
+from simulation.api_server.api import Api
+from simulation.api_server.server import ApiServer
+from simulation.nvml import DeviceNodes, SimulatedNode
+from tests.eventually import eventually
+
+DRIVER = "gpu.carina.dev"
+NODE = "node-1"
+
+
+@dataclass
+class Host:
+    """A node with the folders of a kubelet, and an API server that knows it."""
+
+    folder: Path
+    gpus: SimulatedNode
+    client: Client
+    kubeconfig: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def registry(self) -> Path:
+        return self.folder / "kubelet/plugins_registry"
+
+    @property
+    def plugin(self) -> Path:
+        return self.folder / "kubelet/plugins" / DRIVER
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Starts a plugin and waits until its registration socket is there."""
+        settings = {
+            "node-name": NODE,
+            "kubelet-root": self.folder / "kubelet",
+            "cdi-directory": self.folder / "cdi",
+            "host-root": self.gpus.root,
+            "driver-root": self.gpus.root,
+            "host-driver-root": self.gpus.root,
+            "http-address": "off",
+            "kubeconfig": self.kubeconfig,
+        }
+        command = [sys.executable, "-m", "simulation.nvml", "--node", str(self.gpus.directory)]
+        command += ["-m", "kubelet_plugin"]
+        command += [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+        before = self._registered()
+        with self.log.open("ab") as log:
+            process = subprocess.Popen([*command, *flags], stderr=log)
+        self.processes.append(process)
+        eventually(lambda: self._serves(process, before), within=30)
+        return process
+
+    def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:
+        assert process.poll() is None, self.log.read_text()
+        return bool(self._registered() - before)
+
+    def _registered(self) -> set[tuple[Path, int]]:
+        """The registration sockets: one that is made anew is another, under the same name too."""
+        found = set()
+        for path in self.registry.glob("*.sock"):
+            with suppress(FileNotFoundError):
+                found.add((path, path.stat().st_ctime_ns))
+        return found
+
+    def sockets(self) -> list[Path]:
+        return [*self.plugin.glob("*.sock"), *self.registry.glob("*.sock")]
+
+    def slices(self) -> list[Body]:
+        return self.client.list(RESOURCE_SLICES).items
+
+    def allocated_claim(self, name: str, device: str) -> Body:
+        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+        claim = self.client.create(
+            RESOURCE_CLAIMS,
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {"requests": [request]}},
+            },
+        )
+        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+        claim["status"] = {"allocation": {"devices": {"results": [result]}}}
+        return self.client.replace_status(RESOURCE_CLAIMS, claim)
+
+
+@contextmanager
+def running_host() -> Iterator[Host]:
+    """Makes one, and ends all that runs on it."""
+    # Not pytest's own folder: the paths of sockets have 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="carina") as name, ApiServer(Api()) as server:
+        folder = Path(name)
+        kubeconfig = folder / "kubeconfig"
+        server.write_kubeconfig(kubeconfig)
+        gpus = SimulatedNode.create(
+            folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
+        )
+        with Client(server.connection) as client:
+            client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+            made = Host(folder, gpus, client, kubeconfig)
+            try:
+                yield made
+            finally:
+                for process in made.processes:
+                    process.kill()
+                    process.wait()
