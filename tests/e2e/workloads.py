@@ -1,6 +1,7 @@
 """Claims and pods of a namespace, and what can be seen from inside the containers."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ START_S = 30.0
 """Seconds in which a pod is to run whose claim can be prepared at once."""
 RETRY_S = 60.0
 """Seconds in which the kubelet is to have tried again whatever had failed."""
+_DEVICE = re.compile(r"^CARINA_CLAIM_.*_DEVICE_gpu_(?P<minor>\d+)$")
 _STAYS = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 
@@ -176,11 +178,9 @@ class Workloads:
 
     def gpus(self, pod: str, container: str = "main") -> list[Gpu]:
         """The GPUs that a container has, each told by one variable: nodes and variables agree."""
-        told = {
-            name.rpartition("_gpu_")[2]: value
-            for name, value in self.environment(pod, container).items()
-            if name.startswith("CARINA_CLAIM_") and name.rpartition("_")[2].isdecimal()
-        }
+        variables = self.environment(pod, container).items()
+        matches = [(_DEVICE.search(name), value) for name, value in variables]
+        told = {match["minor"]: value for match, value in matches if match}
         listed = self.run(pod, "find /dev -type c -name 'nvidia[0-9]*'", container).split()
         assert sorted(listed) == sorted(f"/dev/nvidia{minor}" for minor in told)
         return sorted((Gpu(int(minor), uuid) for minor, uuid in told.items()), key=_by_minor)
