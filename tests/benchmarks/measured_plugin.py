@@ -42,6 +42,9 @@ class Bench:
     """A node of a real control plane, and a folder for it."""
 
     folder: Path
+    """On a disk, as a node's /var/lib is."""
+    memory: Path
+    """In memory, as a node's /var/run is."""
     gpus: SimulatedNode
     cluster: Cluster
     credentials: ServiceAccountCredentials
@@ -53,7 +56,7 @@ class Bench:
         settings = {
             "node-name": NODE,
             "kubelet-root": self.folder / "k",
-            "cdi-directory": self.folder / "cdi",
+            "cdi-directory": self.memory / "cdi",
             "host-root": self.gpus.root,
             "driver-root": self.gpus.root,
             "host-driver-root": self.gpus.root,
@@ -168,16 +171,16 @@ def bench(cluster: Cluster) -> Iterator[Bench]:
     cluster.add_fake_nodes([NODE])
     cluster.assign_pod(_NAMESPACE, NODE, service_account=_ACCOUNT, node=NODE)
     credentials = cluster.service_account_credentials(_NAMESPACE, _ACCOUNT, pod=NODE)
-    # On a disk, as a node's /var/lib is; not pytest's folder, whose paths are long.
     with (
         tempfile.TemporaryDirectory(prefix="carina-bench", dir="/var/tmp") as name,
+        tempfile.TemporaryDirectory(prefix="carina-bench", dir="/dev/shm") as memory,
         Client(from_kubeconfig(cluster.kubeconfig)) as admin,
     ):
         folder = Path(name)
         gpus = SimulatedNode.create(
             folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
         )
-        yield Bench(folder, gpus, cluster, credentials, admin)
+        yield Bench(folder, Path(memory), gpus, cluster, credentials, admin)
 
 
 def _complete(slices: list[dict[str, Any]]) -> bool:
