@@ -237,14 +237,19 @@ class Claims:
         return checkpoint
 
     def _wanted_again(self, claim: ClaimReference) -> PreparedClaim | None:
+        """What a claim found on the node holds; None where it is gone or means nothing to us."""
         try:
             wanted = self._wanted(claim)
         except ClaimError as error:
-            _log.warning("a claim cannot be found again", claim=claim.key, reason=str(error))
-            return None
+            if isinstance(error.__cause__, ApiError) and not isinstance(error, _GoneError):
+                wanted = None  # refused: that says nothing of the claim
+            else:
+                _log.warning("a claim cannot be found again", claim=claim.key, reason=str(error))
+                return None
         if wanted is None:
             raise ClaimError(
-                "the checkpoint is being rebuilt, and the API server does not answer",
+                f"the checkpoint is being rebuilt, and ResourceClaim {claim.key} cannot be read "
+                "from the API server now",
                 may_pass=True,
             )
         return wanted

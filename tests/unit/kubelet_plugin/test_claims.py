@@ -326,10 +326,13 @@ def test_a_lost_checkpoint_is_rebuilt(world: World) -> None:
     assert world.recorded() == {"train": ("gpu-0",)}
 
 
-def test_nothing_is_rebuilt_or_removed_while_the_api_server_is_away(world: World) -> None:
+@pytest.mark.parametrize("error", [Unreachable(GET, "refused"), Forbidden(GET, "no right")])
+def test_nothing_is_rebuilt_or_removed_while_claims_cannot_be_read(
+    world: World, error: ApiError
+) -> None:
     world.claims().prepare(TRAIN)
     world.checkpoint.write_bytes(b"{")
-    world.api["train"] = Unreachable(GET, "refused")
+    world.api["train"] = error
     claims = world.claims()
     claims.repair()
     assert world.checkpoint.read_bytes() == b"{"
