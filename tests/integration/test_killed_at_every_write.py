@@ -1,22 +1,26 @@
 """Killed with SIGKILL before every single change of the file system, the plugin loses nothing.
 
 The changes are enumerated, not sampled: a child process carries out one call and ends itself before
-its n-th change, for every n until the call ends by itself. The state after a change is the state
-before the next, so these are all the states that a kill can leave. Then a fresh process looks at
-what is left, as the plugin does when it starts.
+its n-th change, for every n until the call ends by itself. A change is what the kernel sees as one:
+each write(2), cut in two so that half-written files are among the states, and every open for
+writing, chmod, mknod, rename, unlink, link and fsync. The state after a change is the state before
+the next, so these are all the states that a kill can leave. Then a fresh process looks at what is
+left, as the plugin does when it starts.
 """
 
+import io
 import json
 import multiprocessing
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import pytest
 
@@ -175,14 +179,32 @@ def _child(folder: Path, operation: Operation, name: str, kill_before: int) -> N
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
-        if (writes or event in _CHANGES) and str(folder) in str(arguments[0]):
+        by_descriptor = event == "os.chmod" and isinstance(arguments[0], int)
+        ours = by_descriptor or str(folder) in str(arguments[0])
+        if (writes or event in _CHANGES) and ours:
             change()
 
-    def counting(sync: Callable[[int], None], descriptor: int) -> None:
-        change()
-        sync(descriptor)
+    class Halves(io.FileIO):
+        """Writes what it is given in two pieces, each a change."""
 
-    os.fsync = partial(counting, os.fsync)
+        def write(self, content: Any) -> int:
+            middle = len(content) // 2
+            for piece in (content[:middle], content[middle:]):
+                change()
+                super().write(piece)
+            return len(content)
+
+    def writer(descriptor: int, mode: str, *, closefd: bool) -> BinaryIO:
+        return cast("BinaryIO", io.BufferedWriter(Halves(descriptor, mode, closefd=closefd)))
+
+    def counted(call: Callable[..., None], *arguments: Any) -> None:
+        change()
+        call(*arguments)
+
+    # What Python tells no audit hook of.
+    os.fdopen = cast("Any", writer)
+    os.fsync = partial(counted, os.fsync)
+    os.mknod = partial(counted, os.mknod)
     sys.addaudithook(audit)
     _carry_out(claims, operation, name)
 
@@ -207,8 +229,17 @@ def _kills(node: Node, operation: Operation, name: str, reset: Callable[[], None
     raise AssertionError("the call never ends")
 
 
+def _skip_without_device_nodes(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("needs the right to make device nodes (CAP_MKNOD)")
+    path.unlink()
+
+
 def _check_repaired(node: Node) -> None:
     """What a started plugin makes of what it finds: recorded is prepared, and nothing else is."""
+    node.specs()  # whole as they are: container runtimes read them at any time
     reporter = Silent()
     node.claims(reporter).repair()
     assert reporter.rebuilt == []
@@ -232,6 +263,26 @@ def test_prepare_killed_at_every_change(node: Node) -> None:
         assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
         assert node.specs() == {"one", "two"}
         assert not [name for name in node.files() if name.endswith(".tmp")]
+
+
+def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> None:
+    dev = node.gpus.root / "dev"
+    made = ("nvidia0", "nvidiactl")
+    _skip_without_device_nodes(dev / "probe")
+    before = sorted(entry.name for entry in dev.iterdir())
+
+    def reset() -> None:
+        node.claims().unprepare(_reference("one"))
+        for name in made:
+            (dev / name).unlink()
+
+    for _ in _kills(node, "prepare", "one", reset):
+        _check_repaired(node)
+        node.claims().prepare(_reference("one"))
+        assert node.specs() == {"one"}
+        assert sorted(entry.name for entry in dev.iterdir()) == before
+        modes = [(dev / name).stat().st_mode for name in made]
+        assert modes == [stat.S_IFCHR | 0o666] * 2
 
 
 def test_unprepare_killed_at_every_change(node: Node) -> None:
