@@ -115,7 +115,10 @@ def test_pod_whose_gpu_was_lost_meanwhile_starts_once_it_is_reset(
 def test_containers_start_again_after_a_reboot(
     workloads: Workloads, plugin: Plugin, gpus: SimulatedNode, node: Node
 ) -> None:
-    workloads.pod_with_own_claim("pod", container("main", "gpu"), restartPolicy="Always")
+    # It outlives the exec that asks it to end: one that is killed with it has no exit code.
+    ends = "trap 'exit 0' TERM; until [ -e /end ]; do sleep 1; done; sleep 1"
+    main = container("main", "gpu", command=ends)
+    workloads.pod_with_own_claim("pod", main, restartPolicy="Always")
     workloads.wait_running("pod")
     before = workloads.gpus("pod")
     plugin.stop()
@@ -125,7 +128,7 @@ def test_containers_start_again_after_a_reboot(
     plugin.start()
 
     wait_for("the CDI spec to be back", lambda: len(plugin.prepared_claims()) == 1)
-    workloads.run("pod", "kill 1")
+    workloads.run("pod", "touch /end")
     wait_for(
         "the container to start again",
         lambda: workloads.get("pod", "pod")["status"]["containerStatuses"][0]["restartCount"],

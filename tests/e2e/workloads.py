@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.e2e.plugin import DRIVER
@@ -18,9 +17,6 @@ START_S = 30.0
 RETRY_S = 60.0
 """Seconds in which the kubelet is to have tried again whatever had failed."""
 _DEVICE = re.compile(r"^CARINA_CLAIM_.*_DEVICE_gpu_(?P<minor>\d+)$")
-_LOST_CGROUP = re.compile(
-    r"(?P<cgroup>/sys/fs/cgroup/unified/\S+)/cgroup\.procs: no such file or directory"
-)
 _STAYS = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 
@@ -173,17 +169,7 @@ class Workloads:
 
     def run(self, pod: str, command: str, container: str = "main") -> str:
         """What a command prints in a running container."""
-        arguments = ("exec", pod, "-c", container, "--", *shlex.split(command))
-        try:
-            return self.kubectl(*arguments)
-        except KubectlError as error:
-            # On a hybrid cgroup hierarchy a container's unified cgroup holds no process, and may
-            # be gone; runc 1.1 then cannot exec. That is the machine's affair, not the plugin's.
-            missing = _LOST_CGROUP.search(str(error))
-            if missing is None:
-                raise
-            Path(missing["cgroup"]).mkdir(parents=True, exist_ok=True)
-            return self.kubectl(*arguments)
+        return self.kubectl("exec", pod, "-c", container, "--", *shlex.split(command))
 
     def environment(self, pod: str, container: str = "main") -> dict[str, str]:
         """The environment of a container."""

@@ -113,7 +113,9 @@ def configure(
         ca=authority.ca.certificate,
         user=pki.client_certificate(identity),
     )
-    _make_cgroup(reaper.cgroup_name(state.path))
+    # One of its own: a kubelet kills the pods below its root that it does not know.
+    cgroup = f"{reaper.cgroup_name(state.path)}/{node}"
+    _make_cgroup(cgroup)
     config = folder / "kubelet.json"
     config.write_text(
         json.dumps(
@@ -138,8 +140,7 @@ def configure(
                 # There is none, but without one every pod gets a warning for it.
                 "clusterDNS": ["198.19.255.10"],
                 "cgroupDriver": "cgroupfs",
-                # Of its own: a kubelet kills the pods below its root that it does not know.
-                "cgroupRoot": f"/{reaper.cgroup_name(state.path)}",
+                "cgroupRoot": f"/{cgroup}",
                 "enforceNodeAllocatable": [],
                 "failCgroupV1": False,
                 "failSwapOn": False,
@@ -175,14 +176,17 @@ def configure(
     return Kubelet(root, state.logs / f"{name}.log", state, name, command, port, tls)
 
 
-def _make_cgroup(name: str) -> None:
+def _make_cgroup(path: str) -> None:
     """Makes the cgroup in which all pods will be: kubelet wants it to be there."""
-    unified = _CGROUPS / "cgroup.controllers"
-    if unified.exists():
-        enabled = " ".join(f"+{controller}" for controller in unified.read_text().split())
-        (_CGROUPS / "cgroup.subtree_control").write_text(enabled)
-        (_CGROUPS / name).mkdir(exist_ok=True)
+    if (_CGROUPS / "cgroup.controllers").exists():
+        folder = _CGROUPS
+        for name in path.split("/"):
+            enabled = (folder / "cgroup.controllers").read_text().split()
+            wanted = " ".join(f"+{controller}" for controller in enabled)
+            (folder / "cgroup.subtree_control").write_text(wanted)
+            folder /= name
+            folder.mkdir(exist_ok=True)
         return
     for hierarchy in _CGROUPS.iterdir():
         if hierarchy.is_dir() and not hierarchy.is_symlink():
-            (hierarchy / name).mkdir(exist_ok=True)
+            (hierarchy / path).mkdir(parents=True, exist_ok=True)
