@@ -1,0 +1,1 @@
+"""The allocator: which devices a claim gets."""

@@ -1,0 +1,105 @@
+"""One question, answered: which devices of a node do these claims get?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.pool import InvalidPool, Pool
+from carina_dra.allocator.preference import CLOSENESS, UPSTREAM, Policy, Score, in_order, score
+from carina_dra.allocator.request import Claim
+from carina_dra.allocator.result import allocation
+from carina_dra.allocator.search import CutShort, Found, Impossible, Outcome, search
+from carina_dra.allocator.usage import Usage
+from carina_dra.resource import Allocation, ExactCount
+
+_STEPS_FOR_A_WISH: Final = 1_000
+"""After so many steps devices that are less close to each other will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The claims get these."""
+
+    allocations: tuple[Allocation, ...]
+    """One a claim, in the claims' order."""
+    score: Score
+    """To compare it with what other nodes have."""
+    steps: int
+    """How many the search took."""
+
+
+Answer: TypeAlias = Allocated | Impossible | CutShort
+
+
+def allocate(
+    claims: Sequence[Claim],
+    node: Node,
+    pools: Sequence[Pool],
+    usage: Usage,
+    features: Features,
+    *,
+    new_share_id: Callable[[], str],
+    policy: Policy = UPSTREAM,
+    max_steps: int | None = None,
+) -> Answer:
+    """Looks for devices for all claims on a node, the best by the policy.
+
+    Whether there are any does not depend on the policy. `new_share_id` gives a fresh UID for each
+    share of a device. After `max_steps` steps the search gives up and says so.
+
+    Raises:
+        NodeAllocationError: nothing was found, but a pool of the node is invalid.
+        AllocationError: there is no answer, on this node or any other.
+    """
+    outcome, distance = _best(claims, node, pools, usage, features, policy, max_steps)
+    match outcome:
+        case Found(choices=choices, steps=steps):
+            return Allocated(
+                tuple(
+                    allocation(claim, chosen, node, features, new_share_id)
+                    for claim, chosen in zip(claims, choices, strict=True)
+                ),
+                score(choices, distance, pools, usage, policy),
+                steps,
+            )
+        case Impossible():
+            invalid = [pool for pool in pools if isinstance(pool, InvalidPool)]
+            if invalid:
+                reasons = "; ".join(f"{pool.id}: {pool.reason}" for pool in invalid)
+                raise NodeAllocationError(f"invalid resource pools were encountered: {reasons}")
+        case CutShort():
+            pass
+    return outcome
+
+
+def _best(
+    claims: Sequence[Claim],
+    node: Node,
+    pools: Sequence[Pool],
+    usage: Usage,
+    features: Features,
+    policy: Policy,
+    max_steps: int | None,
+) -> tuple[Outcome, int]:
+    """The outcome, and how far its devices are from each other, as an index of CLOSENESS."""
+    find = partial(search, pools, node, claims, usage, features)
+    if policy.devices is None:
+        return find(max_steps=max_steps), 0
+    find = partial(find, candidates=in_order(pools, usage, policy.devices))
+    if _wants_several(claims):
+        for distance, in_common in enumerate(CLOSENESS[:-1]):
+            outcome = find(in_common=in_common, max_steps=_STEPS_FOR_A_WISH)
+            if isinstance(outcome, Found):
+                return outcome, distance
+        return find(max_steps=max_steps), len(CLOSENESS) - 1
+    return find(max_steps=max_steps), 0
+
+
+def _wants_several(claims: Sequence[Claim]) -> bool:
+    requests = [request for claim in claims for request in claim.requests]
+    alternatives = [alternative for request in requests for alternative in request.alternatives]
+    return len(requests) > 1 or any(each.mode != ExactCount(1) for each in alternatives)

@@ -1,0 +1,112 @@
+"""Devices that stand or fall together: those that draw from the same counters.
+
+A GPU and its partitions are a group, since one's use leaves less to the others. A device that draws
+from no counters is a group of its own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from carina_dra.allocator.pool import Candidate, ReadyPool
+from carina_dra.allocator.usage import Amounts, DeviceId, Usage
+
+WHOLE: Final = 1_000_000
+"""A part of a device is told in millionths: whole numbers compare the same everywhere."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceGroup:
+    """Devices of a pool that draw from the same counters, or one that draws from none."""
+
+    members: tuple[Candidate, ...]
+    """In the pool's order."""
+    totals: Mapping[str, Amounts]
+    """What their counter sets have in all."""
+
+    def used(self, usage: Usage) -> int:
+        """How much of it is in use, in millionths: of the counter or capacity that is scarcest."""
+        left = _left(self, usage)
+        parts = [
+            _part(total - left[name][counter], total)
+            for name, amounts in self.totals.items()
+            for counter, total in amounts.items()
+        ]
+        for member in self.members:
+            if member.id in usage.dedicated:
+                parts.append(0 if member.device.consumes_counters else WHOLE)
+            share = usage.shared.get(member.id)
+            for name, amount in share.amounts.items() if share else ():
+                capacity = member.device.capacity.get(name)
+                if capacity is not None:
+                    parts.append(_part(amount, capacity.value.nanos))
+        return max(parts, default=0)
+
+    def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
+        """Of each member how many others, free now, nobody could have beside it."""
+        left = _left(self, usage)
+        free = [
+            member
+            for member in self.members
+            if member.id not in usage.dedicated and _fit(left, [member])
+        ]
+        return {
+            member.id: sum(not _fit(left, [member, other]) for other in free if other is not member)
+            for member in free
+        }
+
+
+def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
+    """The groups of a pool's devices, in the order of their first devices."""
+    leader: dict[str, str] = {}
+
+    def leading(counter_set: str) -> str:
+        while leader.setdefault(counter_set, counter_set) != counter_set:
+            counter_set = leader[counter_set]
+        return counter_set
+
+    for candidate in (*pool.devices, *pool.elsewhere):
+        names = _counter_sets(candidate, pool)
+        for name in names[1:]:
+            leader[leading(name)] = leading(names[0])
+    together: dict[str | DeviceId, list[Candidate]] = {}
+    for candidate in pool.devices:
+        names = _counter_sets(candidate, pool)
+        key = leading(names[0]) if names else candidate.id
+        together.setdefault(key, []).append(candidate)
+    return tuple(DeviceGroup(tuple(each), _totals(each, pool)) for each in together.values())
+
+
+def _totals(members: Iterable[Candidate], pool: ReadyPool) -> Mapping[str, Amounts]:
+    names = {name for member in members for name in _counter_sets(member, pool)}
+    return {name: pool.counters[name] for name in sorted(names)}
+
+
+def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
+    """The names of those it draws from; none where the pool's counters are of no interest."""
+    consumed = (each.counter_set for each in candidate.device.consumes_counters)
+    return [name for name in consumed if name in pool.counters]
+
+
+def _left(group: DeviceGroup, usage: Usage) -> dict[str, dict[str, int]]:
+    left = {name: dict(amounts) for name, amounts in group.totals.items()}
+    for member in group.members:
+        if group.totals and member.id in usage:
+            for consumption in member.device.consumes_counters:
+                for name, counter in consumption.counters.items():
+                    left[consumption.counter_set][name] -= counter.value.nanos
+    return left
+
+
+def _fit(left: Mapping[str, Amounts], members: Iterable[Candidate]) -> bool:
+    drawn: dict[tuple[str, str], int] = {}
+    for member in members:
+        for consumption in member.device.consumes_counters:
+            for name, counter in consumption.counters.items():
+                key = consumption.counter_set, name
+                drawn[key] = drawn.get(key, 0) + counter.value.nanos
+    return all(amount <= left[name][counter] for (name, counter), amount in drawn.items())
+
+
+def _part(amount: int, total: int) -> int:
+    return WHOLE if total <= 0 else min(WHOLE, amount * WHOLE // total)

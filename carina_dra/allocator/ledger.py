@@ -1,0 +1,170 @@
+"""What an attempt has taken so far, beside what is in use already.
+
+Every `take` has an exact inverse, so that the search can go back on its decisions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.capacity import fits
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.pool import Candidate, ReadyPool
+from carina_dra.allocator.usage import Amounts, DeviceId, PoolId, Usage
+from carina_dra.quantity import Quantity
+from carina_dra.resource import DeviceCounterConsumption
+
+_Groups: TypeAlias = frozenset[str]
+_UNTOUCHED: Final[Amounts] = {}
+
+
+@dataclass(slots=True)
+class _CounterSet:
+    """What is left of a counter set, and which groups its users have in common."""
+
+    left: dict[str, int]
+    groups: _Groups | None = None
+    """None while nobody uses it."""
+
+    def subtract(self, consumption: DeviceCounterConsumption) -> None:
+        for name, counter in consumption.counters.items():
+            self.left[name] -= counter.value.nanos
+        groups = _groups(consumption)
+        if self.groups is None:
+            self.groups = groups
+        elif self.groups and groups:
+            self.groups &= groups
+
+    def admits(self, groups: _Groups) -> bool:
+        """Devices with groups need one in common, those without only go with their like."""
+        if self.groups is None or self.groups == groups:
+            return True
+        return not self.groups.isdisjoint(groups)
+
+
+class Ledger:
+    """Devices, counters and capacities, as far as an attempt has gone.
+
+    A pool whose counters are overdrawn by what is allocated already gives no device that needs
+    counters, as upstream has it.
+    """
+
+    def __init__(self, pools: Iterable[ReadyPool], usage: Usage, features: Features) -> None:
+        self._pools = {pool.id: pool for pool in pools}
+        self._usage = usage
+        self._features = features
+        self._counters: dict[PoolId, dict[str, _CounterSet] | None] = {}
+        self._holders: dict[DeviceId, list[tuple[int, bool]]] = {}
+        self._shares: dict[DeviceId, list[Mapping[str, Quantity]]] = {}
+
+    def is_free(self, device: DeviceId, claim: int, *, admin: bool) -> bool:
+        """Whether a claim (by its index) may have a device for itself, or look at it as an admin.
+
+        Nobody gets a device twice in a claim.
+        """
+        holders = self._holders.get(device, ())
+        if admin:
+            return all(holder != claim for holder, _ in holders)
+        if device in self._usage.dedicated:
+            return False
+        return all(is_admin and holder != claim for holder, is_admin in holders)
+
+    def has_room(self, candidate: Candidate, amounts: Mapping[str, Quantity]) -> bool:
+        """Whether there is so much left of the device's capacities."""
+        share = self._usage.shared.get(candidate.id)
+        in_use = share.amounts if share else _UNTOUCHED
+        shares = self._shares.get(candidate.id)
+        if not shares:
+            return fits(amounts, candidate.device.capacity, in_use)
+        together: dict[str, int] = {}
+        for share in shares:
+            for name, amount in share.items():
+                together[name] = together.get(name, 0) + amount.nanos
+        return fits(amounts, candidate.device.capacity, in_use, together)
+
+    def is_shared(self, device: DeviceId) -> bool:
+        """Whether there are shares of the device; the first has paid its counters."""
+        return device in self._usage.shared or bool(self._shares.get(device))
+
+    def hold(self, device: DeviceId, claim: int, *, admin: bool) -> None:
+        """Gives the device to a claim."""
+        self._holders.setdefault(device, []).append((claim, admin))
+
+    def let_go(self, device: DeviceId) -> None:
+        """Undoes the last `hold` of the device."""
+        self._holders[device].pop()
+
+    def share(self, device: DeviceId, amounts: Mapping[str, Quantity]) -> None:
+        """Gives a share of the device away."""
+        self._shares.setdefault(device, []).append(amounts)
+
+    def unshare(self, device: DeviceId) -> None:
+        """Undoes the last `share` of the device."""
+        self._shares[device].pop()
+
+    def draw(self, candidate: Candidate) -> "Drawn | None":
+        """Takes what the device needs from its counters; None if there is too little.
+
+        Or if the device goes with none of those that draw from the same counters (gate
+        DRADeviceCompatibilityGroups).
+        """
+        consumptions = candidate.device.consumes_counters
+        if not consumptions:
+            return NOTHING_DRAWN
+        sets = self._counter_sets(candidate.id)
+        if sets is None:
+            return None
+        for each in consumptions:
+            counter_set = sets[each.counter_set]
+            if self._features.compatibility_groups and not counter_set.admits(_groups(each)):
+                return None
+            left = counter_set.left
+            if any(left[name] < counter.value.nanos for name, counter in each.counters.items()):
+                return None
+        drawn = Drawn(
+            tuple(
+                (each, sets[each.counter_set], sets[each.counter_set].groups)
+                for each in consumptions
+            )
+        )
+        for each in consumptions:
+            sets[each.counter_set].subtract(each)
+        return drawn
+
+    def put_back(self, drawn: "Drawn") -> None:
+        """Undoes the last `draw`."""
+        for consumption, counter_set, groups in drawn.entries:
+            for name, counter in consumption.counters.items():
+                counter_set.left[name] += counter.value.nanos
+            counter_set.groups = groups
+
+    def _counter_sets(self, device: DeviceId) -> dict[str, _CounterSet] | None:
+        pool = PoolId(device.driver, device.pool)
+        if pool not in self._counters:
+            self._counters[pool] = self._of_pool(self._pools[pool])
+        return self._counters[pool]
+
+    def _of_pool(self, pool: ReadyPool) -> dict[str, _CounterSet] | None:
+        sets = {name: _CounterSet(dict(amounts)) for name, amounts in pool.counters.items()}
+        for candidate in (*pool.devices, *pool.elsewhere):
+            if candidate.id in self._usage:
+                for each in candidate.device.consumes_counters:
+                    sets[each.counter_set].subtract(each)
+        if any(left < 0 for counter_set in sets.values() for left in counter_set.left.values()):
+            return None
+        return sets
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was taken from counters, to be put back."""
+
+    entries: tuple[tuple[DeviceCounterConsumption, _CounterSet, _Groups | None], ...]
+    """With the groups as they were before."""
+
+
+NOTHING_DRAWN: Final = Drawn(())
+
+
+def _groups(consumption: DeviceCounterConsumption) -> _Groups:
+    return frozenset(consumption.compatibility_groups)

@@ -1,0 +1,152 @@
+"""Which of several possible allocations is the better one: on a node, and among nodes.
+
+On a node: devices that are close to each other, then those whose use leaves the most to others. A
+preference never makes a claim fail: it orders what the search tries.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from carina_dra.allocator.group import groups
+from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.search import Choice
+from carina_dra.allocator.usage import DeviceId, Usage
+from carina_dra.resource import DeviceAttribute, lookup
+from carina_dra.resource.limits import ALTERNATIVES_PER_REQUEST
+
+NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+
+CLOSENESS: Final = (
+    (NVLINK_DOMAIN, PCIE_ROOT),
+    (NVLINK_DOMAIN, NUMA_NODE),
+    (NVLINK_DOMAIN,),
+    (PCIE_ROOT,),
+    (NUMA_NODE,),
+    (),
+)
+"""What devices given out together should have in common, the best first; devices that lack an
+attribute are let pass."""
+
+
+class Order(StrEnum):
+    """Where to go first."""
+
+    BINPACK = "binpack"
+    """To what is used most already, so that the rest stays whole."""
+    SPREAD = "spread"
+    """To what is used least, so that everybody has room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to choose among nodes, and among the devices of a node."""
+
+    nodes: Order = Order.BINPACK
+    devices: Order | None = Order.BINPACK
+    """None to take what kube-scheduler would: the first that fit."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Policy":
+        """Reads `binpack`, `spread`, `upstream`, or one order for nodes and one for devices.
+
+        The last is written `NODES/DEVICES`, such as `spread/binpack`.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        nodes, _, devices = text.partition("/")
+        try:
+            if text == "upstream":
+                return UPSTREAM
+            return cls(Order(nodes), Order(devices or nodes))
+        except ValueError:
+            raise ValueError(
+                f"policy {text!r}: write binpack, spread, upstream, or one for nodes and one for "
+                "devices, such as spread/binpack"
+            ) from None
+
+
+UPSTREAM: Final = Policy(devices=None)
+"""As kube-scheduler's allocator chooses on a node."""
+
+
+def in_order(pools: Iterable[Pool], usage: Usage, order: Order) -> tuple[Candidate, ...]:
+    """The devices of a node, the best to be given out first.
+
+    Devices of a GPU that is used more come before others (binpack) or after them (spread); then
+    those that keep fewer other devices from being given out; then those with fewer free neighbours
+    (binpack), so that GPUs that are close to each other stay together; then as published.
+    """
+    sign = -1 if order is Order.BINPACK else 1
+    found = [group for pool in _ready(pools) for group in groups(pool)]
+    used = [group.used(usage) for group in found]
+    untouched = Counter(
+        place
+        for group, in_use in zip(found, used, strict=True)
+        if in_use == 0
+        for place in _places(group.members[0])
+    )
+    rank: dict[DeviceId, tuple[int, ...]] = {}
+    for group, in_use in zip(found, used, strict=True):
+        blocked = group.blocked(usage) if group.totals else {}
+        for member in group.members:
+            near = (-sign * untouched[place] for place in _places(member))
+            rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *near)
+    offered = (candidate for pool in _ready(pools) for candidate in pool.devices)
+    return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Score:
+    """How good an allocation on a node is: the smallest is the best."""
+
+    alternatives: int
+    """Less for earlier alternatives of firstAvailable, as kube-scheduler scores nodes."""
+    distance: int
+    """Which of `CLOSENESS` its devices have; 0 is the closest."""
+    use: int
+    """Of the node's devices, in millionths; negative where most used comes first."""
+
+
+def score(
+    choices: Iterable[Sequence[Choice]],
+    distance: int,
+    pools: Iterable[Pool],
+    usage: Usage,
+    policy: Policy,
+) -> Score:
+    """Scores what was found on a node, whose devices were in use as `usage` says before it."""
+    used = [group.used(usage) for pool in _ready(pools) for group in groups(pool)]
+    mean = sum(used) // len(used) if used else 0
+    return Score(
+        alternatives=-_prioritized(choices),
+        distance=distance,
+        use=-mean if policy.nodes is Order.BINPACK else mean,
+    )
+
+
+def _prioritized(choices: Iterable[Sequence[Choice]]) -> int:
+    chosen = {
+        (index, each.alternative.request): each.alternative.rank
+        for index, of_claim in enumerate(choices)
+        for each in of_claim
+        if each.alternative.rank is not None
+    }
+    return sum(ALTERNATIVES_PER_REQUEST - rank for rank in chosen.values())
+
+
+def _ready(pools: Iterable[Pool]) -> Iterator[ReadyPool]:
+    return (pool for pool in pools if isinstance(pool, ReadyPool))
+
+
+def _places(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:
+    """Where it is, in each sense of close."""
+    attributes, driver = candidate.device.attributes, candidate.id.driver
+    return tuple(
+        (name, lookup(attributes, name, driver)) for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
+    )

@@ -1,0 +1,147 @@
+"""What is written into a claim's status: devices, configurations, nodes.
+
+Source: KEP-4381, and `Allocate` of k8s.io/dynamic-resource-allocation v0.37.0.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.search import Choice
+from carina_dra.resource import (
+    Allocation,
+    AllocationConfiguration,
+    ConfigSource,
+    DeviceAllocation,
+    DeviceResult,
+    NodeSelector,
+    NodeSelectorOperator,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    OnMatchingNodes,
+    OnNode,
+    PerDevice,
+)
+
+
+def allocation(
+    claim: Claim,
+    choices: Sequence[Choice],
+    node: Node,
+    features: Features,
+    new_share_id: Callable[[], str],
+) -> Allocation:
+    """The allocation of a claim on a node. `allocation_timestamp` is for who writes it to set.
+
+    `new_share_id` gives a fresh UID for each share.
+
+    Raises:
+        AllocationError: a slice's node selector has several terms, which the API forbids.
+    """
+    chosen = _chosen_alternatives(claim, choices)
+    return Allocation(
+        devices=DeviceAllocation(
+            results=tuple(_result(choice, features, new_share_id) for choice in choices),
+            config=(*_of_classes(chosen), *_of_claim(claim, chosen)),
+        ),
+        node_selector=_node_selector(choices, node),
+    )
+
+
+def _chosen_alternatives(claim: Claim, choices: Sequence[Choice]) -> list[Alternative]:
+    """Of each request the alternative that was chosen."""
+    by_request = {choice.alternative.request: choice.alternative for choice in choices}
+    return [by_request[request.name] for request in claim.requests]
+
+
+def _result(choice: Choice, features: Features, new_share_id: Callable[[], str]) -> DeviceResult:
+    candidate, alternative = choice.candidate, choice.alternative
+    device = candidate.device
+    return DeviceResult(
+        request=alternative.name,
+        driver=candidate.id.driver,
+        pool=candidate.id.pool,
+        device=candidate.id.device,
+        admin_access=True if alternative.admin_access else None,
+        tolerations=alternative.tolerations,
+        binding_conditions=device.binding_conditions if features.binding_conditions else (),
+        binding_failure_conditions=(
+            device.binding_failure_conditions if features.binding_conditions else ()
+        ),
+        share_id=None if choice.share is None else new_share_id(),
+        consumed_capacity=choice.share or {},
+        skip_node_operations=(
+            candidate.slice.skip_node_operations if features.optional_node_operations else ()
+        ),
+    )
+
+
+def _of_classes(chosen: Sequence[Alternative]) -> Iterable[AllocationConfiguration]:
+    """Each class's configurations once, for the requests that use it."""
+    users: dict[str, list[Alternative]] = {}
+    for alternative in chosen:
+        users.setdefault(alternative.device_class.metadata.name, []).append(alternative)
+    for using in users.values():
+        names = () if len(using) == len(chosen) else tuple(each.name for each in using)
+        for config in using[0].device_class.spec.config:
+            yield AllocationConfiguration(ConfigSource.CLASS, names, config.opaque)
+
+
+def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[AllocationConfiguration]:
+    """The claim's configurations that apply to anything that was chosen.
+
+    One that names all requests is written as one that names none: it means the same.
+    """
+    for config in claim.source.spec.devices.config:
+        meant = [each for each in chosen if each.is_meant_by(config.requests)]
+        if not meant and config.requests:
+            continue
+        names = () if len(meant) == len(chosen) else config.requests
+        yield AllocationConfiguration(ConfigSource.CLAIM, names, config.opaque)
+
+
+def _node_selector(choices: Sequence[Choice], node: Node) -> NodeSelector | None:
+    """Where the devices are usable together; None for everywhere."""
+    on_labels: list[NodeSelectorRequirement] = []
+    on_fields: list[NodeSelectorRequirement] = []
+    for choice in choices:
+        candidate = choice.candidate
+        nodes = candidate.slice.nodes
+        if isinstance(nodes, PerDevice):
+            nodes = candidate.device.nodes
+        if isinstance(nodes, OnNode) or candidate.device.binds_to_node:
+            this = NodeSelectorRequirement("metadata.name", NodeSelectorOperator.IN, (node.name,))
+            return NodeSelector((NodeSelectorTerm(match_fields=(this,)),))
+        if isinstance(nodes, OnMatchingNodes):
+            for term in _only_term(nodes.node_selector):
+                _add_new(on_labels, term.match_expressions)
+                _add_new(on_fields, term.match_fields)
+    if not on_labels and not on_fields:
+        return None
+    return NodeSelector((NodeSelectorTerm(tuple(on_labels), tuple(on_fields)),))
+
+
+def _only_term(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
+    if len(selector.node_selector_terms) > 1:
+        raise AllocationError(
+            f"unsupported ResourceSlice.NodeSelector with {len(selector.node_selector_terms)} terms"
+        )
+    return selector.node_selector_terms
+
+
+def _add_new(
+    present: list[NodeSelectorRequirement], more: Iterable[NodeSelectorRequirement]
+) -> None:
+    for each in more:
+        if not any(_is_same(each, known) for known in present):
+            present.append(each)
+
+
+def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
+    return (one.key, one.operator, frozenset(one.values)) == (
+        other.key,
+        other.operator,
+        frozenset(other.values),
+    )

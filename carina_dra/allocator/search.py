@@ -1,0 +1,379 @@
+"""The search for devices: exhaustive, depth first, in the order in which upstream tries them.
+
+Each step decides one thing: which alternative of a request, or which device next. The devices of a
+request are combinations, not permutations. (Upstream: `allocateOne` of
+k8s.io/dynamic-resource-allocation v0.37.0; its tests pin the number of steps.) The stack is our
+own, since a pod may ask for more devices than Python nests calls.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from carina_dra.allocator.constraint import Distinct, Match, begin
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
+from carina_dra.allocator.matching import Matching
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.taint import untolerated
+from carina_dra.allocator.usage import Usage
+from carina_dra.quantity import Quantity
+from carina_dra.resource import All, ExactCount
+from carina_dra.resource.limits import DEVICES_PER_CLAIM
+
+_OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A device for an alternative of a request."""
+
+    alternative: Alternative
+    candidate: Candidate
+    share: Mapping[str, Quantity] | None
+    """What it gets of a device that is shared; None of one that it has for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Devices for all claims."""
+
+    choices: tuple[tuple[Choice, ...], ...]
+    """By claim, in the order of its requests."""
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """There are none, whatever is chosen."""
+
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """None were found in so many steps."""
+
+    steps: int
+
+
+Outcome: TypeAlias = Found | Impossible | CutShort
+
+
+class _Position(NamedTuple):
+    """What is to be decided next."""
+
+    claim: int
+    request: int = 0
+    option: int | None = None
+    """Which alternative; None where it is to be chosen."""
+    device: int = 0
+    """The how manieth of the request."""
+    start: int = 0
+    """The first candidate to be tried: earlier ones were, for the device before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Option:
+    """An alternative, and how many devices it needs."""
+
+    alternative: Alternative
+    matching: Matching
+    count: int
+    every: tuple[int, ...] | None
+    """The candidates that a request for all devices must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A constraint, and what the devices so far leave of it."""
+
+    requests: tuple[str, ...]
+    attribute: str
+    state: Match | Distinct
+    must_have: bool = True
+    """Whether a device without the attribute is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a device has drawn, and the constraints that it has been added to."""
+
+    candidate: Candidate
+    drawn: Drawn
+    constraints: tuple[Match | Distinct, ...]
+
+
+def search(
+    pools: Sequence[Pool],
+    node: Node,
+    claims: Sequence[Claim],
+    usage: Usage,
+    features: Features,
+    *,
+    candidates: Sequence[Candidate] | None = None,
+    in_common: Sequence[str] = (),
+    max_steps: int | None = None,
+) -> Outcome:
+    """Looks for devices for all claims on a node.
+
+    `candidates` are the pools' devices in the order in which to try them, the pools' own if not
+    given. All devices that have the attributes `in_common`, of whichever claim, are to have them in
+    common.
+
+    Raises:
+        AllocationError: an answer would rest on something that is wrong: a selector that fails on
+            a device, a request for all devices of a pool that is being updated, a capacity that
+            cannot be counted.
+    """
+    attempt = _Attempt(pools, node, claims, usage, features, candidates, in_common)
+    return attempt.run(max_steps)
+
+
+class _Attempt:
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        node: Node,
+        claims: Sequence[Claim],
+        usage: Usage,
+        features: Features,
+        candidates: Sequence[Candidate] | None,
+        in_common: Sequence[str],
+    ) -> None:
+        ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
+        if candidates is None:
+            candidates = tuple(candidate for pool in ready for candidate in pool.devices)
+        self._candidates = candidates
+        self._node = node
+        self._features = features
+        self._ledger = Ledger(ready, usage, features)
+        self._requests: list[tuple[tuple[_Option, ...], ...]] = []
+        self._is_prioritized: list[tuple[bool, ...]] = []
+        for claim in claims:
+            self._requests.append(self._options(claim, pools))
+            self._is_prioritized.append(tuple(each.is_prioritized for each in claim.requests))
+        lists = features.list_attributes
+        wished = [_Rule((), name, Match(lists), must_have=False) for name in in_common]
+        self._rules = [
+            [
+                *(
+                    _Rule(each.requests, each.rule.name, begin(each.rule, lists=lists))
+                    for each in claim.constraints
+                ),
+                *wished,
+            ]
+            for claim in claims
+        ]
+        self._chosen: list[list[Choice]] = [[] for _ in claims]
+        self._is_too_large = False
+        """Whether what was just tried failed because no claim may have so many devices."""
+
+    def run(self, max_steps: int | None) -> Outcome:
+        """Decides step by step, and goes back where nothing is left to try."""
+        steps = 0
+        stack = [iter([_Position(claim=0)])]
+        while stack:
+            position = next(stack[-1], None)
+            if position is None:
+                stack.pop()
+            elif position.claim == len(self._requests):
+                return Found(tuple(map(tuple, self._chosen)), steps + 1)
+            elif steps == max_steps:
+                return CutShort(steps)
+            else:
+                stack.append(self._moves(position))
+                steps += 1
+        return Impossible(steps)
+
+    def _options(self, claim: Claim, pools: Sequence[Pool]) -> tuple[tuple[_Option, ...], ...]:
+        options = tuple(
+            tuple(self._option(alternative, pools) for alternative in request.alternatives)
+            for request in claim.requests
+        )
+        least = sum(min(option.count for option in of_request) for of_request in options)
+        if least > DEVICES_PER_CLAIM:
+            raise AllocationError(
+                f"claim {claim.source.key}: number of requested devices {least} exceeds the claim "
+                f"limit of {DEVICES_PER_CLAIM}"
+            )
+        return options
+
+    def _option(self, alternative: Alternative, pools: Sequence[Pool]) -> _Option:
+        matching = Matching(alternative, self._candidates, self._features)
+        match alternative.mode:
+            case ExactCount(count=count):
+                return _Option(alternative, matching, count, every=None)
+            case All():
+                every = matching.every(pools)
+                return _Option(alternative, matching, len(every), every)
+
+    def _moves(self, at: _Position) -> Iterator[_Position]:
+        """Decides `at` in every possible way: what is yielded is to be decided next.
+
+        The state is as that decision leaves it until the next one is asked for.
+        """
+        requests = self._requests[at.claim]
+        if at.request == len(requests):
+            yield _Position(at.claim + 1)
+            # Another choice for this claim may leave the next one what needs fewer devices.
+            self._is_too_large = False
+        elif at.option is None and self._is_prioritized[at.claim][at.request]:
+            yield from self._alternatives(at, len(requests[at.request]))
+        else:
+            at = at._replace(option=at.option or 0)
+            option = requests[at.request][at.option or 0]
+            if option.every is not None and not option.every:
+                return
+            if at.device == option.count:
+                yield _Position(at.claim, at.request + 1)
+            elif len(self._chosen[at.claim]) + option.count - at.device > DEVICES_PER_CLAIM:
+                self._is_too_large = True
+            elif option.every is not None:
+                yield from self._next_of_all(at, option, option.every[at.device])
+            else:
+                yield from self._devices(at, option)
+
+    def _alternatives(self, at: _Position, count: int) -> Iterator[_Position]:
+        all_too_large = True
+        for index in range(count):
+            yield at._replace(option=index)
+            all_too_large &= self._is_too_large
+            self._is_too_large = False
+        self._is_too_large = all_too_large
+
+    def _next_of_all(self, at: _Position, option: _Option, index: int) -> Iterator[_Position]:
+        taken = self._take(at.claim, option, index, must=True)
+        if taken is not None:
+            yield at._replace(device=at.device + 1)
+            self._give_back(at.claim, taken)
+
+    def _devices(self, at: _Position, option: _Option) -> Iterator[_Position]:
+        admin = bool(option.alternative.admin_access)
+        for index in range(at.start, len(self._candidates)):
+            candidate = self._candidates[index]
+            if not self._ledger.is_free(candidate.id, at.claim, admin=admin):
+                continue
+            if not option.matching.selects(index) or not self._has_room(option, index):
+                continue
+            taken = self._take(at.claim, option, index, must=False)
+            if taken is None:
+                continue
+            yield at._replace(device=at.device + 1, start=index + 1)
+            self._give_back(at.claim, taken)
+            if self._is_too_large:
+                return
+
+    def _take(self, claim: int, option: _Option, index: int, *, must: bool) -> _Taken | None:
+        """Gives a selectable device to the claim, if nothing is in the way.
+
+        Raises:
+            AllocationError: the claim must have the device, and forbids itself to.
+        """
+        alternative, candidate = option.alternative, self._candidates[index]
+        if not self._is_available(claim, alternative, candidate):
+            return None
+        drawn = self._draw(alternative, candidate)
+        if drawn is None:
+            return None
+        constraints = self._constrain(claim, option, index)
+        if constraints is None:
+            self._ledger.put_back(drawn)
+            if must:
+                raise AllocationError(
+                    f"{alternative}: cannot add device {candidate.id} because a claim constraint "
+                    "would not be satisfied"
+                )
+            return None
+        taken = _Taken(candidate, drawn, constraints)
+        if must and not self._has_room(option, index):
+            self._forget(taken)
+            return None
+        share = option.matching.amounts(index) if self._is_shareable(candidate) else None
+        if share is None:
+            self._ledger.hold(candidate.id, claim, admin=bool(alternative.admin_access))
+        elif not alternative.admin_access:
+            self._ledger.share(candidate.id, share)
+        self._chosen[claim].append(Choice(alternative, candidate, share))
+        return taken
+
+    def _is_available(self, claim: int, alternative: Alternative, candidate: Candidate) -> bool:
+        """Whether the device may be given out, counters, constraints and capacities aside."""
+        admin = bool(alternative.admin_access)
+        if not self._ledger.is_free(candidate.id, claim, admin=admin):
+            return False
+        if not self._operations_suit(candidate):
+            return False
+        if candidate.device.consumes_counters and not self._features.partitionable_devices:
+            return False
+        return not (
+            self._features.device_taints and untolerated(candidate.device, alternative.tolerations)
+        )
+
+    def _draw(self, alternative: Alternative, candidate: Candidate) -> Drawn | None:
+        """Takes what the device needs from its counters; None if there is too little."""
+        has_paid = self._is_shareable(candidate) and self._ledger.is_shared(candidate.id)
+        if has_paid or alternative.admin_access:
+            return NOTHING_DRAWN
+        return self._ledger.draw(candidate)
+
+    def _is_shareable(self, candidate: Candidate) -> bool:
+        return self._features.consumable_capacity and bool(
+            candidate.device.allow_multiple_allocations
+        )
+
+    def _has_room(self, option: _Option, index: int) -> bool:
+        """Whether there is as much of the device's capacities as the request takes."""
+        if not self._features.consumable_capacity:
+            return True
+        amounts = option.matching.amounts(index)
+        return amounts is not None and (
+            bool(option.alternative.admin_access)
+            or self._ledger.has_room(self._candidates[index], amounts)
+        )
+
+    def _give_back(self, claim: int, taken: _Taken) -> None:
+        choice = self._chosen[claim].pop()
+        if choice.share is None:
+            self._ledger.let_go(taken.candidate.id)
+        elif not choice.alternative.admin_access:
+            self._ledger.unshare(taken.candidate.id)
+        self._forget(taken)
+
+    def _forget(self, taken: _Taken) -> None:
+        for each in taken.constraints:
+            each.remove()
+        self._ledger.put_back(taken.drawn)
+
+    def _constrain(
+        self, claim: int, option: _Option, index: int
+    ) -> tuple[Match | Distinct, ...] | None:
+        """Adds the device to the constraints that mean the request; None if one refuses it."""
+        added: list[Match | Distinct] = []
+        for rule in self._rules[claim]:
+            if not option.alternative.is_meant_by(rule.requests):
+                continue
+            values = option.matching.values(index, rule.attribute)
+            if values is None and not rule.must_have:
+                continue
+            if values is None or not rule.state.add(values):
+                for each in added:
+                    each.remove()
+                return None
+            added.append(rule.state)
+        return tuple(added)
+
+    def _operations_suit(self, candidate: Candidate) -> bool:
+        """Whether the node knows that it need not prepare a device, where it need not.
+
+        Without any alpha feature the field is not known: everything is prepared.
+        """
+        if not candidate.slice.skip_node_operations or not self._features.any_alpha:
+            return True
+        return (
+            self._features.optional_node_operations
+            and _OPTIONAL_NODE_OPERATIONS in self._node.declared_features
+        )

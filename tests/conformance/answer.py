@@ -1,0 +1,104 @@
+"""What Carina's allocator answers to a case of the conformance vectors.
+
+As a program it reads cases as JSON lines and writes an answer a line, so that any other
+implementation can be compared: `python -m tests.conformance.answer < cases`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from carina_dra.allocator.allocate import Allocated, Answer, allocate
+from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.pool import PoolSlice, gather
+from carina_dra.allocator.request import check
+from carina_dra.allocator.search import Impossible
+from carina_dra.allocator.usage import DeviceId, Share, Usage
+from carina_dra.quantity import Quantity
+from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode, encode
+
+SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+"""That of every share: who compares answers compares whether there is one."""
+
+
+def answer(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a case, as JSON."""
+    try:
+        found = attempt(case)
+    except AllocationError as error:
+        return {"error": str(error), "nodeLocal": isinstance(error, NodeAllocationError)}
+    match found:
+        case Allocated(allocations=()):  # of no claims: the vectors write that like a no
+            return {"unsatisfiable": True}
+        case Allocated(allocations=allocations):
+            return {"allocations": [encode(each) for each in allocations]}
+        case Impossible():
+            return {"unsatisfiable": True}
+        case _:
+            raise AssertionError(f"{found} of a search without a limit")
+
+
+def attempt(case: Mapping[str, Any]) -> Answer:
+    """The allocator's answer.
+
+    Raises:
+        AllocationError: the attempt fails.
+    """
+    features = Features.of_gates(gate for each in case["features"] for gate in _gates(each))
+    node = _node(case["node"])
+    classes = [decode(DeviceClass, each) for each in case.get("classes") or ()]
+    by_name = {each.metadata.name: each for each in classes}
+    claims = [decode(ResourceClaim, each) for each in case.get("claims") or ()]
+    slices = [PoolSlice.of(decode(ResourceSlice, each)) for each in case.get("slices") or ()]
+    checked = [check(claim, by_name, features) for claim in claims]
+    return allocate(
+        checked,
+        node,
+        gather(slices, node, features),
+        _usage(case),
+        features,
+        new_share_id=lambda: SHARE_ID,
+    )
+
+
+def _gates(written: str) -> list[str]:
+    """A feature of the vectors may be two gates, of which one says nothing about allocation."""
+    return [gate for gate in written.split("+") if gate != "DRAResourceClaimDeviceStatus"]
+
+
+def _node(written: Mapping[str, Any]) -> Node:
+    metadata = written["metadata"]
+    declared = (written.get("status") or {}).get("declaredFeatures") or ()
+    return Node(metadata["name"], metadata.get("labels") or {}, frozenset(declared))
+
+
+def _usage(case: Mapping[str, Any]) -> Usage:
+    amounts: dict[DeviceId, dict[str, int]] = {
+        _device(each): {} for each in case.get("allocatedSharedDevices") or ()
+    }
+    for each in case.get("consumedCapacity") or ():
+        consumed = amounts.setdefault(_device(each), {})
+        for name, text in each["consumedCapacity"].items():
+            consumed[name] = consumed.get(name, 0) + Quantity.parse(text).nanos
+    return Usage(
+        dedicated={_device(each): 1 for each in case.get("allocatedDevices") or ()},
+        shared={device: Share(1, consumed) for device, consumed in amounts.items()},
+    )
+
+
+def _device(written: Mapping[str, str]) -> DeviceId:
+    return DeviceId(written["driver"], written["pool"], written["device"])
+
+
+def main() -> None:
+    """Answers the cases on standard input, one line each."""
+    for line in sys.stdin:
+        if line.strip():
+            print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
