@@ -4,7 +4,7 @@ A GPU and its partitions are a group, since one's use leaves less to the others.
 from no counters is a group of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ class DeviceGroup:
 
     members: tuple[Candidate, ...]
     """In the pool's order."""
+    elsewhere: tuple[Candidate, ...]
+    """Devices of other nodes' slices that draw from the same counters."""
     totals: Mapping[str, Amounts]
     """What their counter sets have in all."""
 
@@ -41,6 +43,15 @@ class DeviceGroup:
                 if capacity is not None:
                     parts.append(_part(amount, capacity.value.nanos))
         return max(parts, default=0)
+
+    def is_irregular(self, usage: Usage) -> bool:
+        """Whether more counts than its members: other nodes' devices, or overdrawn counters."""
+        if not self.totals:
+            return False
+        left = _left(self, usage)
+        return any(each.id in usage for each in self.elsewhere) or any(
+            amount < 0 for amounts in left.values() for amount in amounts.values()
+        )
 
     def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
         """Of each member how many others, free now, nobody could have beside it."""
@@ -74,12 +85,18 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
         names = _counter_sets(candidate, pool)
         key = leading(names[0]) if names else candidate.id
         together.setdefault(key, []).append(candidate)
-    return tuple(DeviceGroup(tuple(each), _totals(each, pool)) for each in together.values())
+    return tuple(_group(each, pool) for each in together.values())
 
 
-def _totals(members: Iterable[Candidate], pool: ReadyPool) -> Mapping[str, Amounts]:
+def _group(members: Sequence[Candidate], pool: ReadyPool) -> DeviceGroup:
     names = {name for member in members for name in _counter_sets(member, pool)}
-    return {name: pool.counters[name] for name in sorted(names)}
+    return DeviceGroup(
+        members=tuple(members),
+        elsewhere=tuple(
+            each for each in pool.elsewhere if not names.isdisjoint(_counter_sets(each, pool))
+        ),
+        totals={name: pool.counters[name] for name in sorted(names)},
+    )
 
 
 def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
@@ -90,8 +107,8 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
 
 def _left(group: DeviceGroup, usage: Usage) -> dict[str, dict[str, int]]:
     left = {name: dict(amounts) for name, amounts in group.totals.items()}
-    for member in group.members:
-        if group.totals and member.id in usage:
+    for member in (*group.members, *group.elsewhere) if left else ():
+        if member.id in usage:
             for consumption in member.device.consumes_counters:
                 for name, counter in consumption.counters.items():
                     left[consumption.counter_set][name] -= counter.value.nanos

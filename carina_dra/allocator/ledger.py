@@ -77,8 +77,8 @@ class Ledger:
         if not shares:
             return fits(amounts, candidate.device.capacity, in_use)
         together: dict[str, int] = {}
-        for share in shares:
-            for name, amount in share.items():
+        for each in shares:
+            for name, amount in each.items():
                 together[name] = together.get(name, 0) + amount.nanos
         return fits(amounts, candidate.device.capacity, in_use, together)
 

@@ -6,7 +6,6 @@ from carina_dra.resource import (
     Device,
     DeviceTaint,
     DeviceTaintRule,
-    DeviceTaintSelector,
     DeviceToleration,
     TaintEffect,
     TolerationOperator,
@@ -46,13 +45,15 @@ def added_by_rules(
     return tuple(
         rule.spec.taint
         for rule in rules
-        if _applies(rule.spec.device_selector, driver, pool, device)
+        if rule.spec.device_selector is not None
+        and may_apply(rule, driver, pool)
+        and rule.spec.device_selector.device in (None, device)
     )
 
 
-def _applies(selector: DeviceTaintSelector | None, driver: str, pool: str, device: str) -> bool:
+def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
+    """Whether a rule may taint any device of a pool."""
+    selector = rule.spec.device_selector
     return selector is not None and (
-        selector.driver in (None, driver)
-        and selector.pool in (None, pool)
-        and selector.device in (None, device)
+        selector.driver in (None, driver) and selector.pool in (None, pool)
     )

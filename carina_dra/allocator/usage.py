@@ -6,7 +6,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from carina_dra.resource import DeviceResult
 
-
 K = TypeVar("K")
 
 
