@@ -39,7 +39,7 @@ class Matching:
         """
         known = self._selects.get(index)
         if known is None:
-            known = self._selects[index] = self._is_selected(self._candidates[index])
+            known = self._selects[index] = self.refused_by(index) is None
         return known
 
     def amounts(self, index: int) -> Mapping[str, Quantity] | None:
@@ -97,20 +97,26 @@ class Matching:
         amounts = self.amounts(index)
         return amounts is not None and fits(amounts, self._candidates[index].device.capacity)
 
-    def _is_selected(self, candidate: Candidate) -> bool:
+    def refused_by(self, index: int) -> str | None:
+        """What refuses a device, in words that follow a number of devices; None if nothing does.
+
+        Raises:
+            AllocationError: a selector fails, or is none.
+        """
+        candidate = self._candidates[index]
         if candidate.device.binding_conditions and not self._features.binding_conditions:
-            return False
+            return "with binding conditions, which are switched off"
         for each in self._alternative.selectors:
             if isinstance(each.selector, CompileError):
                 raise AllocationError(f"{each.place}: CEL compile error: {each.selector}")
             try:
                 if not each.selector.matches(candidate.view):
-                    return False
+                    return f"not selected by {each.place}"
             except EvaluationError as error:
                 raise AllocationError(
                     f"{each.place} on device {candidate.id}: CEL runtime error: {error}"
                 ) from error
-        return candidate.here
+        return None if candidate.here else "not usable on this node"
 
     def _taken(self, candidate: Candidate) -> Mapping[str, Quantity] | None:
         try:

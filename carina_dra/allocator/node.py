@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.resource import (
+    JsonObject,
     NodeSelector,
     NodeSelectorOperator,
     NodeSelectorRequirement,
@@ -31,6 +32,13 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     declared_features: frozenset[str] = frozenset()
     """`status.declaredFeatures`."""
+
+    @classmethod
+    def of(cls, body: JsonObject) -> "Node":
+        """Reads a core/v1 Node, as the API has it."""
+        metadata = body["metadata"]
+        declared = (body.get("status") or {}).get("declaredFeatures") or ()
+        return cls(metadata["name"], metadata.get("labels") or {}, frozenset(declared))
 
 
 def reaches(nodes: OnNode | OnMatchingNodes | OnAllNodes | None, node: Node) -> bool:

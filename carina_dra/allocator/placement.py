@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy, Score
 from carina_dra.allocator.request import Alternative, Claim, check
 from carina_dra.allocator.search import CutShort, Impossible
@@ -60,14 +61,14 @@ class Question:
         cls,
         claims: Iterable[ResourceClaim],
         classes: Mapping[str, DeviceClass],
-        cluster: Cluster,
+        features: Features,
     ) -> "Question":
         """Reads claims that are to go to one node together.
 
         Raises:
             AllocationError: they can be satisfied nowhere, whatever there is.
         """
-        checked = tuple(check(claim, classes, cluster.features) for claim in claims)
+        checked = tuple(check(claim, classes, features) for claim in claims)
         alternatives = [
             alternative
             for claim in checked

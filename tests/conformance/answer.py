@@ -48,7 +48,7 @@ def attempt(case: Mapping[str, Any]) -> Answer:
         AllocationError: the attempt fails.
     """
     features = Features.of_gates(gate for each in case["features"] for gate in _gates(each))
-    node = _node(case["node"])
+    node = Node.of(case["node"])
     classes = [decode(DeviceClass, each) for each in case.get("classes") or ()]
     by_name = {each.metadata.name: each for each in classes}
     claims = [decode(ResourceClaim, each) for each in case.get("claims") or ()]
@@ -67,12 +67,6 @@ def attempt(case: Mapping[str, Any]) -> Answer:
 def _gates(written: str) -> list[str]:
     """A feature of the vectors may be two gates, of which one says nothing about allocation."""
     return [gate for gate in written.split("+") if gate != "DRAResourceClaimDeviceStatus"]
-
-
-def _node(written: Mapping[str, Any]) -> Node:
-    metadata = written["metadata"]
-    declared = (written.get("status") or {}).get("declaredFeatures") or ()
-    return Node(metadata["name"], metadata.get("labels") or {}, frozenset(declared))
 
 
 def _usage(case: Mapping[str, Any]) -> Usage:
