@@ -1,0 +1,105 @@
+"""How elements of maps and lists are looked up."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.values import NONE, DomainMap, Optional, Value, find, kind, no_overload
+
+_Run: TypeAlias = Callable[[list[Value]], Value]
+
+
+def attribute_reader(domain: str, name: str) -> _Run:
+    """`device.attributes["domain"].name`."""
+
+    def run(frame: list[Value]) -> Value:
+        try:
+            return frame[0].attributes[domain][name]
+        except KeyError:
+            raise EvaluationError(f"no such key: {name}") from None
+
+    return run
+
+
+def capacity_reader(domain: str, name: str) -> _Run:
+    """`device.capacity["domain"].name`."""
+
+    def run(frame: list[Value]) -> Value:
+        try:
+            return frame[0].capacity[domain][name]
+        except KeyError:
+            raise EvaluationError(f"no such key: {name}") from None
+
+    return run
+
+
+def selector(operand: _Run, field: str) -> _Run:
+    """`operand.field`."""
+    return lambda frame: _element(operand(frame), field)
+
+
+def indexer(operand: _Run, key: _Run) -> _Run:
+    """`operand[key]`."""
+    return lambda frame: _element(operand(frame), key(frame))
+
+
+def tester(operand: _Run, field: str) -> _Run:
+    """`has(operand.field)`."""
+
+    def run(frame: list[Value]) -> Value:
+        of = operand(frame)
+        if isinstance(of, Optional):
+            return any(_found(value, field) for value in of.values)
+        return bool(_found(of, field))
+
+    return run
+
+
+def optional_selector(operand: _Run, field: str) -> _Run:
+    """`operand.?field`."""
+    return lambda frame: _maybe(operand(frame), field)
+
+
+def optional_indexer(operand: _Run, key: _Run) -> _Run:
+    """`operand[?key]`."""
+    return lambda frame: _maybe(operand(frame), key(frame))
+
+
+def _element(of: Value, key: Value) -> Value:
+    if isinstance(of, Optional):
+        return _maybe(of, key)
+    found = _found(of, key)
+    if found:
+        return found[0]
+    if isinstance(of, tuple):
+        raise EvaluationError(f"index out of bounds: {key}")
+    raise EvaluationError(f"no such key: {key}")
+
+
+def _maybe(of: Value, key: Value) -> Value:
+    if isinstance(of, Optional):
+        return _maybe(of.values[0], key) if of.values else NONE
+    found = _found(of, key)
+    return Optional(found) if found else NONE
+
+
+def _found(of: Value, key: Value) -> tuple[Value, ...]:
+    """The element, or nothing.
+
+    Raises:
+        EvaluationError: there can be none.
+    """
+    if isinstance(of, DomainMap) and isinstance(key, str):
+        return (of[key],)
+    if isinstance(of, dict):
+        return find(of, key)
+    if isinstance(of, tuple):
+        return _at(of, key)
+    raise no_overload()
+
+
+def _at(of: tuple[Value, ...], key: Value) -> tuple[Value, ...]:
+    if kind(key) not in ("int", "uint", "double") or key != int(key):
+        raise EvaluationError(f"unsupported index type '{kind(key)}' in list")
+    index = int(key)
+    return (of[index],) if 0 <= index < len(of) else ()

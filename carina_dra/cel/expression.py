@@ -1,0 +1,146 @@
+"""Expressions on devices: selectors, and derived attributes (KEP-4381)."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from carina_dra.cel.budget import Budget
+from carina_dra.cel.compiler import Compiled, Compiler
+from carina_dra.cel.device import CelDevice
+from carina_dra.cel.errors import CompileError, EvaluationError
+from carina_dra.cel.parser import parse
+from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING
+from carina_dra.cel.values import Semver, Value, kind
+from carina_dra.resource import (
+    BoolAttribute,
+    DeviceAttribute,
+    IntAttribute,
+    StringAttribute,
+    VersionAttribute,
+)
+
+_REMEMBERED: Final = 4096
+_MISHAPS: Final = (
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
+"""What Python itself may say of values that no rule of ours has foreseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What expressions may use, by feature gates."""
+
+    list_attributes: bool = False
+    """DRAListTypeAttributes. Lists are understood in any case."""
+    consumable_capacity: bool = True
+    """DRAConsumableCapacity: `device.allowMultipleAllocations`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """An expression that is true for some devices. Many threads may use it."""
+
+    expression: str
+    _compiled: Compiled = field(repr=False, compare=False)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The attributes that it reads, with their domains; None where that cannot be told."""
+        return self._compiled.reads
+
+    def matches(self, device: CelDevice) -> bool:
+        """Whether it is true for the device.
+
+        Raises:
+            EvaluationError: it is neither true nor false.
+        """
+        value = _run(self._compiled, device)
+        if value is True or value is False:
+            return bool(value)
+        raise EvaluationError(f"CEL result of type {kind(value)} could not be converted to bool")
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeExpression:
+    """An expression that computes an attribute of a device. Many threads may use it."""
+
+    expression: str
+    _compiled: Compiled = field(repr=False, compare=False)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """The attributes that it reads, with their domains; None where that cannot be told."""
+        return self._compiled.reads
+
+    def evaluate(self, device: CelDevice) -> DeviceAttribute:
+        """The attribute.
+
+        Raises:
+            EvaluationError: there is no value, or one that no attribute can have.
+        """
+        value = _run(self._compiled, device)
+        match value:
+            case bool():
+                return BoolAttribute(value)
+            case int() if kind(value) == "int":
+                return IntAttribute(value)
+            case str():
+                return StringAttribute(value)
+            case Semver():
+                return VersionAttribute(str(value))
+            case _:
+                raise EvaluationError(f"unsupported type {kind(value)} of a derived attribute")
+
+
+def compile_selector(expression: str, environment: Environment) -> Selector:
+    """Compiles a selector; the same one only once.
+
+    Raises:
+        CompileError: it is no expression, or not one that is true or false.
+    """
+    compiled = _compiled(expression, environment.consumable_capacity)
+    if compiled.type not in (BOOL, DYN):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
+    return Selector(expression, compiled)
+
+
+def compile_attribute(expression: str, environment: Environment) -> AttributeExpression:
+    """Compiles a derived attribute; the same one only once.
+
+    Raises:
+        CompileError: it is no expression, or gives what no attribute can be.
+    """
+    compiled = _compiled(expression, environment.consumable_capacity)
+    if compiled.type not in (BOOL, INT, STRING, SEMVER, DYN):
+        raise CompileError(f"must evaluate to bool, int, string or semver, not {compiled.type}")
+    return AttributeExpression(expression, compiled)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compiled(expression: str, consumable_capacity: bool) -> Compiled:  # noqa: FBT001 - a key
+    try:
+        node, has_loop = parse(expression)
+        compiler = Compiler(
+            expression, consumable_capacity=consumable_capacity, has_loop=has_loop
+        )
+        return compiler.whole(node)
+    except RecursionError:
+        raise CompileError("the expression is nested too deeply") from None
+
+
+def _run(compiled: Compiled, device: CelDevice) -> Value:
+    device.make_ready()
+    frame: list[Value] = [device, None, *[None] * (compiled.places - 2)]
+    if compiled.is_counted:
+        frame[1] = Budget()
+    try:
+        return compiled.run(frame)
+    except _MISHAPS as mishap:
+        raise EvaluationError(f"cannot be evaluated: {mishap}") from mishap
+

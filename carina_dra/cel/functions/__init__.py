@@ -1,0 +1,43 @@
+"""The functions that expressions can call, by their names.
+
+Those of the standard environment (CEL specification), of cel-go's extensions and of Kubernetes
+(k8s.io/apiserver v0.37.0 `pkg/cel/library`), as far as DRA has them.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from carina_dra.cel.functions import (
+    formats,
+    lists,
+    networks,
+    optionals,
+    quantities,
+    standard,
+    strings,
+    times,
+    urls,
+)
+from carina_dra.cel.functions.overload import Overload
+
+
+def _by_name() -> Mapping[str, tuple[Overload, ...]]:
+    found: dict[str, list[Overload]] = {}
+    for module in (
+        standard,
+        strings,
+        lists,
+        optionals,
+        times,
+        quantities,
+        networks,
+        urls,
+        formats,
+    ):
+        for overload in module.OVERLOADS:
+            found.setdefault(overload.name, []).append(overload)
+    return {name: tuple(overloads) for name, overloads in found.items()}
+
+
+FUNCTIONS: Final = _by_name()
+"""Every way to call each function."""

@@ -1,0 +1,135 @@
+"""Quantities and semantic versions (apiserver `library/quantity.go`, `library/semverlib.go`)."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.overload import function, method
+from carina_dra.cel.types import BOOL, DOUBLE, DYN, INT, QUANTITY, SEMVER, STRING
+from carina_dra.cel.values import INT64_MAX, INT64_MIN, Semver, Value, equal
+from carina_dra.quantity import Quantity, QuantityError
+
+_NANO: Final = 10**9
+_NUMBER: Final = r"(?:0|[1-9][0-9]*)"
+_PART: Final = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+_SEMVER: Final = re.compile(
+    rf"(?P<major>{_NUMBER})\.(?P<minor>{_NUMBER})\.(?P<patch>{_NUMBER})"
+    rf"(?:-(?P<prerelease>{_PART}(?:\.{_PART})*))?(?:\+(?P<build>[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
+    re.ASCII,
+)
+_LOOSE: Final = re.compile(r"v?(?P<numbers>[0-9]+(?:\.[0-9]+){0,2})(?P<rest>[-+].*)?", re.ASCII)
+_UINT64_MAX: Final = 2**64 - 1
+
+
+@lru_cache(maxsize=1024)
+def quantity(text: str) -> Quantity:
+    """Reads a quantity.
+
+    Raises:
+        EvaluationError: it is none.
+    """
+    try:
+        return Quantity.parse(text)
+    except QuantityError as error:
+        raise EvaluationError(str(error)) from None
+
+
+@lru_cache(maxsize=1024)
+def semver(text: str) -> Semver:
+    """Reads a semantic version.
+
+    Raises:
+        EvaluationError: it is none.
+    """
+    match = _SEMVER.fullmatch(text)
+    if match is None:
+        raise EvaluationError(f"{text!r} is no semantic version")
+    numbers = [int(match[name]) for name in ("major", "minor", "patch")]
+    if max(numbers) > _UINT64_MAX:
+        raise EvaluationError(f"{text!r} is no semantic version")
+    prerelease = tuple(match["prerelease"].split(".")) if match["prerelease"] else ()
+    build = tuple(match["build"].split(".")) if match["build"] else ()
+    return Semver(numbers[0], numbers[1], numbers[2], prerelease, build)
+
+
+def _normalized(text: str, normalize: bool) -> Semver:  # noqa: FBT001 - an argument
+    """A version after `v` is taken off, zeros are, and what is missing is added."""
+    match = _LOOSE.fullmatch(text) if normalize else None
+    if match is None:
+        return semver(text)
+    numbers = [number.lstrip("0") or "0" for number in match["numbers"].split(".")]
+    numbers += ["0"] * (3 - len(numbers))
+    return semver(".".join(numbers) + (match["rest"] or ""))
+
+
+def _is(read: object, *arguments: Value) -> bool:
+    try:
+        read(*arguments)  # type: ignore[operator]
+    except EvaluationError:
+        return False
+    return True
+
+
+def _as_integer(value: Quantity) -> int:
+    if not _is_integer(value):
+        raise EvaluationError("cannot convert value to integer")
+    return value.nanos // _NANO
+
+
+def _is_integer(value: Quantity) -> bool:
+    return value.nanos % _NANO == 0 and INT64_MIN <= value.nanos // _NANO <= INT64_MAX
+
+
+def _sign(value: Quantity) -> int:
+    return (value.nanos > 0) - (value.nanos < 0)
+
+
+def _compare(one: Quantity, other: Quantity) -> int:
+    return (one.nanos > other.nanos) - (one.nanos < other.nanos)
+
+
+def _compare_versions(one: Semver, other: Semver) -> int:
+    return (one.precedence > other.precedence) - (one.precedence < other.precedence)
+
+
+def _includes(attribute: Value, value: Value) -> bool:
+    """Whether an attribute is the value, or a list that has it (DRA)."""
+    if isinstance(attribute, tuple):
+        return any(_is_same(each, value) for each in attribute)
+    return _is_same(attribute, value)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    try:
+        return equal(one, other)
+    except EvaluationError:
+        return False
+
+
+OVERLOADS: Final = (
+    function("quantity", (STRING,), QUANTITY, quantity),
+    function("isQuantity", (STRING,), BOOL, lambda text: _is(quantity, text)),
+    function("sign", (QUANTITY,), INT, _sign),
+    method("isInteger", (QUANTITY,), BOOL, _is_integer),
+    method("asInteger", (QUANTITY,), INT, _as_integer),
+    method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda value: value.nanos / _NANO),
+    method("isGreaterThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos > b.nanos),
+    method("isLessThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos < b.nanos),
+    method("compareTo", (QUANTITY, QUANTITY), INT, _compare),
+    method("add", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a + b),
+    method("add", (QUANTITY, INT), QUANTITY, lambda a, b: a + Quantity.of(b, a.format)),
+    method("sub", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a - b),
+    method("sub", (QUANTITY, INT), QUANTITY, lambda a, b: a - Quantity.of(b, a.format)),
+    function("semver", (STRING,), SEMVER, semver),
+    function("semver", (STRING, BOOL), SEMVER, _normalized),
+    function("isSemver", (STRING,), BOOL, lambda text: _is(semver, text)),
+    function("isSemver", (STRING, BOOL), BOOL, lambda *given: _is(_normalized, *given)),
+    method("isGreaterThan", (SEMVER, SEMVER), BOOL, lambda a, b: a.precedence > b.precedence),
+    method("isLessThan", (SEMVER, SEMVER), BOOL, lambda a, b: a.precedence < b.precedence),
+    method("compareTo", (SEMVER, SEMVER), INT, _compare_versions),
+    method("major", (SEMVER,), INT, lambda version: version.major),
+    method("minor", (SEMVER,), INT, lambda version: version.minor),
+    method("patch", (SEMVER,), INT, lambda version: version.patch),
+    method("includes", (DYN, DYN), BOOL, _includes),
+)

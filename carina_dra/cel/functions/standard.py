@@ -1,0 +1,377 @@
+"""Operators, sizes, texts and conversions of the standard environment (CEL specification)."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Final
+
+from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.overload import Overload, function, method, tenth
+from carina_dra.cel.functions.regular_expression import matches
+from carina_dra.cel.functions.times import parse_duration, parse_timestamp, written
+from carina_dra.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    A,
+    B,
+    Type,
+    list_of,
+    map_of,
+    type_of,
+)
+from carina_dra.cel.values import (
+    INT64_MAX,
+    INT64_MIN,
+    UINT64_MAX,
+    Duration,
+    Timestamp,
+    TypeValue,
+    Uint,
+    Value,
+    equal,
+    find,
+    kind,
+    less,
+)
+
+_INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+
+
+def int64(number: int) -> int:
+    """A number as an int.
+
+    Raises:
+        EvaluationError: it has more than 64 bits.
+    """
+    if INT64_MIN <= number <= INT64_MAX:
+        return int(number)
+    raise EvaluationError("integer overflow")
+
+
+def uint64(number: int) -> Uint:
+    """A number as an uint.
+
+    Raises:
+        EvaluationError: it is negative, or has more than 64 bits.
+    """
+    if 0 <= number <= UINT64_MAX:
+        return Uint(number)
+    raise EvaluationError("unsigned integer overflow")
+
+
+def _divide(one: int, other: int) -> int:
+    if other == 0:
+        raise EvaluationError("division by zero")
+    quotient = abs(one) // abs(other)
+    return int64(quotient if (one < 0) == (other < 0) else -quotient)
+
+
+def _modulo(one: int, other: int) -> int:
+    if other == 0:
+        raise EvaluationError("modulus by zero")
+    rest = abs(one) % abs(other)
+    return -rest if one < 0 else rest
+
+
+def _divide_double(one: float, other: float) -> float:
+    if other == 0:
+        if one == 0 or math.isnan(one):
+            return math.nan
+        return math.copysign(math.inf, one) * math.copysign(1, other)
+    return one / other
+
+
+def _divide_uint(one: int, other: int) -> Uint:
+    if other == 0:
+        raise EvaluationError("division by zero")
+    return Uint(one // other)
+
+
+def _modulo_uint(one: int, other: int) -> Uint:
+    if other == 0:
+        raise EvaluationError("modulus by zero")
+    return Uint(one % other)
+
+
+def _multiply_double(one: float, other: float) -> float:
+    return one * other
+
+
+def _sum_moment(one: Timestamp | Duration, other: Timestamp | Duration) -> Value:
+    total = one.nanos + other.nanos
+    if isinstance(one, Timestamp) or isinstance(other, Timestamp):
+        return Timestamp(total)
+    return Duration(int64(total))
+
+
+def _contained(item: Value, among: tuple[Value, ...]) -> bool:
+    return any(equal(item, each) for each in among)
+
+
+def _has_key(key: Value, among: dict[Value, Value]) -> bool:
+    return bool(find(among, key))
+
+
+def _to_int(value: Value) -> int:
+    if isinstance(value, float):
+        if not -(2.0**63) < value < 2.0**63:
+            raise EvaluationError("integer overflow")
+        return int(value)
+    if isinstance(value, str):
+        if not _INT.fullmatch(value) or len(value) > 32:
+            raise EvaluationError(f"type conversion error from 'string' to 'int': {value!r}")
+        return int64(int(value))
+    if isinstance(value, Timestamp):
+        return value.nanos // 10**9
+    return int64(int(value))
+
+
+def _to_uint(value: Value) -> Uint:
+    if isinstance(value, float):
+        if not 0 <= value < 2.0**64:
+            raise EvaluationError("unsigned integer overflow")
+        return Uint(int(value))
+    if isinstance(value, str):
+        if not value.isdecimal() or not value.isascii() or len(value) > 32:
+            raise EvaluationError(f"type conversion error from 'string' to 'uint': {value!r}")
+        return uint64(int(value))
+    return uint64(int(value))
+
+
+def _to_double(value: Value) -> float:
+    if isinstance(value, str):
+        if _DOUBLE.fullmatch(value):
+            return float(value)
+        special = value.lower().lstrip("+-")
+        if special in ("inf", "infinity", "nan"):
+            return float(value)
+        raise EvaluationError(f"type conversion error from 'string' to 'double': {value!r}")
+    return float(value)
+
+
+def _to_string(value: Value) -> str:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+    return text_of(value)
+
+
+def text_of(value: Value) -> str:
+    """A scalar as text, as Go writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return double_text(value)
+    if isinstance(value, Timestamp | Duration):
+        return written(value)
+    return str(value)
+
+
+def double_text(value: float) -> str:
+    """A double in its shortest form, as Go writes it."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    digits = repr(value)
+    mantissa, _, exponent = digits.partition("e")
+    exponent_number = int(exponent or 0)
+    if not exponent:
+        magnitude = math.floor(math.log10(abs(value))) if value else 0
+        if -5 < magnitude < 21:
+            return digits.removesuffix(".0")
+        exponent_number = magnitude
+    if -5 < exponent_number < 21:
+        return format(value, "f").rstrip("0").rstrip(".")
+    sign = "-" if exponent_number < 0 else "+"
+    return f"{mantissa.removesuffix('.0')}e{sign}{abs(exponent_number):02d}"
+
+
+def _to_bool(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise EvaluationError(f"type conversion error from 'string' to 'bool': {value!r}")
+
+
+def _type(value: Value) -> TypeValue:
+    return TypeValue(kind(value))
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _size(value: Value) -> int:
+    return len(value)
+
+
+def _negate(value: int) -> int:
+    return int64(-value)
+
+
+def _not(value: bool) -> bool:  # noqa: FBT001 - an operand
+    return not value
+
+
+def _swapped(compare: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
+    return lambda one, other: compare(other, one)
+
+
+def _at_most(one: Value, other: Value) -> bool:
+    return less(one, other) or equal(one, other)
+
+
+def _unequal(one: Value, other: Value) -> bool:
+    return not equal(one, other)
+
+
+def _length(value: Value) -> int:
+    return len(value) if isinstance(value, str | bytes | tuple | dict) else 0
+
+
+def _both(one: Value, other: Value) -> int:
+    return max(1, tenth(min(_length(one), _length(other))))
+
+
+def _joined(one: Value, other: Value) -> int:
+    return max(1, tenth(_length(one) + _length(other)))
+
+
+_LIST: Final = list_of(A)
+_MAP: Final = map_of(A, B)
+
+_ARITHMETIC: Final = (
+    function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
+    function("_+_", (UINT, UINT), UINT, lambda a, b: uint64(a + b)),
+    function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
+    function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, _joined),
+    function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, _joined),
+    function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b),
+    function("_+_", (DURATION, DURATION), DURATION, _sum_moment),
+    function("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _sum_moment),
+    function("_+_", (DURATION, TIMESTAMP), TIMESTAMP, _sum_moment),
+    function("_-_", (INT, INT), INT, lambda a, b: int64(a - b)),
+    function("_-_", (UINT, UINT), UINT, lambda a, b: uint64(a - b)),
+    function("_-_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a - b),
+    function("_-_", (DURATION, DURATION), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))),
+    function("_-_", (TIMESTAMP, TIMESTAMP), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))),
+    function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, lambda a, b: Timestamp(a.nanos - b.nanos)),
+    function("_*_", (INT, INT), INT, lambda a, b: int64(a * b)),
+    function("_*_", (UINT, UINT), UINT, lambda a, b: uint64(a * b)),
+    function("_*_", (DOUBLE, DOUBLE), DOUBLE, _multiply_double),
+    function("_/_", (INT, INT), INT, _divide),
+    function("_/_", (UINT, UINT), UINT, _divide_uint),
+    function("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_double),
+    function("_%_", (INT, INT), INT, _modulo),
+    function("_%_", (UINT, UINT), UINT, _modulo_uint),
+    function("-_", (INT,), INT, _negate),
+    function("-_", (DOUBLE,), DOUBLE, lambda a: -a),
+    function("!_", (BOOL,), BOOL, _not),
+)
+
+_COMPARABLE: Final = (BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION)
+_NUMERIC: Final = (INT, UINT, DOUBLE)
+_ORDERS: Final[tuple[tuple[str, Callable[[Value, Value], bool]], ...]] = (
+    ("_<_", less),
+    ("_<=_", _at_most),
+    ("_>_", _swapped(less)),
+    ("_>=_", _swapped(_at_most)),
+)
+_COMPARISONS: Final = (
+    function("_==_", (A, A), BOOL, equal, _both, checks_kinds=True),
+    function("_!=_", (A, A), BOOL, _unequal, _both, checks_kinds=True),
+    *(
+        function(name, (each, each), BOOL, compare, _both, checks_kinds=True)
+        for name, compare in _ORDERS
+        for each in _COMPARABLE
+    ),
+    *(
+        function(name, (one, other), BOOL, compare, checks_kinds=True)
+        for name, compare in _ORDERS
+        for one in _NUMERIC
+        for other in _NUMERIC
+        if one != other
+    ),
+    function("@in", (A, _LIST), BOOL, _contained, lambda _, among: max(1, len(among))),
+    function("@in", (A, _MAP), BOOL, _has_key),
+)
+
+_SIZES: Final = tuple(
+    form("size", (each,), INT, _size)
+    for form in (function, method)
+    for each in (STRING, BYTES, _LIST, _MAP)
+)
+
+_TEXTS: Final = (
+    method("contains", (STRING, STRING), BOOL, lambda s, part: part in s,
+           lambda s, part: max(1, tenth(len(s)) * tenth(len(part)))),
+    method("startsWith", (STRING, STRING), BOOL, lambda s, part: s.startswith(part),
+           lambda _, part: max(1, tenth(len(part)))),
+    method("endsWith", (STRING, STRING), BOOL, lambda s, part: s.endswith(part),
+           lambda _, part: max(1, tenth(len(part)))),
+    *(
+        form("matches", (STRING, STRING), BOOL, matches,
+             lambda s, pattern: max(1, tenth(len(s) + 1) * ((len(pattern) + 3) // 4)))
+        for form in (function, method)
+    ),
+)  # fmt: skip
+
+
+def _conversions(
+    name: str, result: Type, does: Callable[[Value], Value], *given: Type
+) -> tuple[Overload, ...]:
+    return tuple(function(name, (each,), result, does) for each in given)
+
+
+_CONVERSIONS: Final = (
+    *_conversions("int", INT, _to_int, INT, UINT, DOUBLE, STRING, TIMESTAMP),
+    *_conversions("uint", UINT, _to_uint, UINT, INT, DOUBLE, STRING),
+    *_conversions("double", DOUBLE, _to_double, DOUBLE, INT, UINT, STRING),
+    *_conversions(
+        "string", STRING, _to_string, STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION
+    ),
+    *_conversions("bool", BOOL, _to_bool, BOOL, STRING),
+    function("bytes", (BYTES,), BYTES, _same),
+    function("bytes", (STRING,), BYTES, lambda s: s.encode("utf-8", "surrogatepass"),
+             lambda s: max(1, tenth(len(s)))),
+    function("duration", (DURATION,), DURATION, _same),
+    function("duration", (STRING,), DURATION, parse_duration),
+    function("duration", (INT,), DURATION, lambda n: Duration(int64(n))),
+    function("timestamp", (TIMESTAMP,), TIMESTAMP, _same),
+    function("timestamp", (STRING,), TIMESTAMP, parse_timestamp),
+    function("timestamp", (INT,), TIMESTAMP, lambda n: Timestamp(n * 10**9)),
+    function("dyn", (A,), DYN, _same),
+    function("type", (A,), type_of(A), _type),
+)  # fmt: skip
+
+OVERLOADS: Final = (*_ARITHMETIC, *_COMPARISONS, *_SIZES, *_TEXTS, *_CONVERSIONS)
+
+TYPE_NAMES: Final[dict[str, Type]] = {
+    "bool": BOOL,
+    "int": INT,
+    "uint": UINT,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BYTES,
+    "null_type": NULL,
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+}
+"""Names of types, which are values themselves."""

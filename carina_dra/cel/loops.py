@@ -1,0 +1,125 @@
+"""The macros that go through lists and maps.
+
+`all` and `exists` absorb errors where an element decides; the others give the first one up.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from carina_dra.cel.errors import BudgetExceededError, EvaluationError
+from carina_dra.cel.functions.lists import ordered
+from carina_dra.cel.syntax import LoopKind
+from carina_dra.cel.values import Value, no_overload
+
+_Frame: TypeAlias = list[Value]
+_Run: TypeAlias = Callable[[_Frame], Value]
+
+_STEP_COST: Final = 3
+"""Of one round, beside what its parts cost."""
+
+
+def loop(
+    kind: LoopKind, over: _Run, places: Sequence[int], condition: _Run | None, body: _Run | None
+) -> _Run:
+    """What a macro does; `places` are those of its variables in a frame."""
+    match kind:
+        case LoopKind.ALL | LoopKind.EXISTS if condition is not None:
+            return _quantifier(over, places, condition, decisive=kind is LoopKind.EXISTS)
+        case LoopKind.EXISTS_ONE if condition is not None:
+            return lambda frame: sum(1 for _ in _passing(frame, over, places, condition)) == 1
+        case LoopKind.FILTER if condition is not None:
+            return lambda frame: tuple(
+                element[-1] for element in _passing(frame, over, places, condition)
+            )
+        case LoopKind.MAP if body is not None:
+            return lambda frame: tuple(
+                [body(frame) for _ in _passing(frame, over, places, condition)]
+            )
+        case LoopKind.SORT_BY if body is not None:
+            return lambda frame: _sorted(frame, over, places, body)
+        case LoopKind.TRANSFORM_MAP if body is not None:
+            return lambda frame: {
+                element[0]: body(frame) for element in _passing(frame, over, places, condition)
+            }
+        case LoopKind.TRANSFORM_ENTRY if body is not None:
+            return lambda frame: _merged(
+                body(frame) for _ in _passing(frame, over, places, condition)
+            )
+        case _:
+            raise AssertionError(f"{kind} lacks a part")
+
+
+def _rounds(frame: _Frame, over: _Run, places: Sequence[int]) -> Iterator[tuple[Value, Value]]:
+    """Sets the variables for each element; gives index or key, and what one variable is."""
+    through = over(frame)
+    if isinstance(through, dict):
+        pairs: Iterator[tuple[Value, Value]] = iter(through.items())
+    elif isinstance(through, tuple):
+        pairs = iter(enumerate(through))
+    else:
+        raise EvaluationError(f"got '{type(through).__name__}', expected iterable type")
+    for key, value in pairs:
+        frame[1].spend(_STEP_COST)
+        single = key if isinstance(through, dict) else value
+        if len(places) > 1:
+            frame[places[0]], frame[places[1]] = key, value
+        else:
+            frame[places[0]] = single
+        yield key, single
+
+
+def _passing(
+    frame: _Frame, over: _Run, places: Sequence[int], condition: _Run | None
+) -> Iterator[tuple[Value, Value]]:
+    for element in _rounds(frame, over, places):
+        if condition is None:
+            yield element
+            continue
+        passes = condition(frame)
+        if passes is True:
+            yield element
+        elif passes is not False:
+            raise no_overload()
+
+
+def _quantifier(over: _Run, places: Sequence[int], condition: _Run, *, decisive: bool) -> _Run:
+    def run(frame: _Frame) -> Value:
+        problem: EvaluationError | None = None
+        for _ in _rounds(frame, over, places):
+            try:
+                value = condition(frame)
+            except BudgetExceededError:
+                raise
+            except EvaluationError as failure:
+                problem = problem or failure
+                continue
+            if value is decisive:
+                return decisive
+            if not isinstance(value, bool):
+                problem = problem or no_overload()
+        if problem is not None:
+            raise problem
+        return not decisive
+
+    return run
+
+
+def _sorted(frame: _Frame, over: _Run, places: Sequence[int], key: _Run) -> Value:
+    items: list[Value] = []
+    keys: list[Value] = []
+    for _, item in _rounds(frame, over, places):
+        items.append(item)
+        keys.append(key(frame))
+    return ordered(items, keys)
+
+
+def _merged(maps: Iterator[Value]) -> Value:
+    merged: dict[Value, Value] = {}
+    for each in maps:
+        if not isinstance(each, dict):
+            raise no_overload()
+        for key, value in each.items():
+            if key in merged:
+                raise EvaluationError(f"insert failed: key {key} already exists")
+            merged[key] = value
+    return merged

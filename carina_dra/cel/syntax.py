@@ -1,0 +1,171 @@
+"""The syntax tree of an expression, macros resolved.
+
+Chains of the same precedence are one node each, so that the tree is as deep as parentheses are.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from carina_dra.cel.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that is written out."""
+
+    at: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable."""
+
+    at: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`operand.field`, `operand.?field`, or `has(operand.field)`."""
+
+    at: int
+    operand: "Node"
+    field: str
+    is_optional: bool = False
+    is_test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`operand[key]` or `operand[?key]`."""
+
+    at: int
+    operand: "Node"
+    key: "Node"
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(arguments)` or `target.function(arguments)`; operators are functions."""
+
+    at: int
+    function: str
+    target: "Node | None"
+    arguments: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`first op term op term`, from left to right."""
+
+    at: int
+    first: "Node"
+    rest: tuple[tuple[int, str, "Node"], ...]
+    """Each with its position and operator's function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """`term && term` or `term || term`; the value that decides absorbs errors of the others."""
+
+    at: int
+    decisive: bool
+    terms: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`condition ? yes : no`."""
+
+    at: int
+    condition: "Node"
+    yes: "Node"
+    no: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral:
+    """`[item, ?item]`."""
+
+    at: int
+    items: tuple["Node", ...]
+    optional: frozenset[int]
+    """Which items are left out if they have no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapLiteral:
+    """`{key: value, ?key: value}`."""
+
+    at: int
+    entries: tuple[tuple["Node", "Node", bool], ...]
+    """The flag says that the entry is left out if it has no value."""
+
+
+class LoopKind(Enum):
+    """What a macro makes of what it goes through."""
+
+    ALL = "all"
+    EXISTS = "exists"
+    EXISTS_ONE = "exists_one"
+    MAP = "map"
+    FILTER = "filter"
+    TRANSFORM_MAP = "transformMap"
+    TRANSFORM_ENTRY = "transformMapEntry"
+    SORT_BY = "sortBy"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A macro that goes through a list or map."""
+
+    at: int
+    kind: LoopKind
+    over: "Node"
+    names: tuple[str, ...]
+    """One variable (element or key), or two (index or key, and value)."""
+    condition: "Node | None"
+    """Which elements count."""
+    body: "Node | None"
+    """What is made of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """`cel.bind(name, value, body)`."""
+
+    at: int
+    name: str
+    value: "Node"
+    body: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalMap:
+    """`operand.optMap(name, body)` or `.optFlatMap(name, body)`."""
+
+    at: int
+    operand: "Node"
+    name: str
+    body: "Node"
+    is_flat: bool
+
+
+Node: TypeAlias = (
+    Literal
+    | Name
+    | Select
+    | Index
+    | Call
+    | Chain
+    | Logic
+    | Conditional
+    | ListLiteral
+    | MapLiteral
+    | Loop
+    | Bind
+    | OptionalMap
+)

@@ -1,0 +1,124 @@
+"""Static types: what can be told of an expression before there is a device.
+
+`dyn` is what cannot be told; it suits everything, and is looked at again when there is a value.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type; its name is what the kind of its values is called."""
+
+    name: str
+    parameters: tuple["Type", ...] = ()
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.parameters))
+        return f"{self.name}({inner})" if inner else self.name
+
+
+DYN: Final = Type("dyn")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+NULL: Final = Type("null_type")
+DURATION: Final = Type("google.protobuf.Duration")
+TIMESTAMP: Final = Type("google.protobuf.Timestamp")
+QUANTITY: Final = Type("kubernetes.Quantity")
+SEMVER: Final = Type("kubernetes.Semver")
+IP: Final = Type("net.IP")
+CIDR: Final = Type("net.CIDR")
+URL: Final = Type("kubernetes.URL")
+FORMAT: Final = Type("kubernetes.NamedFormat")
+DEVICE: Final = Type("kubernetes.DRADevice")
+A: Final = Type("?A")
+"""Any type, the same wherever it stands in a signature; so is B."""
+B: Final = Type("?B")
+
+_NEVER_NULL: Final = frozenset(
+    {"bool", "int", "uint", "double", "string", "bytes", "list", "map", "type"}
+)
+
+
+def list_of(item: Type) -> Type:
+    """A list."""
+    return Type("list", (item,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """A map."""
+    return Type("map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """A value or none."""
+    return Type("optional_type", (value,))
+
+
+def type_of(value: Type) -> Type:
+    """A type as a value."""
+    return Type("type", (value,))
+
+
+def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
+    """Whether a value of type `given` may stand where `wanted` is written.
+
+    `bound` says what A and B are so far, and learns.
+    """
+    if wanted.name.startswith("?"):
+        known = bound.get(wanted.name)
+        if known is None or known == DYN:
+            bound[wanted.name] = given
+            return True
+        if given == DYN:
+            bound[wanted.name] = DYN
+            return True
+        if suits(known, given, bound):
+            return True
+        if suits(given, known, bound):
+            bound[wanted.name] = given
+            return True
+        return False
+    if DYN in (wanted, given):
+        return True
+    if given == NULL and wanted.name not in _NEVER_NULL:
+        return True
+    if wanted.name != given.name or len(wanted.parameters) != len(given.parameters):
+        return False
+    if wanted.name == "type":
+        return True
+    pairs = zip(wanted.parameters, given.parameters, strict=True)
+    return all(suits(one, other, bound) for one, other in pairs)
+
+
+def filled_in(written: Type, bound: dict[str, Type]) -> Type:
+    """A type of a signature with what A and B turned out to be."""
+    if written.name.startswith("?"):
+        return bound.get(written.name, DYN)
+    return Type(written.name, tuple(filled_in(each, bound) for each in written.parameters))
+
+
+def joined(types: list[Type]) -> Type | None:
+    """The one type of several values; `dyn` if there is none to tell, None if they differ."""
+    together: Type | None = None
+    for each in types:
+        if together is None or together == DYN:
+            together = each if together is None else DYN
+        elif each == DYN or not suits(together, each, {}):
+            if each == DYN:
+                together = DYN
+            elif suits(each, together, {}):
+                together = each
+            else:
+                return None
+    return together or DYN
+
+
+def may_be(kind_of_value: str, wanted: Type) -> bool:
+    """Whether a value of this kind may stand where `wanted` is written."""
+    return wanted == DYN or wanted.name.startswith("?") or wanted.name == kind_of_value
