@@ -12,7 +12,6 @@ from carina_dra.allocator.features import Features
 from carina_dra.cel import (
     AttributeExpression,
     CompileError,
-    Environment,
     Selector,
     compile_attribute,
     compile_selector,
@@ -104,13 +103,6 @@ class Claim:
     source: ResourceClaim
     requests: tuple[Request, ...]
     constraints: tuple[Constraint, ...]
-
-
-def environment(features: Features) -> Environment:
-    """How selectors are read with these features."""
-    return Environment(
-        list_attributes=features.list_attributes, consumable_capacity=features.consumable_capacity
-    )
 
 
 def check(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Features) -> Claim:
@@ -206,7 +198,6 @@ def _alternative(
         raise AllocationError(
             f"{place}: could not retrieve device class {wanted.device_class_name}: not found"
         )
-    language = environment(features)
     class_place = f"class {device_class.metadata.name}"
     return Alternative(
         claim=claim.key,
@@ -215,16 +206,15 @@ def _alternative(
         rank=rank,
         device_class=device_class,
         selectors=(
-            *_selectors(class_place, device_class.spec.selectors, language),
-            *_selectors(f"claim {claim.key}", wanted.selectors, language),
+            *_selectors(class_place, device_class.spec.selectors),
+            *_selectors(f"claim {claim.key}", wanted.selectors),
         ),
         mode=_mode(place, wanted.mode),
         admin_access=admin_access,
         tolerations=wanted.tolerations,
         capacity=wanted.capacity,
         derived={
-            each.name: _compiled_attribute(each.expression, language)
-            for each in wanted.derived_attributes
+            each.name: _compiled_attribute(each.expression) for each in wanted.derived_attributes
         },
     )
 
@@ -235,31 +225,27 @@ def _mode(place: str, mode: AllocationMode) -> ExactCount | All:
     return mode
 
 
-def _selectors(
-    place: str, selectors: Sequence[DeviceSelector], language: Environment
-) -> list[NamedSelector]:
+def _selectors(place: str, selectors: Sequence[DeviceSelector]) -> list[NamedSelector]:
     return [
         NamedSelector(
             f"{place}: selector #{index}",
-            _compiled_selector(selector, language),
+            _compiled_selector(selector),
         )
         for index, selector in enumerate(selectors)
     ]
 
 
-def _compiled_selector(selector: DeviceSelector, language: Environment) -> Selector | CompileError:
+def _compiled_selector(selector: DeviceSelector) -> Selector | CompileError:
     if selector.cel is None:
         return CompileError("CEL expression empty (unsupported selector type?)")
     try:
-        return compile_selector(selector.cel.expression, language)
+        return compile_selector(selector.cel.expression)
     except CompileError as error:
         return error
 
 
-def _compiled_attribute(
-    expression: str, language: Environment
-) -> AttributeExpression | CompileError:
+def _compiled_attribute(expression: str) -> AttributeExpression | CompileError:
     try:
-        return compile_attribute(expression, language)
+        return compile_attribute(expression)
     except CompileError as error:
         return error

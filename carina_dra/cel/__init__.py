@@ -1,6 +1,6 @@
 """CEL for DRA: the expressions of selectors and derived attributes, as Kubernetes 1.37 has them.
 
-    selector = compile_selector('device.attributes["gpu.example.com"].model == "X"', Environment())
+    selector = compile_selector('device.attributes["gpu.example.com"].model == "X"')
     selector.matches(CelDevice.of("gpu.example.com", device))
 
 Whatever an expression does, `CelError` is all that ever comes of it.
@@ -10,7 +10,6 @@ from carina_dra.cel.device import CelDevice
 from carina_dra.cel.errors import BudgetExceededError, CelError, CompileError, EvaluationError
 from carina_dra.cel.expression import (
     AttributeExpression,
-    Environment,
     Selector,
     compile_attribute,
     compile_selector,
@@ -22,7 +21,6 @@ __all__ = [
     "CelDevice",
     "CelError",
     "CompileError",
-    "Environment",
     "EvaluationError",
     "Selector",
     "compile_attribute",

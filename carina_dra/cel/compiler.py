@@ -53,8 +53,11 @@ from carina_dra.cel.types import (
     QUANTITY,
     STRING,
     UINT,
+    UNBOUND,
     Type,
     filled_in,
+    is_open,
+    is_same,
     joined,
     list_of,
     map_of,
@@ -70,8 +73,12 @@ Run: TypeAlias = Callable[[Frame], Value]
 
 FIRST_VARIABLE: Final = 2
 """Before it in a frame: the device, and the budget."""
-_ATTRIBUTES: Final = map_of(STRING, map_of(STRING, DYN))
-_CAPACITY: Final = map_of(STRING, map_of(STRING, QUANTITY))
+_DEVICE_TYPES: Final = {
+    "driver": STRING,
+    "attributes": map_of(STRING, map_of(STRING, DYN)),
+    "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    "allowMultipleAllocations": BOOL,
+}
 _OF_LITERAL: Final[dict[type, Type]] = {
     bool: BOOL,
     int: INT,
@@ -80,12 +87,13 @@ _OF_LITERAL: Final[dict[type, Type]] = {
     bytes: BYTES,
     type(None): NULL,
 }
-_FOLDED: Final = frozenset(
-    {"quantity", "semver", "duration", "timestamp", "ip", "cidr", "url", "isQuantity", "isSemver"}
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"}
 )
-"""Functions whose value is worked out once where their arguments are written out."""
-_CHECKED: Final = frozenset({"duration", "timestamp"})
-"""Of those the ones whose arguments are checked at once."""
+"""What they make of what is written out is worked out once, and must be possible."""
+_FOLDED: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "isQuantity", "isSemver"})
+"""What they make of what is written out is worked out once, if it is possible."""
+_WITH_PATTERN: Final = frozenset({"matches", "find", "findAll"})
 _LIST_COST, _MAP_COST = 10, 30
 
 
@@ -95,6 +103,10 @@ class Typed:
 
     type: Type
     run: Run
+    is_sure: bool = False
+    """Whether values are sure to be of that type: it was not `dyn` that was taken for it."""
+    is_constant: bool = False
+    """Whether it is written out, or made of what is by a conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +126,15 @@ class Compiled:
 class Compiler:
     """Compiles one expression."""
 
-    def __init__(self, text: str, *, consumable_capacity: bool, has_loop: bool) -> None:
+    def __init__(self, text: str, *, has_loop: bool) -> None:
         self._text = text
-        self._device_fields = {"driver": STRING, "attributes": _ATTRIBUTES, "capacity": _CAPACITY}
-        if consumable_capacity:
-            self._device_fields["allowMultipleAllocations"] = BOOL
         self._is_counted = has_loop or len(text) > SHORT
         self._variables: dict[str, list[tuple[int, Type]]] = {}
         self._places = FIRST_VARIABLE
+        self._bound: dict[int, Run] = {}
+        """What the variables of cel.bind are, worked out when they are first used."""
+        self._mixing = 0
+        """In how many calls of `format` we are."""
         self._reads: set[str] = set()
         self._reads_all = False
 
@@ -141,7 +154,8 @@ class Compiler:
     def _compile(self, node: Node) -> Typed:
         match node:
             case Literal(value=value):
-                return Typed(_OF_LITERAL.get(type(value), UINT), lambda _: value)
+                its_type = _OF_LITERAL.get(type(value), UINT)
+                return Typed(its_type, lambda _: value, is_sure=True, is_constant=True)
             case Name():
                 return self._name(node)
             case Select():
@@ -183,7 +197,9 @@ class Compiler:
         known = self._variables.get(node.name)
         if known:
             place, its_type = known[-1]
-            return Typed(its_type, self._charged(lambda frame: frame[place]))
+            bound = self._bound.get(place)
+            run = _variable(place) if bound is None else _bound_variable(place, bound)
+            return Typed(its_type, self._charged(run))
         if node.name == "device":
             self._reads_all = True
             return Typed(DEVICE, self._charged(lambda frame: frame[0]))
@@ -193,7 +209,9 @@ class Compiler:
         raise self._error(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _is_device(self, node: Node) -> bool:
-        return isinstance(node, Name) and node.name == "device" and not self._variables.get("device")
+        return (
+            isinstance(node, Name) and node.name == "device" and not self._variables.get("device")
+        )
 
     def _select(self, node: Select) -> Typed:
         known = self._known_attribute(node)
@@ -222,7 +240,7 @@ class Compiler:
         raise self._error(node, f"type '{of}' does not support field selection")
 
     def _device_field(self, node: Select) -> Typed:
-        its_type = self._device_fields.get(node.field)
+        its_type = _DEVICE_TYPES.get(node.field)
         if its_type is None:
             raise self._error(node, f"undefined field '{node.field}'")
         if node.field == "attributes":
@@ -234,7 +252,7 @@ class Compiler:
             return Typed(
                 optional_of(its_type), self._charged(lambda frame: Optional((run(frame),)), 2)
             )
-        return Typed(its_type, self._charged(run, 2))
+        return Typed(its_type, self._charged(run, 2), is_sure=True)
 
     def _known_attribute(self, node: Select | Index) -> Typed | None:
         """`device.attributes["domain"].name` and its like, which are most of what is asked."""
@@ -260,7 +278,7 @@ class Compiler:
         if which == "attributes":
             self._reads.add(f"{domain}/{name}")
             return Typed(DYN, self._charged(attribute_reader(domain, name), 4))
-        return Typed(QUANTITY, self._charged(capacity_reader(domain, name), 4))
+        return Typed(QUANTITY, self._charged(capacity_reader(domain, name), 4), is_sure=True)
 
     def _tried_attribute(self, domain: str, name: str, *, is_test: bool) -> Typed:
         """An attribute that may be missing."""
@@ -284,7 +302,7 @@ class Compiler:
         if of.name == "optional_type":
             of, is_optional = of.parameters[0], True
         if of == DYN:
-            value = DYN
+            value = UNBOUND if is_optional else DYN
         elif of.name == "list" and suits(INT, key.type, {}):
             value = of.parameters[0]
         elif of.name == "map" and suits(of.parameters[0], key.type, {}):
@@ -292,18 +310,18 @@ class Compiler:
         else:
             raise self._no_overload(node, "_[_]", [of, key.type])
         if is_optional:
-            return Typed(
-                optional_of(value), self._charged(optional_indexer(operand.run, key.run))
-            )
+            return Typed(optional_of(value), self._charged(optional_indexer(operand.run, key.run)))
         return Typed(value, self._charged(indexer(operand.run, key.run)))
 
     def _call(self, node: Call) -> Typed:
         name, arguments, is_member = self._called(node)
+        self._mixing += name == "format"
         typed = [self._compile(argument) for argument in arguments]
-        if name == "matches" and isinstance(arguments[-1], Literal):
-            self._check_pattern(arguments[-1])
+        self._mixing -= name == "format"
+        if name in _WITH_PATTERN and isinstance(arguments[1], Literal):
+            self._check_pattern(arguments[1])
         result = self._apply(node, name, typed, is_member=is_member)
-        if name in _FOLDED and all(isinstance(argument, Literal) for argument in arguments):
+        if name in _FOLDED | _CONVERSIONS and all(each.is_constant for each in typed):
             return self._folded(node, name, result)
         return result
 
@@ -329,10 +347,13 @@ class Compiler:
         try:
             value = typed.run([None, _FREE])
         except EvaluationError as problem:
-            if name in _CHECKED:
+            if name in _CONVERSIONS:
                 raise self._error(node, f"invalid {name} argument: {problem}") from None
             return typed
-        return Typed(typed.type, self._charged(lambda _: value))
+        is_constant = name in _CONVERSIONS
+        return Typed(
+            typed.type, self._charged(lambda _: value), is_sure=True, is_constant=is_constant
+        )
 
     def _apply(self, node: Node, name: str, typed: list[Typed], *, is_member: bool) -> Typed:
         overloads = FUNCTIONS.get(name)
@@ -355,14 +376,23 @@ class Compiler:
                 results.append(filled_in(overload.result, bound))
         if not suitable:
             raise self._no_overload(node, name, given, is_member=is_member)
-        result = results[0] if all(each == results[0] for each in results) else DYN
-        return Typed(result, self._calling(suitable, typed))
+        # What is open takes the first meaning that it can have.
+        is_one = any(map(is_open, given)) or all(each == results[0] for each in results)
+        result = results[0] if is_one else DYN
+        is_generic = suitable[0].result.name.startswith("?") or suitable[0].result.parameters
+        return Typed(
+            result,
+            self._calling(suitable, typed),
+            is_sure=is_one
+            and result != DYN
+            and (not is_generic or all(each.is_sure for each in typed)),
+        )
 
     def _calling(self, suitable: list[Overload], typed: list[Typed]) -> Run:
         does = suitable[0].does
         if len({each.does for each in suitable}) > 1 or not suitable[0].checks_kinds:
             is_certain = len(suitable) == 1 and all(
-                each.type != DYN or wanted == DYN or wanted.name.startswith("?")
+                each.is_sure or wanted == DYN or wanted.name.startswith("?")
                 for each, wanted in zip(typed, suitable[0].parameters, strict=True)
             )
             if not is_certain:
@@ -394,7 +424,9 @@ class Compiler:
         return value
 
     def _logic(self, node: Logic) -> Typed:
-        runs = tuple(self._condition(term, "_||_" if node.decisive else "_&&_") for term in node.terms)
+        runs = tuple(
+            self._condition(term, "_||_" if node.decisive else "_&&_") for term in node.terms
+        )
         decisive = node.decisive
 
         def run(frame: Frame) -> Value:
@@ -453,17 +485,19 @@ class Compiler:
         return Typed(inner, typed.run)
 
     def _joined(self, node: Node, types: list[Type]) -> Type:
-        together = joined(types)
-        if together is None:
-            raise self._error(node, f"expected type '{types[0]}' but found '{types[-1]}'")
-        return together
+        """The type of what stands side by side in a literal: the same, but for what is formatted."""
+        other = next((each for each in types if not is_same(types[0], each)), None)
+        if other is not None and not self._mixing:
+            raise self._error(node, f"expected type '{types[0]}' but found '{other}'")
+        return joined(types) or DYN
 
     def _list(self, node: ListLiteral) -> Typed:
         items = [
             self._item(item, is_optional=index in node.optional)
             for index, item in enumerate(node.items)
         ]
-        its_type = list_of(self._joined(node, [item.type for item in items]))
+        types = [item.type for item in items]
+        its_type = list_of(self._joined(node, types))
         runs = tuple(item.run for item in items)
         if not node.optional:
             return Typed(
@@ -535,9 +569,7 @@ class Compiler:
         condition = self._condition(node.condition, node.kind.value) if node.condition else None
         body = self._compile(node.body) if node.body else None
         self._leave(*node.names)
-        run = loops.loop(
-            node.kind, over.run, places, condition, None if body is None else body.run
-        )
+        run = loops.loop(node.kind, over.run, places, condition, None if body is None else body.run)
         return Typed(self._loop_type(node, key, single, body), run)
 
     def _elements(self, node: Loop, over: Type) -> tuple[Type, Type]:
@@ -575,12 +607,13 @@ class Compiler:
     def _bind(self, node: Bind) -> Typed:
         value = self._compile(node.value)
         place = self._variable(node.name, value.type)
+        self._bound[place] = value.run
         body = self._compile(node.body)
         self._leave(node.name)
-        value_of, run_body = value.run, body.run
+        run_body = body.run
 
         def run(frame: Frame) -> Value:
-            frame[place] = value_of(frame)
+            frame[place] = _NOT_YET
             return run_body(frame)
 
         return Typed(body.type, run)
@@ -621,6 +654,22 @@ _DEVICE_FIELDS: Final[dict[str, Run]] = {
     "capacity": lambda frame: frame[0].capacity,
     "allowMultipleAllocations": lambda frame: frame[0].allow_multiple_allocations,
 }
+
+
+_NOT_YET: Final = object()
+
+
+def _variable(place: int) -> Run:
+    return lambda frame: frame[place]
+
+
+def _bound_variable(place: int, value: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        if frame[place] is _NOT_YET:
+            frame[place] = value(frame)
+        return frame[place]
+
+    return run
 
 
 def _present(value: Value) -> tuple[Value, ...]:

@@ -27,7 +27,14 @@ class CelDevice:
     one that is written with its domain counts.
     """
 
-    __slots__ = ("_device", "_problem", "allow_multiple_allocations", "attributes", "capacity", "driver")
+    __slots__ = (
+        "_device",
+        "_problem",
+        "allow_multiple_allocations",
+        "attributes",
+        "capacity",
+        "driver",
+    )
 
     attributes: DomainMap
     capacity: DomainMap

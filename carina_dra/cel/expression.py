@@ -1,4 +1,8 @@
-"""Expressions on devices: selectors, and derived attributes (KEP-4381)."""
+"""Expressions on devices: selectors, and derived attributes (KEP-4381).
+
+What has been stored is read with all that Kubernetes 1.37 knows, whatever its feature gates: those
+count when an expression is written.
+"""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,16 +34,6 @@ _MISHAPS: Final = (
     MemoryError,
 )
 """What Python itself may say of values that no rule of ours has foreseen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What expressions may use, by feature gates."""
-
-    list_attributes: bool = False
-    """DRAListTypeAttributes. Lists are understood in any case."""
-    consumable_capacity: bool = True
-    """DRAConsumableCapacity: `device.allowMultipleAllocations`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,38 +92,35 @@ class AttributeExpression:
                 raise EvaluationError(f"unsupported type {kind(value)} of a derived attribute")
 
 
-def compile_selector(expression: str, environment: Environment) -> Selector:
+def compile_selector(expression: str) -> Selector:
     """Compiles a selector; the same one only once.
 
     Raises:
         CompileError: it is no expression, or not one that is true or false.
     """
-    compiled = _compiled(expression, environment.consumable_capacity)
+    compiled = _compiled(expression)
     if compiled.type not in (BOOL, DYN):
         raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
     return Selector(expression, compiled)
 
 
-def compile_attribute(expression: str, environment: Environment) -> AttributeExpression:
+def compile_attribute(expression: str) -> AttributeExpression:
     """Compiles a derived attribute; the same one only once.
 
     Raises:
         CompileError: it is no expression, or gives what no attribute can be.
     """
-    compiled = _compiled(expression, environment.consumable_capacity)
+    compiled = _compiled(expression)
     if compiled.type not in (BOOL, INT, STRING, SEMVER, DYN):
         raise CompileError(f"must evaluate to bool, int, string or semver, not {compiled.type}")
     return AttributeExpression(expression, compiled)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _compiled(expression: str, consumable_capacity: bool) -> Compiled:  # noqa: FBT001 - a key
+def _compiled(expression: str) -> Compiled:
     try:
         node, has_loop = parse(expression)
-        compiler = Compiler(
-            expression, consumable_capacity=consumable_capacity, has_loop=has_loop
-        )
-        return compiler.whole(node)
+        return Compiler(expression, has_loop=has_loop).whole(node)
     except RecursionError:
         raise CompileError("the expression is nested too deeply") from None
 
@@ -143,4 +134,3 @@ def _run(compiled: Compiled, device: CelDevice) -> Value:
         return compiled.run(frame)
     except _MISHAPS as mishap:
         raise EvaluationError(f"cannot be evaluated: {mishap}") from mishap
-

@@ -9,8 +9,25 @@ from carina_dra.cel.errors import CompileError
 from carina_dra.cel.values import INT64_MAX, UINT64_MAX, Uint, Value
 
 RESERVED: Final = frozenset(
-    "as break const continue else for function if import let loop package namespace return var "
-    "void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 """No names of variables or functions."""
 

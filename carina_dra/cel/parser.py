@@ -127,10 +127,7 @@ class _Parser:
                 count += 1
             if count:
                 node = self._postfix()
-                if count % 2:
-                    return Call(at, function, None, (node,))
-                # Twice is nothing, but for what has no such operator.
-                return Call(at, function, None, (Call(at, function, None, (node,)),))
+                return Call(at, function, None, (node,)) if count % 2 else node
         return self._postfix()
 
     def _postfix(self) -> Node:

@@ -36,6 +36,8 @@ CIDR: Final = Type("net.CIDR")
 URL: Final = Type("kubernetes.URL")
 FORMAT: Final = Type("kubernetes.NamedFormat")
 DEVICE: Final = Type("kubernetes.DRADevice")
+UNBOUND: Final = Type("unbound")
+"""What the elements of an empty list are: whatever they have to be."""
 A: Final = Type("?A")
 """Any type, the same wherever it stands in a signature; so is B."""
 B: Final = Type("?B")
@@ -71,12 +73,11 @@ def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
     `bound` says what A and B are so far, and learns.
     """
     if wanted.name.startswith("?"):
-        known = bound.get(wanted.name)
-        if known is None or known == DYN:
+        known = bound.get(wanted.name, UNBOUND)
+        if known == UNBOUND or given == DYN:
             bound[wanted.name] = given
             return True
-        if given == DYN:
-            bound[wanted.name] = DYN
+        if known == DYN:
             return True
         if suits(known, given, bound):
             return True
@@ -84,7 +85,7 @@ def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
             bound[wanted.name] = given
             return True
         return False
-    if DYN in (wanted, given):
+    if DYN in (wanted, given) or UNBOUND in (wanted, given):
         return True
     if given == NULL and wanted.name not in _NEVER_NULL:
         return True
@@ -99,24 +100,30 @@ def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
 def filled_in(written: Type, bound: dict[str, Type]) -> Type:
     """A type of a signature with what A and B turned out to be."""
     if written.name.startswith("?"):
-        return bound.get(written.name, DYN)
+        return bound.get(written.name, UNBOUND)
     return Type(written.name, tuple(filled_in(each, bound) for each in written.parameters))
 
 
 def joined(types: list[Type]) -> Type | None:
-    """The one type of several values; `dyn` if there is none to tell, None if they differ."""
-    together: Type | None = None
-    for each in types:
-        if together is None or together == DYN:
-            together = each if together is None else DYN
-        elif each == DYN or not suits(together, each, {}):
-            if each == DYN:
-                together = DYN
-            elif suits(each, together, {}):
-                together = each
-            else:
-                return None
-    return together or DYN
+    """The one type of several values; `dyn` if one of them is, None if they differ."""
+    bound: dict[str, Type] = {}
+    if not all(suits(A, each, bound) for each in types):
+        return None
+    return filled_in(A, bound)
+
+
+def is_same(one: Type, other: Type) -> bool:
+    """Whether two types are the same, so that values may stand side by side in a literal."""
+    if UNBOUND in (one, other):
+        return True
+    if one.name != other.name or len(one.parameters) != len(other.parameters):
+        return False
+    return all(map(is_same, one.parameters, other.parameters))
+
+
+def is_open(its_type: Type) -> bool:
+    """Whether it has elements that may be anything."""
+    return its_type == UNBOUND or any(map(is_open, its_type.parameters))
 
 
 def may_be(kind_of_value: str, wanted: Type) -> bool:

@@ -200,8 +200,7 @@ def equal(one: Value, other: Value) -> bool:
             return len(one) == len(other) and all(map(equal, one, other))
         case "map":
             return len(one) == len(other) and all(
-                (found := find(other, key)) and equal(value, found[0])
-                for key, value in one.items()
+                (found := find(other, key)) and equal(value, found[0]) for key, value in one.items()
             )
         case "optional_type":
             return len(one.values) == len(other.values) and all(
@@ -213,6 +212,14 @@ def equal(one: Value, other: Value) -> bool:
             return bool(one == other)
 
 
+def is_same(one: Value, other: Value) -> bool:
+    """Whether two values are the same; those that cannot be compared are not."""
+    try:
+        return equal(one, other)
+    except EvaluationError:
+        return False
+
+
 def less(one: Value, other: Value) -> bool:
     """Whether the one comes before the other.
 
@@ -221,6 +228,8 @@ def less(one: Value, other: Value) -> bool:
     """
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one in _NUMBERS and kind_of_other in _NUMBERS:
+        if is_nan(one) or is_nan(other):
+            raise EvaluationError("NaN values cannot be ordered")
         return bool(one < other)
     if kind_of_one != kind_of_other or kind_of_one not in _ORDERED:
         raise no_overload()

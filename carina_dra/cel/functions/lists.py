@@ -21,7 +21,7 @@ from carina_dra.cel.types import (
     Type,
     list_of,
 )
-from carina_dra.cel.values import Duration, Uint, Value, equal, kind, less, no_overload
+from carina_dra.cel.values import Duration, Uint, Value, is_same, kind, less, no_overload
 
 _LONGEST: Final = 1_000_000
 
@@ -83,7 +83,7 @@ def _range(count: int) -> tuple[Value, ...]:
 
 
 def _contains(among: Sequence[Value], item: Value) -> bool:
-    return any(equal(item, each) for each in among)
+    return any(is_same(each, item) for each in among)
 
 
 def _contains_all(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
@@ -123,11 +123,11 @@ def _most(items: tuple[Value, ...]) -> Value:
 
 
 def _index(items: tuple[Value, ...], item: Value) -> int:
-    return next((index for index, each in enumerate(items) if equal(each, item)), -1)
+    return next((index for index, each in enumerate(items) if is_same(each, item)), -1)
 
 
 def _last_index(items: tuple[Value, ...], item: Value) -> int:
-    return next((index for index in reversed(range(len(items))) if equal(items[index], item)), -1)
+    return next((index for index in reversed(range(len(items))) if is_same(items[index], item)), -1)
 
 
 def _sum(items: tuple[Value, ...]) -> Value:

@@ -26,7 +26,9 @@ def _ip(text: str) -> Ip:
 
 
 def _cidr(text: str) -> Cidr:
-    problem = EvaluationError(f"network address parse error during conversion from string: {text!r}")
+    problem = EvaluationError(
+        f"network address parse error during conversion from string: {text!r}"
+    )
     written, slash, length = text.rpartition("/")
     is_number = length.isdecimal() and length.isascii() and len(length) <= _CANONICAL_PREFIX
     if not slash or not is_number or (length.startswith("0") and length != "0"):
@@ -110,7 +112,9 @@ OVERLOADS: Final = (
     method("containsIP", (CIDR, IP), BOOL, _contains_ip),
     method("containsIP", (CIDR, STRING), BOOL, lambda net, text: _contains_ip(net, _ip(text))),
     method("containsCIDR", (CIDR, CIDR), BOOL, _contains_cidr),
-    method("containsCIDR", (CIDR, STRING), BOOL, lambda net, text: _contains_cidr(net, _cidr(text))),
+    method(
+        "containsCIDR", (CIDR, STRING), BOOL, lambda net, text: _contains_cidr(net, _cidr(text))
+    ),
     method("ip", (CIDR,), IP, lambda value: Ip(value.address)),
     method("prefixLength", (CIDR,), INT, lambda value: value.prefix),
     method("masked", (CIDR,), CIDR, _masked),

@@ -7,7 +7,7 @@ from typing import Final
 from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.overload import function, method
 from carina_dra.cel.types import BOOL, DOUBLE, DYN, INT, QUANTITY, SEMVER, STRING
-from carina_dra.cel.values import INT64_MAX, INT64_MIN, Semver, Value, equal
+from carina_dra.cel.values import INT64_MAX, INT64_MIN, Semver, Value, is_same
 from carina_dra.quantity import Quantity, QuantityError
 
 _NANO: Final = 10**9
@@ -96,15 +96,8 @@ def _compare_versions(one: Semver, other: Semver) -> int:
 def _includes(attribute: Value, value: Value) -> bool:
     """Whether an attribute is the value, or a list that has it (DRA)."""
     if isinstance(attribute, tuple):
-        return any(_is_same(each, value) for each in attribute)
-    return _is_same(attribute, value)
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    try:
-        return equal(one, other)
-    except EvaluationError:
-        return False
+        return any(is_same(each, value) for each in attribute)
+    return is_same(attribute, value)
 
 
 OVERLOADS: Final = (

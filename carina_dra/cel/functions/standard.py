@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
@@ -38,12 +39,15 @@ from carina_dra.cel.values import (
     Value,
     equal,
     find,
+    is_same,
     kind,
     less,
 )
 
 _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_FEW_ZEROS, _MANY_DIGITS = 4, 6
+"""Beyond these Go writes an exponent."""
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 
@@ -116,7 +120,7 @@ def _sum_moment(one: Timestamp | Duration, other: Timestamp | Duration) -> Value
 
 
 def _contained(item: Value, among: tuple[Value, ...]) -> bool:
-    return any(equal(item, each) for each in among)
+    return any(is_same(each, item) for each in among)
 
 
 def _has_key(key: Value, among: dict[Value, Value]) -> bool:
@@ -181,23 +185,26 @@ def text_of(value: Value) -> str:
 
 
 def double_text(value: float) -> str:
-    """A double in its shortest form, as Go writes it."""
+    """A double in its shortest form, as Go's `%g` writes it."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    digits = repr(value)
-    mantissa, _, exponent = digits.partition("e")
-    exponent_number = int(exponent or 0)
-    if not exponent:
-        magnitude = math.floor(math.log10(abs(value))) if value else 0
-        if -5 < magnitude < 21:
-            return digits.removesuffix(".0")
-        exponent_number = magnitude
-    if -5 < exponent_number < 21:
-        return format(value, "f").rstrip("0").rstrip(".")
-    sign = "-" if exponent_number < 0 else "+"
-    return f"{mantissa.removesuffix('.0')}e{sign}{abs(exponent_number):02d}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    magnitude = len(digits) - 1 + int(exponent)
+    if value == 0 or -_FEW_ZEROS <= magnitude < _MANY_DIGITS:
+        return plain_text(value)
+    mantissa = "".join(map(str, digits))
+    point = f"{mantissa[0]}.{mantissa[1:]}".rstrip(".")
+    return f"{'-' if sign else ''}{point}e{'-' if magnitude < 0 else '+'}{abs(magnitude):02d}"
+
+
+def plain_text(value: float) -> str:
+    """A double in its shortest form, without an exponent."""
+    if not math.isfinite(value):
+        return double_text(value)
+    text = format(Decimal(repr(value)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _to_bool(value: Value) -> bool:
@@ -239,7 +246,7 @@ def _at_most(one: Value, other: Value) -> bool:
 
 
 def _unequal(one: Value, other: Value) -> bool:
-    return not equal(one, other)
+    return not is_same(one, other)
 
 
 def _length(value: Value) -> int:
@@ -258,27 +265,32 @@ _LIST: Final = list_of(A)
 _MAP: Final = map_of(A, B)
 
 _ARITHMETIC: Final = (
-    function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
-    function("_+_", (UINT, UINT), UINT, lambda a, b: uint64(a + b)),
-    function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
-    function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, _joined),
+    # What is still open is taken for the first: cel-go has them in this order.
     function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, _joined),
+    function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
+    function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
     function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b),
+    function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, _joined),
+    function("_+_", (UINT, UINT), UINT, lambda a, b: uint64(a + b)),
     function("_+_", (DURATION, DURATION), DURATION, _sum_moment),
     function("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _sum_moment),
     function("_+_", (DURATION, TIMESTAMP), TIMESTAMP, _sum_moment),
+    function("_-_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a - b),
     function("_-_", (INT, INT), INT, lambda a, b: int64(a - b)),
     function("_-_", (UINT, UINT), UINT, lambda a, b: uint64(a - b)),
-    function("_-_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a - b),
-    function("_-_", (DURATION, DURATION), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))),
-    function("_-_", (TIMESTAMP, TIMESTAMP), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))),
+    function(
+        "_-_", (DURATION, DURATION), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))
+    ),
+    function(
+        "_-_", (TIMESTAMP, TIMESTAMP), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))
+    ),
     function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, lambda a, b: Timestamp(a.nanos - b.nanos)),
+    function("_*_", (DOUBLE, DOUBLE), DOUBLE, _multiply_double),
     function("_*_", (INT, INT), INT, lambda a, b: int64(a * b)),
     function("_*_", (UINT, UINT), UINT, lambda a, b: uint64(a * b)),
-    function("_*_", (DOUBLE, DOUBLE), DOUBLE, _multiply_double),
+    function("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_double),
     function("_/_", (INT, INT), INT, _divide),
     function("_/_", (UINT, UINT), UINT, _divide_uint),
-    function("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_double),
     function("_%_", (INT, INT), INT, _modulo),
     function("_%_", (UINT, UINT), UINT, _modulo_uint),
     function("-_", (INT,), INT, _negate),

@@ -6,7 +6,7 @@ from typing import Final
 from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.overload import Overload, function, method, tenth
 from carina_dra.cel.functions.regular_expression import compiled
-from carina_dra.cel.functions.standard import double_text, text_of
+from carina_dra.cel.functions.standard import plain_text, text_of
 from carina_dra.cel.types import DYN, INT, STRING, Type, list_of
 from carina_dra.cel.values import (
     Duration,
@@ -169,9 +169,8 @@ def _as_string(value: Value, _: int) -> str:
         case "string" | "int" | "uint" | "bool":
             return text_of(value)
         case "double":
-            return {"+Inf": "Infinity", "-Inf": "-Infinity"}.get(
-                double_text(value), double_text(value)
-            )
+            text = plain_text(value)
+            return {"+Inf": "Infinity", "-Inf": "-Infinity"}.get(text, text)
         case _ if isinstance(value, Timestamp | Duration | TypeValue):
             return text_of(value)
         case other:
@@ -249,7 +248,9 @@ def _length(text: str, *_: Value) -> int:
     return max(1, tenth(len(text)))
 
 
-def _method(name: str, more: tuple[Type, ...], result: Type, does: Callable[..., Value]) -> Overload:
+def _method(
+    name: str, more: tuple[Type, ...], result: Type, does: Callable[..., Value]
+) -> Overload:
     return method(name, (STRING, *more), result, does, _length)
 
 

@@ -1,0 +1,1 @@
+"""Upstream's own code as an oracle: what it answers, Carina has to answer."""

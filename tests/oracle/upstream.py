@@ -1,0 +1,74 @@
+"""The program that answers as upstream does, built from upstream's Go modules, and how to ask it."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import IO, Any, Literal, TypeAlias
+
+from tests.kubernetes import build
+from tests.kubernetes.releases import Release
+
+Object: TypeAlias = dict[str, Any]
+Subcommand: TypeAlias = Literal["allocate", "cel", "bench"]
+
+_FOLDER = Path(__file__).parent / "upstream"
+
+
+def program() -> Path:
+    """The program; it is built where it is missing.
+
+    Raises:
+        BuildError: it cannot be built.
+    """
+    sources = b"".join(path.read_bytes() for path in sorted(_FOLDER.iterdir()))
+    release = Release("oracle", hashlib.sha256(sources).hexdigest()[:12], _FOLDER, {"oracle": "."})
+    build.build([release])
+    return release.program("oracle")
+
+
+def why_not() -> str | None:
+    """Why there can be no oracle here; None where there can."""
+    return None if which("go") else "there is no Go to build upstream's allocator with"
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A running oracle."""
+
+    _input: IO[str]
+    _output: IO[str]
+
+    def answer(self, case: Mapping[str, Any]) -> Object:
+        """What upstream answers to a case."""
+        self._input.write(json.dumps(case) + "\n")
+        self._input.flush()
+        line = self._output.readline()
+        if not line:
+            raise RuntimeError(f"the oracle has ended; its last case was {json.dumps(case)}")
+        answer: Object = json.loads(line)
+        return answer
+
+    def answers(self, cases: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
+        """What it answers to many."""
+        return (self.answer(case) for case in cases)
+
+
+@contextmanager
+def running(subcommand: Subcommand) -> Iterator[Upstream]:
+    """Starts the oracle, and ends it."""
+    process = subprocess.Popen(
+        [program(), subcommand], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield Upstream(process.stdin, process.stdout)
+    finally:
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()

@@ -1,0 +1,53 @@
+// What upstream's own code answers: its structured allocator, and its CEL for device selectors.
+//
+// Each subcommand reads JSON lines and writes one line for each:
+//
+//	oracle allocate   cases of the conformance vectors
+//	oracle cel        expressions with a device
+//	oracle bench      clusters, of which it measures how long the allocator takes
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+func main() {
+	commands := map[string]func([]byte) (any, error){
+		"allocate": allocate,
+		"cel":      evaluate,
+		"bench":    measure,
+	}
+	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|bench")
+		os.Exit(2)
+	}
+	if err := serve(commands[os.Args[1]]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func serve(answer func([]byte) (any, error)) error {
+	input := bufio.NewReaderSize(os.Stdin, 1<<20)
+	output := bufio.NewWriter(os.Stdout)
+	encoder := json.NewEncoder(output)
+	for {
+		line, err := input.ReadBytes('\n')
+		if len(line) == 0 && err != nil {
+			return nil
+		}
+		answered, err := answer(line)
+		if err != nil {
+			return fmt.Errorf("%w in %s", err, line)
+		}
+		if err := encoder.Encode(answered); err != nil {
+			return err
+		}
+		if err := output.Flush(); err != nil {
+			return err
+		}
+	}
+}
