@@ -3,7 +3,8 @@
 Every `take` has an exact inverse, so that the search can go back on its decisions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -86,6 +87,18 @@ class Ledger:
         """Whether there are shares of the device; the first has paid its counters."""
         return device in self._usage.shared or bool(self._shares.get(device))
 
+    def taken(self, device: DeviceId) -> Hashable | None:
+        """What the attempt has taken of the device; None for nothing."""
+        holders, shares = self._holders.get(device), self._shares.get(device)
+        if not holders and not shares:
+            return None
+        amounts = ((name, each.nanos) for share in shares or () for name, each in share.items())
+        return tuple(holders or ()), len(shares or ()), frozenset(Counter(amounts).items())
+
+    def is_overdrawn(self, pool: PoolId) -> bool:
+        """Whether more of the pool's counters is in use than there is."""
+        return self._sets_of(pool) is None
+
     def hold(self, device: DeviceId, claim: int, *, admin: bool) -> None:
         """Gives the device to a claim."""
         self._holders.setdefault(device, []).append((claim, admin))
@@ -139,7 +152,9 @@ class Ledger:
             counter_set.groups = groups
 
     def _counter_sets(self, device: DeviceId) -> dict[str, _CounterSet] | None:
-        pool = PoolId(device.driver, device.pool)
+        return self._sets_of(PoolId(device.driver, device.pool))
+
+    def _sets_of(self, pool: PoolId) -> dict[str, _CounterSet] | None:
         if pool not in self._counters:
             self._counters[pool] = self._of_pool(self._pools[pool])
         return self._counters[pool]

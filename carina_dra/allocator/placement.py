@@ -14,9 +14,8 @@ from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.errors import NodeAllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy, Score
-from carina_dra.allocator.request import Alternative, Claim, check
+from carina_dra.allocator.request import Claim, attributes_read, check
 from carina_dra.allocator.search import CutShort, Impossible
-from carina_dra.cel import CompileError
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
 _QUESTIONS: Final = 256
@@ -80,7 +79,7 @@ class Question:
             [encode(each.source.spec.devices) for each in checked],
             [encode(used[name].spec) for name in sorted(used)],
         ]
-        return cls(checked, json.dumps(asked, sort_keys=True), _reads(alternatives))
+        return cls(checked, json.dumps(asked, sort_keys=True), attributes_read(checked))
 
 
 class Placer:
@@ -201,16 +200,3 @@ class _Ballot:
                 self.undecided += len(nodes)
             case NodeAllocationError():
                 self.invalid += [f"{name}: {verdict}" for name in nodes]
-
-
-def _reads(alternatives: Iterable[Alternative]) -> frozenset[str] | None:
-    read: set[str] = set()
-    for alternative in alternatives:
-        selectors = (each.selector for each in alternative.selectors)
-        for expression in (*selectors, *alternative.derived.values()):
-            if isinstance(expression, CompileError):
-                continue
-            if expression.reads is None:
-                return None
-            read |= expression.reads
-    return frozenset(read)

@@ -3,7 +3,7 @@
 Whatever is wrong with a claim in itself is found here; the texts name it as upstream's do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -122,6 +122,26 @@ def check(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Fe
             for index, each in enumerate(claim.spec.devices.constraints)
         ),
     )
+
+
+def attributes_read(claims: Iterable[Claim]) -> frozenset[str] | None:
+    """The attributes that the claims' expressions read by value; None if that cannot be told."""
+    read: set[str] = set()
+    for alternative in _alternatives(claims):
+        selectors = (each.selector for each in alternative.selectors)
+        for expression in (*selectors, *alternative.derived.values()):
+            if isinstance(expression, CompileError):
+                continue
+            if expression.reads is None:
+                return None
+            read |= expression.reads
+    return frozenset(read)
+
+
+def _alternatives(claims: Iterable[Claim]) -> Iterator[Alternative]:
+    for claim in claims:
+        for request in claim.requests:
+            yield from request.alternatives
 
 
 def _constraint(claim: ResourceClaim, index: int, constraint: DeviceConstraint) -> Constraint:

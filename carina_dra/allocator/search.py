@@ -6,9 +6,10 @@ k8s.io/dynamic-resource-allocation v0.37.0; its tests pin the number of steps.) 
 own, since a pod may ask for more devices than Python nests calls.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
@@ -18,13 +19,16 @@ from carina_dra.allocator.matching import Matching
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.symmetry import Symmetry
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Usage
 from carina_dra.quantity import Quantity
 from carina_dra.resource import All, ExactCount
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
-_OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+_PATIENCE: Final = 100
+"""After so many steps devices that are as good as each other are tried once."""
+_OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,11 @@ class _Attempt:
         if candidates is None:
             candidates = tuple(candidate for pool in ready for candidate in pool.devices)
         self._candidates = candidates
+        self._pools = ready
+        self._claims = claims
+        self._in_common = in_common
+        self._usage = usage
+        self._steps = 0
         self._node = node
         self._features = features
         self._ledger = Ledger(ready, usage, features)
@@ -174,20 +183,24 @@ class _Attempt:
 
     def run(self, max_steps: int | None) -> Outcome:
         """Decides step by step, and goes back where nothing is left to try."""
-        steps = 0
         stack = [iter([_Position(claim=0)])]
         while stack:
             position = next(stack[-1], None)
             if position is None:
                 stack.pop()
             elif position.claim == len(self._requests):
-                return Found(tuple(map(tuple, self._chosen)), steps + 1)
-            elif steps == max_steps:
-                return CutShort(steps)
+                return Found(tuple(map(tuple, self._chosen)), self._steps + 1)
+            elif self._steps == max_steps:
+                return CutShort(self._steps)
             else:
                 stack.append(self._moves(position))
-                steps += 1
-        return Impossible(steps)
+                self._steps += 1
+        return Impossible(self._steps)
+
+    @cached_property
+    def _symmetry(self) -> Symmetry:
+        """Worth its while only where the search takes long."""
+        return Symmetry(self._pools, self._claims, self._in_common, self._usage, self._ledger)
 
     def _options(self, claim: Claim, pools: Sequence[Pool]) -> tuple[tuple[_Option, ...], ...]:
         options = tuple(
@@ -253,11 +266,14 @@ class _Attempt:
 
     def _devices(self, at: _Position, option: _Option) -> Iterator[_Position]:
         admin = bool(option.alternative.admin_access)
+        failed: set[Hashable] = set()
         for index in range(at.start, len(self._candidates)):
             candidate = self._candidates[index]
             if not self._ledger.is_free(candidate.id, at.claim, admin=admin):
                 continue
             if not option.matching.selects(index) or not self._has_room(option, index):
+                continue
+            if failed and self._symmetry.kind(candidate) in failed:
                 continue
             taken = self._take(at.claim, option, index, must=False)
             if taken is None:
@@ -266,6 +282,8 @@ class _Attempt:
             self._give_back(at.claim, taken)
             if self._is_too_large:
                 return
+            if self._steps > _PATIENCE:
+                failed.add(self._symmetry.kind(candidate))
 
     def _take(self, claim: int, option: _Option, index: int, *, must: bool) -> _Taken | None:
         """Gives a selectable device to the claim, if nothing is in the way.
@@ -305,6 +323,8 @@ class _Attempt:
         admin = bool(alternative.admin_access)
         if not self._ledger.is_free(candidate.id, claim, admin=admin):
             return False
+        if not (admin or self._is_shareable(candidate)) and self._ledger.is_shared(candidate.id):
+            return False  # its driver has stopped to share it, and somebody still has a share
         if not self._operations_suit(candidate):
             return False
         if candidate.device.consumes_counters and not self._features.partitionable_devices:

@@ -151,7 +151,7 @@ class Compiler:
     def _error(self, node: Node, problem: str) -> CompileError:
         return error(self._text, node.at, problem)
 
-    def _compile(self, node: Node) -> Typed:
+    def _compile(self, node: Node) -> Typed:  # noqa: C901, PLR0912 - one case a kind of node
         match node:
             case Literal(value=value):
                 its_type = _OF_LITERAL.get(type(value), UINT)
@@ -350,9 +350,11 @@ class Compiler:
             if name in _CONVERSIONS:
                 raise self._error(node, f"invalid {name} argument: {problem}") from None
             return typed
-        is_constant = name in _CONVERSIONS
         return Typed(
-            typed.type, self._charged(lambda _: value), is_sure=True, is_constant=is_constant
+            typed.type,
+            self._charged(lambda _: value),
+            is_sure=typed.type != DYN,
+            is_constant=name in _CONVERSIONS,
         )
 
     def _apply(self, node: Node, name: str, typed: list[Typed], *, is_member: bool) -> Typed:
@@ -485,7 +487,7 @@ class Compiler:
         return Typed(inner, typed.run)
 
     def _joined(self, node: Node, types: list[Type]) -> Type:
-        """The type of what stands side by side in a literal: the same, but for what is formatted."""
+        """The type of what stands side by side in a literal: one, but for what is formatted."""
         other = next((each for each in types if not is_same(types[0], each)), None)
         if other is not None and not self._mixing:
             raise self._error(node, f"expected type '{types[0]}' but found '{other}'")
@@ -578,7 +580,7 @@ class Compiler:
             case "list":
                 return INT, over.parameters[0]
             case "map":
-                return over.parameters
+                return over.parameters[0], over.parameters[1]
             case "dyn":
                 return DYN, DYN
             case _:

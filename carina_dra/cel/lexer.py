@@ -9,7 +9,7 @@ from carina_dra.cel.errors import CompileError
 from carina_dra.cel.values import INT64_MAX, UINT64_MAX, Uint, Value
 
 RESERVED: Final = frozenset(
-    [
+    {
         "as",
         "break",
         "const",
@@ -27,7 +27,7 @@ RESERVED: Final = frozenset(
         "var",
         "void",
         "while",
-    ]
+    }
 )
 """No names of variables or functions."""
 
@@ -56,7 +56,7 @@ class Word:
 _WORD: Final = re.compile(
     r"""
     (?P<space>(?:[ \t\n\r\f]|//[^\n]*)+)
-  | (?P<double>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+  | (?P<double>[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
   | (?P<int>0x[0-9a-fA-F]+|[0-9]+)(?P<unsigned>[uU]?)
   | (?P<prefix>[rRbB]{0,2})(?P<quote>\"\"\"|'''|\"|')
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*)

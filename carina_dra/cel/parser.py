@@ -183,8 +183,10 @@ class _Parser:
             if isinstance(word.value, int) and word.value > INT64_MAX:
                 raise self._error(word.at, "invalid int literal")
             return Literal(word.at, word.value)
-        if word.kind is Kind.NAME:
-            return self._name(word)
+        return self._name(word) if word.kind is Kind.NAME else self._bracketed(word)
+
+    def _bracketed(self, word: Word) -> Node:
+        """What begins with a sign."""
         match word.text:
             case "(":
                 node = self._expression()
@@ -196,14 +198,12 @@ class _Parser:
                 return self._map(word.at)
             case "-":
                 return self._negative(word.at)
-            case ".":
+            case "." if self._word.kind is Kind.NAME:
                 name = self._word
                 self._next += 1
-                if name.kind is Kind.NAME:
-                    return self._name(name)
+                return self._name(name)
             case _:
-                pass
-        raise self._error(word.at, f"Syntax error: mismatched input {word.text!r}")
+                raise self._error(word.at, f"Syntax error: mismatched input {word.text!r}")
 
     def _negative(self, at: int) -> Node:
         word = self._word
@@ -253,7 +253,7 @@ class _Parser:
         if isinstance(target, Name) and (target.name, function) == ("cel", "bind"):
             if len(arguments) != 3:
                 return Call(at, function, target, arguments)
-            name = self._variable(arguments[0])
+            name = self.variable(arguments[0])
             return Bind(at, name, arguments[1], arguments[2])
         macro = _MACROS.get((function, len(arguments)))
         if macro is None:
@@ -265,12 +265,13 @@ class _Parser:
             raise self._error(at, "invalid argument to has() macro")
         return Select(at, argument.operand, argument.field, is_test=True)
 
-    def _variable(self, node: Node) -> str:
+    def variable(self, node: Node) -> str:
+        """The name that a macro gives its variable."""
         if not isinstance(node, Name):
             raise self._error(node.at, "argument must be a simple name")
         return node.name
 
-    def _loop(
+    def loop(
         self,
         kind: LoopKind,
         at: int,
@@ -279,8 +280,9 @@ class _Parser:
         condition: Node | None,
         body: Node | None,
     ) -> Node:
+        """A macro that goes through something."""
         self.has_loop = True
-        variables = tuple(self._variable(name) for name in names)
+        variables = tuple(self.variable(name) for name in names)
         if len(set(variables)) < len(variables):
             raise self._error(names[1].at, "duplicate variable name")
         return Loop(at, kind, over, variables, condition, body)
@@ -293,7 +295,7 @@ def _test(kind: LoopKind, names: int) -> _Macro:
     """A macro whose last argument is a condition."""
 
     def expand(parser: _Parser, at: int, over: Node, arguments: tuple[Node, ...]) -> Node:
-        return parser._loop(kind, at, over, arguments[:names], arguments[names], None)
+        return parser.loop(kind, at, over, arguments[:names], arguments[names], None)
 
     return expand
 
@@ -303,14 +305,14 @@ def _transform(kind: LoopKind, names: int) -> _Macro:
 
     def expand(parser: _Parser, at: int, over: Node, arguments: tuple[Node, ...]) -> Node:
         condition = arguments[names] if len(arguments) > names + 1 else None
-        return parser._loop(kind, at, over, arguments[:names], condition, arguments[-1])
+        return parser.loop(kind, at, over, arguments[:names], condition, arguments[-1])
 
     return expand
 
 
 def _optional_map(*, is_flat: bool) -> _Macro:
     def expand(parser: _Parser, at: int, operand: Node, arguments: tuple[Node, ...]) -> Node:
-        return OptionalMap(at, operand, parser._variable(arguments[0]), arguments[1], is_flat)
+        return OptionalMap(at, operand, parser.variable(arguments[0]), arguments[1], is_flat)
 
     return expand
 

@@ -27,9 +27,13 @@ SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a case, as JSON."""
     try:
-        found = attempt(case)
+        return written(attempt(case))
     except AllocationError as error:
         return {"error": str(error), "nodeLocal": isinstance(error, NodeAllocationError)}
+
+
+def written(found: Answer) -> dict[str, Any]:
+    """An answer of the allocator as JSON."""
     match found:
         case Allocated(allocations=()):  # of no claims: the vectors write that like a no
             return {"unsatisfiable": True}

@@ -27,6 +27,7 @@ _ALPHAS = (
     "DRADeviceCompatibilityGroups",
     "DRAFractionalCapacityRange",
 )
+_NODES = ("allNodes", "nodeName", "nodeSelector")
 _SELECTORS = (
     'device.attributes["{driver}"].model == "x"',
     'device.attributes["{driver}"].?size.orValue(0) >= 1',

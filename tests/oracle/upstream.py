@@ -1,4 +1,4 @@
-"""The program that answers as upstream does, built from upstream's Go modules, and how to ask it."""
+"""The program that answers as upstream does, built from its Go modules, and how to ask it."""
 
 import hashlib
 import json

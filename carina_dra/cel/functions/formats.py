@@ -65,10 +65,10 @@ def _byte(text: str) -> Iterator[str]:
 
 def _date(text: str) -> Iterator[str]:
     try:
-        if len(text) != len("2006-01-02"):
-            raise ValueError(text)
-        date.fromisoformat(text)
+        is_date = date.fromisoformat(text).isoformat() == text
     except ValueError:
+        is_date = False
+    if not is_date:
         yield "invalid date"
 
 

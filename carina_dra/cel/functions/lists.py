@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
@@ -99,7 +100,7 @@ def _intersects(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
 
 
 def _is_sorted(items: tuple[Value, ...]) -> bool:
-    return all(not less(after, before) for before, after in zip(items, items[1:], strict=False))
+    return all(not less(after, before) for before, after in pairwise(items))
 
 
 def _least(items: tuple[Value, ...]) -> Value:

@@ -34,7 +34,15 @@ def function(
     checks_kinds: bool = False,
 ) -> Overload:
     """A function that is called by its name alone."""
-    return Overload(name, False, parameters, result, does, cost, checks_kinds)
+    return Overload(
+        name,
+        is_member=False,
+        parameters=parameters,
+        result=result,
+        does=does,
+        cost=cost,
+        checks_kinds=checks_kinds,
+    )
 
 
 def method(
@@ -45,7 +53,9 @@ def method(
     cost: Callable[..., int] | None = None,
 ) -> Overload:
     """A function that is called on its first argument."""
-    return Overload(name, True, parameters, result, does, cost)
+    return Overload(
+        name, is_member=True, parameters=parameters, result=result, does=does, cost=cost
+    )
 
 
 def tenth(size: int) -> int:

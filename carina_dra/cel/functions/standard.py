@@ -119,6 +119,10 @@ def _sum_moment(one: Timestamp | Duration, other: Timestamp | Duration) -> Value
     return Duration(int64(total))
 
 
+def _span(one: Timestamp | Duration, other: Timestamp | Duration) -> Duration:
+    return Duration(int64(one.nanos - other.nanos))
+
+
 def _contained(item: Value, among: tuple[Value, ...]) -> bool:
     return any(is_same(each, item) for each in among)
 

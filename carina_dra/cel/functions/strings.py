@@ -1,5 +1,6 @@
 """Texts (cel-go `ext.Strings`, version 2), and looking for patterns in them (Kubernetes)."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -180,7 +181,7 @@ def _as_string(value: Value, _: int) -> str:
 def _as_decimal(value: Value, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise EvaluationError("error during formatting: decimal clause can only take integers")
-    if isinstance(value, float) and not (value in (float("inf"), float("-inf")) or value != value):
+    if isinstance(value, float) and math.isfinite(value):
         raise EvaluationError("error during formatting: decimal clause can only take integers")
     return _as_string(value, 0)
 
@@ -193,14 +194,14 @@ def _real(value: Value) -> float:
 
 def _as_fixed(value: Value, precision: int) -> str:
     number = _real(value)
-    if number in (float("inf"), float("-inf")) or number != number:
+    if not math.isfinite(number):
         return _as_string(number, 0)
     return f"{number:.{precision}f}"
 
 
 def _as_scientific(value: Value, precision: int) -> str:
     number = _real(value)
-    if number in (float("inf"), float("-inf")) or number != number:
+    if not math.isfinite(number):
         return _as_string(number, 0)
     return f"{number:.{precision}e}"
 

@@ -63,14 +63,15 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         EvaluationError: it is none.
     """
+    problem = EvaluationError(f'parsing time "{text}": it is not RFC 3339')
     match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise problem
+    zone = "+00:00" if match["zone"] == "Z" else match["zone"]
     try:
-        if match is None:
-            raise ValueError(text)
-        zone = "+00:00" if match["zone"] == "Z" else match["zone"]
         moment = datetime.fromisoformat(f"{match['date']}T{match['time']}{zone}")
     except ValueError:
-        raise EvaluationError(f'parsing time "{text}": it is not RFC 3339') from None
+        raise problem from None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     return Timestamp(seconds * 10**9 + int((match["fraction"] or "0").ljust(9, "0")))
 

@@ -1,0 +1,115 @@
+"""Devices that are as good as each other at a point of the search: of these one is tried.
+
+Two devices are, if nothing that the claims ask for tells them apart, and the same is true of the
+devices that draw from the same counters, what has been taken of them included. Whatever could be
+had with the one could then be had with the other, and sooner: the first allocation that the search
+would find is never passed over.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from carina_dra.allocator.group import groups
+from carina_dra.allocator.ledger import Ledger
+from carina_dra.allocator.pool import Candidate, ReadyPool
+from carina_dra.allocator.request import Claim, attributes_read
+from carina_dra.allocator.usage import DeviceId, Usage
+from carina_dra.resource import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Devices that draw from the same counters."""
+
+    members: tuple[tuple[DeviceId, int], ...]
+    """With the numbers of what tells them apart."""
+    number: int
+
+
+class Symmetry:
+    """Tells devices apart as far as it matters to an attempt."""
+
+    def __init__(
+        self,
+        pools: Iterable[ReadyPool],
+        claims: Sequence[Claim],
+        in_common: Sequence[str],
+        usage: Usage,
+        ledger: Ledger,
+    ) -> None:
+        self._usage = usage
+        self._ledger = ledger
+        self._numbers: dict[Hashable, int] = {}
+        self._number_of: dict[DeviceId, int] = {}
+        self._group_of: dict[DeviceId, _Group] = {}
+        constrained = {each.rule.name for claim in claims for each in claim.constraints}
+        read = attributes_read(claims)
+        self._names = None if read is None else sorted(read | constrained | set(in_common))
+        for pool in pools:
+            is_overdrawn = bool(pool.counters) and ledger.is_overdrawn(pool.id)
+            for group in groups(pool):
+                elsewhere = frozenset(each.id for each in group.elsewhere if each.id in usage)
+                sets = list(group.totals)
+                members = tuple((each.id, self._device(each, sets)) for each in group.members)
+                signature = (
+                    tuple(sorted(number for _, number in members)),
+                    tuple(frozenset(amounts.items()) for amounts in group.totals.values()),
+                    elsewhere,
+                    is_overdrawn,
+                )
+                numbered = _Group(members, self._number(signature))
+                for device, number in members:
+                    self._number_of[device] = number
+                    self._group_of[device] = numbered
+
+    def kind(self, candidate: Candidate) -> Hashable:
+        """The same for devices that are as good as each other now."""
+        group = self._group_of[candidate.id]
+        taken = Counter(
+            (number, taken)
+            for device, number in group.members
+            if (taken := self._ledger.taken(device)) is not None
+        )
+        of_itself = self._ledger.taken(candidate.id)
+        return (
+            self._number_of[candidate.id],
+            of_itself,
+            group.number,
+            frozenset(taken.items()),
+        )
+
+    def _device(self, candidate: Candidate, counter_sets: Sequence[str]) -> int:
+        device, usage = candidate.device, self._usage
+        attributes: Hashable = frozenset(device.attributes.items())
+        if self._names is not None:
+            driver = candidate.id.driver
+            attributes = tuple(lookup(device.attributes, name, driver) for name in self._names)
+        share = usage.shared.get(candidate.id)
+        return self._number(
+            (
+                candidate.id.driver,
+                candidate.here,
+                attributes,
+                frozenset(device.capacity.items()),
+                device.allow_multiple_allocations,
+                device.taints,
+                bool(device.binding_conditions),
+                candidate.slice.skip_node_operations,
+                candidate.id in usage.dedicated,
+                share and (share.count, frozenset(share.amounts.items())),
+                tuple(
+                    (
+                        each.counter_set in counter_sets and counter_sets.index(each.counter_set),
+                        frozenset(
+                            (name, value.value.nanos) for name, value in each.counters.items()
+                        ),
+                        each.compatibility_groups,
+                    )
+                    for each in device.consumes_counters
+                ),
+            )
+        )
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
