@@ -9,7 +9,7 @@ from carina_dra.allocator.errors import NodeAllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import InvalidPool, Pool
-from carina_dra.allocator.preference import CLOSENESS, UPSTREAM, Policy, Score, in_order, score
+from carina_dra.allocator.preference import FAR, UPSTREAM, Policy, Score, closeness, in_order, score
 from carina_dra.allocator.request import Claim
 from carina_dra.allocator.result import allocation
 from carina_dra.allocator.search import CutShort, Found, Impossible, Outcome, search
@@ -85,18 +85,19 @@ def _best(
     policy: Policy,
     max_steps: int | None,
 ) -> tuple[Outcome, int]:
-    """The outcome, and how far its devices are from each other, as an index of CLOSENESS."""
+    """The outcome, and how far its devices are from each other: 0 is the closest."""
     find = partial(search, pools, node, claims, usage, features)
     if policy.devices is None:
         return find(max_steps=max_steps), 0
-    find = partial(find, candidates=in_order(pools, usage, policy.devices))
-    if _wants_several(claims):
-        for distance, in_common in enumerate(CLOSENESS[:-1]):
-            outcome = find(in_common=in_common, max_steps=_STEPS_FOR_A_WISH)
-            if isinstance(outcome, Found):
-                return outcome, distance
-        return find(max_steps=max_steps), len(CLOSENESS) - 1
-    return find(max_steps=max_steps), 0
+    candidates = in_order(pools, usage, policy.devices)
+    find = partial(find, candidates=candidates)
+    if not _wants_several(claims):
+        return find(max_steps=max_steps), 0
+    for distance, in_common in closeness(candidates):
+        outcome = find(in_common=in_common, max_steps=_STEPS_FOR_A_WISH)
+        if isinstance(outcome, Found):
+            return outcome, distance
+    return find(max_steps=max_steps), FAR
 
 
 def _wants_several(claims: Sequence[Claim]) -> bool:

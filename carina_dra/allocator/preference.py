@@ -21,16 +21,16 @@ NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 
-CLOSENESS: Final = (
+_CLOSENESS: Final = (
     (NVLINK_DOMAIN, PCIE_ROOT),
     (NVLINK_DOMAIN, NUMA_NODE),
     (NVLINK_DOMAIN,),
     (PCIE_ROOT,),
     (NUMA_NODE,),
-    (),
 )
-"""What devices given out together should have in common, the best first; devices that lack an
-attribute are let pass."""
+"""What devices given out together should have in common, the best first."""
+FAR: Final = len(_CLOSENESS)
+"""The distance of devices with nothing in common."""
 
 
 class Order(StrEnum):
@@ -101,6 +101,18 @@ def in_order(pools: Iterable[Pool], usage: Usage, order: Order) -> tuple[Candida
     return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
 
 
+def closeness(candidates: Iterable[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """What devices of a node could have in common, the best first, each with its distance.
+
+    Devices without an attribute are let pass, so one that none has would say nothing.
+    """
+    known = {name for each in candidates for name, value in _places(each) if value is not None}
+    for distance, names in enumerate(_CLOSENESS):
+        present = tuple(name for name in names if name in known)
+        if present:
+            yield distance, present
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Score:
     """How good an allocation on a node is: the smallest is the best."""
@@ -108,7 +120,7 @@ class Score:
     alternatives: int
     """Less for earlier alternatives of firstAvailable, as kube-scheduler scores nodes."""
     distance: int
-    """Which of `CLOSENESS` its devices have; 0 is the closest."""
+    """How far its devices are from each other: 0 is the closest."""
     use: int
     """Of the node's devices, in millionths; negative where most used comes first."""
 

@@ -1,0 +1,143 @@
+"""Which of several possible allocations is chosen."""
+
+import pytest
+
+from carina_dra.allocator.cluster import Cluster
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.preference import UPSTREAM, Order, Policy
+from tests.unit.carina_dra.allocator.fleet import (
+    claim,
+    claim_of,
+    cluster,
+    give,
+    gpu,
+    slices,
+)
+
+_PACK, _SPREAD = Policy(), Policy(Order.SPREAD, Order.SPREAD)
+
+
+def test_binpack_fills_the_node_that_is_used_most() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
+    give(nodes, claim(), _SPREAD)
+    assert give(nodes, claim(), _PACK) == ["a/g1"]
+
+
+def test_spread_takes_the_node_that_is_used_least() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
+    assert [give(nodes, claim(), _SPREAD) for _ in range(3)] == [["a/g0"], ["b/g0"], ["a/g1"]]
+
+
+def test_equally_good_nodes_are_taken_by_name() -> None:
+    assert give(cluster(b=[gpu("g0")], a=[gpu("g0")]), claim()) == ["a/g0"]
+
+
+def test_linked_gpus_come_before_those_of_one_numa_node() -> None:
+    gpus = [
+        gpu("g0", numa=0, nvlink="left"),
+        gpu("g1", numa=0, nvlink="right"),
+        gpu("g2", numa=1, nvlink="left"),
+    ]
+    assert give(cluster(a=gpus), claim(2)) == ["a/g0", "a/g2"]
+
+
+def test_one_pcie_root_comes_before_one_numa_node() -> None:
+    gpus = [
+        gpu("g0", numa=0, root="r0"),
+        gpu("g1", numa=0, root="r1"),
+        gpu("g2", numa=1, root="r1"),
+    ]
+    assert give(cluster(a=gpus), claim(2)) == ["a/g1", "a/g2"]
+
+
+def test_far_apart_is_better_than_nothing() -> None:
+    assert give(cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)]), claim(2)) == ["a/g0", "a/g1"]
+
+
+def test_node_with_close_gpus_comes_before_one_that_is_fuller() -> None:
+    far = [gpu("g0", numa=2), gpu("g1", numa=0), gpu("g2", numa=1)]
+    near = [gpu("g0", numa=2), gpu("g1", numa=0), gpu("g2", numa=0)]
+    nodes = cluster(a=far, b=near)
+    give(nodes, claim())  # a is used now
+    assert give(nodes, claim(2)) == ["b/g1", "b/g2"]
+
+
+def test_binpack_leaves_whole_numa_nodes_whole() -> None:
+    gpus = [gpu(f"g{index}", numa=index // 2) for index in range(4)]
+    nodes = cluster(a=gpus)
+    first = give(nodes, claim())
+    assert first + give(nodes, claim()) == ["a/g0", "a/g1"]
+
+
+def test_upstream_takes_the_first_that_fit() -> None:
+    gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
+    assert give(cluster(a=gpus), claim(2), UPSTREAM) == ["a/g0", "a/g1"]
+
+
+def test_earlier_alternative_wins_over_a_fuller_node() -> None:
+    nodes = cluster(a=[gpu("g0", model="L40S"), gpu("g1", model="L40S")], b=[gpu("g0")])
+    give(nodes, claim(selector='device.attributes["gpu.carina.dev"].model == "L40S"'))
+    alternatives = [
+        {
+            "name": model.lower(),
+            "deviceClassName": "gpu",
+            "selectors": [
+                {"cel": {"expression": f'device.attributes["gpu.carina.dev"].model == "{model}"'}}
+            ],
+        }
+        for model in ("H200", "L40S")
+    ]
+    assert give(nodes, claim_of({"name": "gpu", "firstAvailable": alternatives})) == ["b/g0"]
+
+
+_PARTITIONS = [
+    {
+        "name": f"gpu-{index}-{name}",
+        "attributes": {"profile": {"string": name.partition("-")[0]}},
+        "consumesCounters": [
+            {
+                "counterSet": f"gpu-{index}",
+                "counters": {slot: {"value": "1"} for slot in slots.split()},
+            }
+        ],
+    }
+    for index in range(2)
+    for name, slots in (("half-0", "s0 s1"), ("half-1", "s2 s3"), ("quarter-0", "s0"),
+                        ("quarter-1", "s1"), ("quarter-2", "s2"), ("quarter-3", "s3"))
+]  # fmt: skip
+_COUNTERS = [
+    {"name": f"gpu-{index}", "counters": {f"s{slot}": {"value": "1"} for slot in range(4)}}
+    for index in range(2)
+]
+
+
+def test_partitions_leave_the_most_to_others() -> None:
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for each in slices("a", {"sharedCounters": _COUNTERS}, {"devices": _PARTITIONS}):
+        nodes.put_slice(each)
+    quarter = 'device.attributes["gpu.carina.dev"].profile == "quarter"'
+    half = 'device.attributes["gpu.carina.dev"].profile == "half"'
+    first, second = give(nodes, claim(selector=quarter)), give(nodes, claim(selector=quarter))
+    # Both quarters are in one half of one GPU: three halves are left.
+    assert first + second == ["a/gpu-0-quarter-0", "a/gpu-0-quarter-1"]
+    assert [bool(give(nodes, claim(selector=half))) for _ in range(4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("binpack", _PACK),
+        ("spread", _SPREAD),
+        ("spread/binpack", Policy(Order.SPREAD, Order.BINPACK)),
+        ("upstream", UPSTREAM),
+    ],
+)
+def test_policy_is_read(text: str, policy: Policy) -> None:
+    assert Policy.parse(text) == policy
+
+
+@pytest.mark.parametrize("text", ["", "pack", "/spread", "upstream/spread"])
+def test_policy_that_is_none_is_refused_with_those_that_are(text: str) -> None:
+    with pytest.raises(ValueError, match="write binpack, spread, upstream"):
+        Policy.parse(text)
