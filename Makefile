@@ -36,8 +36,8 @@ format: setup ## formats the code
 test: lint ## everything: lint, then all tests, on a real Kubernetes where there is Go
 	$(BIN)/pytest
 
-test-fast: setup ## the inner loop: all that needs no real Kubernetes
-	$(BIN)/pytest -m "not kubernetes and not node and not gpu"
+test-fast: setup ## the inner loop: all that needs no real Kubernetes and no Go
+	$(BIN)/pytest -m "not kubernetes and not node and not oracle and not gpu"
 
 demo: setup ## shows it working on this machine (CLUSTER=real: on a real Kubernetes)
 	$(BIN)/python -m simulation.demo $(if $(filter real,$(CLUSTER)),--real)

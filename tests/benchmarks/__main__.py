@@ -1,4 +1,4 @@
-"""`make bench`: the node plugin in numbers, beside its goals and what the machine does anyway.
+"""`make bench`: the allocator and the node plugin in numbers, beside their goals.
 
 The plugin is started as its pod starts it, under its own ServiceAccount against a real API server;
 its GPUs are simulated, whose share of memory is measured and told. Exits 1 if a goal is missed.
@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from tests.benchmarks import allocator
 from tests.benchmarks.measured_plugin import Bench, bench
 from tests.benchmarks.reference import Times, durable_write
 from tests.kubernetes.cluster import running_cluster
@@ -46,17 +47,18 @@ class Report:
         met = value <= goal
         self.missed |= not met
         verdict = "met" if met else "MISSED"
-        print(f"{what:42} {value:8.2f} {unit:4} goal {goal:g} {unit}: {verdict}", flush=True)
+        print(f"{what:50} {value:8.2f} {unit:4} goal {goal:g} {unit}: {verdict}", flush=True)
 
     def fact(self, what: str, text: object) -> None:
         """A result without one."""
-        print(f"{what:42} {text}", flush=True)
+        print(f"{what:50} {text}", flush=True)
 
 
 def main() -> None:
     """Measures, prints, and exits 1 if a goal is missed."""
     _compile()
     report = Report()
+    allocator.measure(report)
     with running_cluster() as cluster, bench(cluster) as node:
         _starts(node, report)
         _calls(node, report)

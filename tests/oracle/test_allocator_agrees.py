@@ -11,6 +11,8 @@ from tests.oracle.cases import random_case
 from tests.oracle.compare import difference
 from tests.oracle.upstream import Upstream
 
+pytestmark = pytest.mark.oracle
+
 _CASES = 10_000
 _PART = 1_000
 

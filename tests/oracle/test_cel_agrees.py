@@ -9,6 +9,8 @@ from tests.conformance.expressions import device, random_expression
 from tests.conformance.selector_answer import selector_answer
 from tests.oracle.upstream import Upstream
 
+pytestmark = pytest.mark.oracle
+
 _EXPRESSIONS = 10_000
 _PART = 2_500
 _KINDS = ("match", "runtimeError", "compileError")
