@@ -4,12 +4,13 @@ A GPU and its partitions are a group, since one's use leaves less to the others.
 from no counters is a group of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import Amounts, DeviceId, Usage
+from carina_dra.resource import Device
 
 WHOLE: Final = 1_000_000
 """A part of a device is told in millionths: whole numbers compare the same everywhere."""
@@ -127,3 +128,32 @@ def _fit(left: Mapping[str, Amounts], members: Iterable[Candidate]) -> bool:
 
 def _part(amount: int, total: int) -> int:
     return WHOLE if total <= 0 else min(WHOLE, amount * WHOLE // total)
+
+
+def content(candidate: Candidate, counter_sets: Sequence[str]) -> Hashable:
+    """All of a device that may count, but for its name and attributes.
+
+    Of the counter sets that it draws from only their order counts.
+    """
+    device = candidate.device
+    return (
+        candidate.id.driver,
+        candidate.here,
+        frozenset(device.capacity.items()),
+        device.allow_multiple_allocations,
+        frozenset((taint.key, taint.value, taint.effect) for taint in device.taints),
+        bool(device.binding_conditions),
+        candidate.slice.skip_node_operations,
+        _consumed(device, counter_sets),
+    )
+
+
+def _consumed(device: Device, counter_sets: Sequence[str]) -> Hashable:
+    return tuple(
+        (
+            counter_sets.index(each.counter_set) if each.counter_set in counter_sets else None,
+            frozenset((name, counter.value.nanos) for name, counter in each.counters.items()),
+            frozenset(each.compatibility_groups),
+        )
+        for each in device.consumes_counters
+    )

@@ -9,11 +9,11 @@ value with whom, all others by value.
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
-from carina_dra.allocator.group import DeviceGroup
+from carina_dra.allocator.group import DeviceGroup, content
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT
 from carina_dra.allocator.usage import Usage
-from carina_dra.resource import Device, DeviceAttribute
+from carina_dra.resource import DeviceAttribute
 
 _MANY: Final = 64
 """An attribute with more values than this is nothing to keep numbers by."""
@@ -68,22 +68,9 @@ class Shapes:
         return True
 
     def of_device(self, candidate: Candidate, counter_sets: Sequence[str]) -> int:
-        """The number of a device by itself. Of its counter sets only their order counts."""
-        device = candidate.device
+        """The number of a device by itself."""
         attributes = (each for each in _named(candidate) if each[0] not in self._by_sharing)
-        return self._number(
-            (
-                candidate.id.driver,
-                candidate.here,
-                frozenset(attributes),
-                frozenset(device.capacity.items()),
-                device.allow_multiple_allocations,
-                frozenset((taint.key, taint.value, taint.effect) for taint in device.taints),
-                bool(device.binding_conditions),
-                candidate.slice.skip_node_operations,
-                _consumed(device, counter_sets),
-            )
-        )
+        return self._number((frozenset(attributes), content(candidate, counter_sets)))
 
     def of_node(self, groups: Iterable["ShapedGroup"], others: Hashable, usage: Usage) -> int:
         """The number of a node with these groups of devices, and `others` that sets it apart."""
@@ -182,14 +169,3 @@ def _named(candidate: Candidate) -> Iterator[tuple[str, DeviceAttribute]]:
 
 def _name(named: tuple[str, DeviceAttribute]) -> str:
     return named[0]
-
-
-def _consumed(device: Device, counter_sets: Sequence[str]) -> Hashable:
-    return tuple(
-        (
-            counter_sets.index(each.counter_set) if each.counter_set in counter_sets else None,
-            frozenset((name, counter.value.nanos) for name, counter in each.counters.items()),
-            frozenset(each.compatibility_groups),
-        )
-        for each in device.consumes_counters
-    )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from carina_dra.allocator.group import groups
+from carina_dra.allocator.group import content, groups
 from carina_dra.allocator.ledger import Ledger
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.request import Claim, attributes_read
@@ -88,26 +88,10 @@ class Symmetry:
         share = usage.shared.get(candidate.id)
         return self._number(
             (
-                candidate.id.driver,
-                candidate.here,
                 attributes,
-                frozenset(device.capacity.items()),
-                device.allow_multiple_allocations,
-                device.taints,
-                bool(device.binding_conditions),
-                candidate.slice.skip_node_operations,
+                content(candidate, counter_sets),
                 candidate.id in usage.dedicated,
                 share and (share.count, frozenset(share.amounts.items())),
-                tuple(
-                    (
-                        each.counter_set in counter_sets and counter_sets.index(each.counter_set),
-                        frozenset(
-                            (name, value.value.nanos) for name, value in each.counters.items()
-                        ),
-                        each.compatibility_groups,
-                    )
-                    for each in device.consumes_counters
-                ),
             )
         )
 

@@ -21,6 +21,16 @@ def attribute_reader(domain: str, name: str) -> _Run:
     return run
 
 
+def attribute_finder(domain: str, name: str) -> _Run:
+    """`device.attributes["domain"].?name`."""
+
+    def run(frame: list[Value]) -> Value:
+        of_domain = frame[0].attributes[domain]
+        return Optional((of_domain[name],)) if name in of_domain else NONE
+
+    return run
+
+
 def capacity_reader(domain: str, name: str) -> _Run:
     """`device.capacity["domain"].name`."""
 

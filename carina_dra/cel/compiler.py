@@ -4,12 +4,13 @@ What runs is one Python function a node, which is given a frame: the device, the
 for each variable of a loop.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from carina_dra.cel import loops
+from carina_dra.cel import running as runs_of
 from carina_dra.cel.access import (
+    attribute_finder,
     attribute_reader,
     capacity_reader,
     indexer,
@@ -19,9 +20,10 @@ from carina_dra.cel.access import (
     tester,
 )
 from carina_dra.cel.budget import SHORT
-from carina_dra.cel.errors import BudgetExceededError, CompileError, EvaluationError
+from carina_dra.cel.calling import Frame, Run, Typed, call
+from carina_dra.cel.device_path import device_path
+from carina_dra.cel.errors import CompileError, EvaluationError
 from carina_dra.cel.functions import FUNCTIONS
-from carina_dra.cel.functions.overload import Overload
 from carina_dra.cel.functions.regular_expression import compiled
 from carina_dra.cel.functions.standard import TYPE_NAMES
 from carina_dra.cel.lexer import error
@@ -55,21 +57,15 @@ from carina_dra.cel.types import (
     UINT,
     UNBOUND,
     Type,
-    filled_in,
-    is_open,
     is_same,
     joined,
     list_of,
     map_of,
-    may_be,
     optional_of,
     suits,
     type_of,
 )
-from carina_dra.cel.values import NONE, Optional, TypeValue, Value, kind, no_overload
-
-Frame: TypeAlias = list[Value]
-Run: TypeAlias = Callable[[Frame], Value]
+from carina_dra.cel.values import Optional, TypeValue, Value
 
 FIRST_VARIABLE: Final = 2
 """Before it in a frame: the device, and the budget."""
@@ -98,18 +94,6 @@ _LIST_COST, _MAP_COST = 10, 30
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """What runs, and the type of what it gives."""
-
-    type: Type
-    run: Run
-    is_sure: bool = False
-    """Whether values are sure to be of that type: it was not `dyn` that was taken for it."""
-    is_constant: bool = False
-    """Whether it is written out, or made of what is by a conversion."""
-
-
-@dataclass(frozen=True, slots=True)
 class Compiled:
     """An expression that can be run."""
 
@@ -124,7 +108,7 @@ class Compiled:
 
 
 class Compiler:
-    """Compiles one expression."""
+    """Compiles one expression: a method for each kind of node."""
 
     def __init__(self, text: str, *, has_loop: bool) -> None:
         self._text = text
@@ -198,7 +182,7 @@ class Compiler:
         if known:
             place, its_type = known[-1]
             bound = self._bound.get(place)
-            run = _variable(place) if bound is None else _bound_variable(place, bound)
+            run = runs_of.variable(place) if bound is None else runs_of.bound_variable(place, bound)
             return Typed(its_type, self._charged(run))
         if node.name == "device":
             self._reads_all = True
@@ -247,7 +231,7 @@ class Compiler:
             self._reads_all = True
         if node.is_test:
             return Typed(BOOL, lambda _: True)
-        run = _DEVICE_FIELDS[node.field]
+        run = runs_of.DEVICE_FIELDS[node.field]
         if node.is_optional:
             return Typed(
                 optional_of(its_type), self._charged(lambda frame: Optional((run(frame),)), 2)
@@ -256,41 +240,20 @@ class Compiler:
 
     def _known_attribute(self, node: Select | Index) -> Typed | None:
         """`device.attributes["domain"].name` and its like, which are most of what is asked."""
-        if isinstance(node, Index):
-            if not isinstance(node.key, Literal) or not isinstance(node.key.value, str):
-                return None
-            name = node.key.value
-        else:
-            name = node.field
-        of = node.operand
-        if not isinstance(of, Index) or of.is_optional or not isinstance(of.key, Literal):
+        path = device_path(node)
+        if path is None or self._variables.get("device"):
             return None
-        if not isinstance(of.operand, Select) or not self._is_device(of.operand.operand):
-            return None
-        if of.operand.is_optional or of.operand.is_test or not isinstance(of.key.value, str):
-            return None
-        domain, which = of.key.value, of.operand.field
-        is_test = isinstance(node, Select) and node.is_test
-        if which not in ("attributes", "capacity") or is_test or node.is_optional:
-            if which == "attributes" and isinstance(node, Select | Index):
-                return self._tried_attribute(domain, name, is_test=is_test)
-            return None
-        if which == "attributes":
+        domain, name = path.domain, path.name
+        if path.field == "attributes":
             self._reads.add(f"{domain}/{name}")
+            if path.is_test:
+                return Typed(BOOL, lambda frame: name in frame[0].attributes[domain], is_sure=True)
+            if path.is_optional:
+                return Typed(optional_of(DYN), self._charged(attribute_finder(domain, name), 4))
             return Typed(DYN, self._charged(attribute_reader(domain, name), 4))
-        return Typed(QUANTITY, self._charged(capacity_reader(domain, name), 4), is_sure=True)
-
-    def _tried_attribute(self, domain: str, name: str, *, is_test: bool) -> Typed:
-        """An attribute that may be missing."""
-        self._reads.add(f"{domain}/{name}")
-        if is_test:
-            return Typed(BOOL, lambda frame: name in frame[0].attributes[domain])
-
-        def tried(frame: Frame) -> Value:
-            of_domain = frame[0].attributes[domain]
-            return Optional((of_domain[name],)) if name in of_domain else NONE
-
-        return Typed(optional_of(DYN), self._charged(tried, 4))
+        if path.field == "capacity" and not path.is_test and not path.is_optional:
+            return Typed(QUANTITY, self._charged(capacity_reader(domain, name), 4), is_sure=True)
+        return None
 
     def _index(self, node: Index) -> Typed:
         known = self._known_attribute(node)
@@ -358,58 +321,13 @@ class Compiler:
         )
 
     def _apply(self, node: Node, name: str, typed: list[Typed], *, is_member: bool) -> Typed:
-        overloads = FUNCTIONS.get(name)
-        if overloads is None:
+        """A function called with what has been compiled."""
+        if name not in FUNCTIONS:
             raise self._error(node, f"undeclared reference to '{name}' (in container '')")
-        given = [each.type for each in typed]
-        results: list[Type] = []
-        suitable: list[Overload] = []
-        for overload in overloads:
-            bound: dict[str, Type] = {}
-            if (
-                overload.is_member == is_member
-                and len(overload.parameters) == len(given)
-                and all(
-                    suits(wanted, each, bound)
-                    for wanted, each in zip(overload.parameters, given, strict=True)
-                )
-            ):
-                suitable.append(overload)
-                results.append(filled_in(overload.result, bound))
-        if not suitable:
-            raise self._no_overload(node, name, given, is_member=is_member)
-        # What is open takes the first meaning that it can have.
-        is_one = any(map(is_open, given)) or all(each == results[0] for each in results)
-        result = results[0] if is_one else DYN
-        is_generic = suitable[0].result.name.startswith("?") or suitable[0].result.parameters
-        return Typed(
-            result,
-            self._calling(suitable, typed),
-            is_sure=is_one
-            and result != DYN
-            and (not is_generic or all(each.is_sure for each in typed)),
-        )
-
-    def _calling(self, suitable: list[Overload], typed: list[Typed]) -> Run:
-        does = suitable[0].does
-        if len({each.does for each in suitable}) > 1 or not suitable[0].checks_kinds:
-            is_certain = len(suitable) == 1 and all(
-                each.is_sure or wanted == DYN or wanted.name.startswith("?")
-                for each, wanted in zip(typed, suitable[0].parameters, strict=True)
-            )
-            if not is_certain:
-                does = _dispatcher(suitable)
-        runs = tuple(each.run for each in typed)
-        cost = suitable[0].cost if self._is_counted else None
-        if self._is_counted:
-            return _counted_call(does, runs, cost)
-        match runs:
-            case (one,):
-                return lambda frame: does(one(frame))
-            case (one, other):
-                return lambda frame: does(one(frame), other(frame))
-            case _:
-                return lambda frame: does(*[run(frame) for run in runs])
+        called = call(name, typed, is_member=is_member, is_counted=self._is_counted)
+        if called is None:
+            raise self._no_overload(node, name, [each.type for each in typed], is_member=is_member)
+        return called
 
     def _no_overload(
         self, node: Node, name: str, given: list[Type], *, is_member: bool = False
@@ -430,26 +348,7 @@ class Compiler:
             self._condition(term, "_||_" if node.decisive else "_&&_") for term in node.terms
         )
         decisive = node.decisive
-
-        def run(frame: Frame) -> Value:
-            problem: EvaluationError | None = None
-            for term in runs:
-                try:
-                    value = term(frame)
-                except BudgetExceededError:
-                    raise
-                except EvaluationError as failure:
-                    problem = problem or failure
-                    continue
-                if value is decisive:
-                    return decisive
-                if not isinstance(value, bool):
-                    problem = problem or no_overload()
-            if problem is not None:
-                raise problem
-            return not decisive
-
-        return Typed(BOOL, run)
+        return Typed(BOOL, runs_of.logic(runs, decisive=decisive), is_sure=True)
 
     def _condition(self, node: Node, used_by: str) -> Run:
         """Something that is to be true or false."""
@@ -464,17 +363,7 @@ class Compiler:
         together = joined([yes.type, no.type])
         if together is None:
             raise self._no_overload(node, "_?_:_", [BOOL, yes.type, no.type])
-        of_yes, of_no = yes.run, no.run
-
-        def run(frame: Frame) -> Value:
-            decided = condition(frame)
-            if decided is True:
-                return of_yes(frame)
-            if decided is False:
-                return of_no(frame)
-            raise no_overload()
-
-        return Typed(together, run)
+        return Typed(together, runs_of.conditional(condition, yes.run, no.run))
 
     def _item(self, node: Node, *, is_optional: bool) -> Typed:
         """An element of a literal: what an optional one has, if anything."""
@@ -501,21 +390,7 @@ class Compiler:
         types = [item.type for item in items]
         its_type = list_of(self._joined(node, types))
         runs = tuple(item.run for item in items)
-        if not node.optional:
-            return Typed(
-                its_type,
-                self._charged(lambda frame: tuple([run(frame) for run in runs]), _LIST_COST),
-            )
-        optional = node.optional
-
-        def run(frame: Frame) -> Value:
-            made: list[Value] = []
-            for index, each in enumerate(runs):
-                value = each(frame)
-                made += _present(value) if index in optional else (value,)
-            return tuple(made)
-
-        return Typed(its_type, self._charged(run, _LIST_COST))
+        return Typed(its_type, self._charged(runs_of.listing(runs, node.optional), _LIST_COST))
 
     def _map(self, node: MapLiteral) -> Typed:
         keys = [self._compile(key) for key, _, _ in node.entries]
@@ -533,20 +408,7 @@ class Compiler:
             (key.run, value.run, is_optional)
             for key, value, (_, _, is_optional) in zip(keys, values, node.entries, strict=True)
         )
-
-        def run(frame: Frame) -> Value:
-            made: dict[Value, Value] = {}
-            for key_of, value_of, is_optional in entries:
-                key, value = key_of(frame), value_of(frame)
-                if kind(key) not in ("string", "int", "uint", "bool"):
-                    raise EvaluationError(f"unsupported key type: {kind(key)}")
-                for each in _present(value) if is_optional else (value,):
-                    if key in made:
-                        raise EvaluationError(f"Failed with repeated key: {key}")
-                    made[key] = each
-            return made
-
-        return Typed(its_type, self._charged(run, _MAP_COST))
+        return Typed(its_type, self._charged(runs_of.mapping(entries), _MAP_COST))
 
     def _variable(self, name: str, its_type: Type) -> int:
         """A place for a variable, until `_leave`."""
@@ -612,13 +474,7 @@ class Compiler:
         self._bound[place] = value.run
         body = self._compile(node.body)
         self._leave(node.name)
-        run_body = body.run
-
-        def run(frame: Frame) -> Value:
-            frame[place] = _NOT_YET
-            return run_body(frame)
-
-        return Typed(body.type, run)
+        return Typed(body.type, runs_of.binding(place, body.run))
 
     def _optional_map(self, node: OptionalMap) -> Typed:
         operand = self._compile(node.operand)
@@ -630,16 +486,8 @@ class Compiler:
         self._leave(node.name)
         if node.is_flat and body.type != DYN and body.type.name != "optional_type":
             raise self._error(node, f"expected type 'optional_type' but found '{body.type}'")
-        operand_of, run_body, is_flat = operand.run, body.run, node.is_flat
-
-        def run(frame: Frame) -> Value:
-            for value in _present(operand_of(frame)):
-                frame[place] = value
-                made = run_body(frame)
-                return made if is_flat else Optional((made,))
-            return NONE
-
-        return Typed(body.type if is_flat else optional_of(body.type), run)
+        run = runs_of.optional_map(operand.run, place, body.run, is_flat=node.is_flat)
+        return Typed(body.type if node.is_flat else optional_of(body.type), run)
 
 
 class _Free:
@@ -650,73 +498,3 @@ class _Free:
 
 
 _FREE: Final = _Free()
-_DEVICE_FIELDS: Final[dict[str, Run]] = {
-    "driver": lambda frame: frame[0].driver,
-    "attributes": lambda frame: frame[0].attributes,
-    "capacity": lambda frame: frame[0].capacity,
-    "allowMultipleAllocations": lambda frame: frame[0].allow_multiple_allocations,
-}
-
-
-_NOT_YET: Final = object()
-
-
-def _variable(place: int) -> Run:
-    return lambda frame: frame[place]
-
-
-def _bound_variable(place: int, value: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        if frame[place] is _NOT_YET:
-            frame[place] = value(frame)
-        return frame[place]
-
-    return run
-
-
-def _present(value: Value) -> tuple[Value, ...]:
-    if not isinstance(value, Optional):
-        raise no_overload()
-    return value.values
-
-
-def _dispatcher(suitable: list[Overload]) -> Callable[..., Value]:
-    """Chooses among overloads by the kinds of the arguments, once for each combination."""
-    chosen: dict[tuple[type, ...], Callable[..., Value] | None] = {}
-
-    def dispatch(*arguments: Value) -> Value:
-        types = tuple(map(type, arguments))
-        if types not in chosen:
-            kinds = [kind(argument) for argument in arguments]
-            chosen[types] = next(
-                (
-                    overload.does
-                    for overload in suitable
-                    if all(map(may_be, kinds, overload.parameters))
-                ),
-                None,
-            )
-        does = chosen[types]
-        if does is None:
-            raise no_overload()
-        return does(*arguments)
-
-    return dispatch
-
-
-def _counted_call(
-    does: Callable[..., Value], runs: tuple[Run, ...], cost: Callable[..., int] | None
-) -> Run:
-    def run(frame: Frame) -> Value:
-        arguments = [each(frame) for each in runs]
-        if cost is None:
-            frame[1].spend(1)
-        else:
-            try:
-                price = cost(*arguments)
-            except TypeError:
-                price = 1  # of kinds that the overload is not for: the call will say so
-            frame[1].spend(price)
-        return does(*arguments)
-
-    return run

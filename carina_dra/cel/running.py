@@ -1,0 +1,133 @@
+"""What runs for each kind of node, once its parts are compiled."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from carina_dra.cel.calling import Frame, Run
+from carina_dra.cel.errors import BudgetExceededError, EvaluationError
+from carina_dra.cel.values import NONE, Optional, Value, kind, no_overload
+
+DEVICE_FIELDS: Final[dict[str, Run]] = {
+    "driver": lambda frame: frame[0].driver,
+    "attributes": lambda frame: frame[0].attributes,
+    "capacity": lambda frame: frame[0].capacity,
+    "allowMultipleAllocations": lambda frame: frame[0].allow_multiple_allocations,
+}
+"""`device.field`."""
+_NOT_YET: Final = object()
+
+
+def variable(place: int) -> Run:
+    """A variable of a loop."""
+    return lambda frame: frame[place]
+
+
+def bound_variable(place: int, value: Run) -> Run:
+    """A variable of `cel.bind`, worked out when it is first used."""
+
+    def run(frame: Frame) -> Value:
+        if frame[place] is _NOT_YET:
+            frame[place] = value(frame)
+        return frame[place]
+
+    return run
+
+
+def binding(place: int, body: Run) -> Run:
+    """`cel.bind`."""
+
+    def run(frame: Frame) -> Value:
+        frame[place] = _NOT_YET
+        return body(frame)
+
+    return run
+
+
+def logic(terms: Sequence[Run], *, decisive: bool) -> Run:
+    """`&&` and `||`: a term that decides absorbs the errors of the others."""
+
+    def run(frame: Frame) -> Value:
+        problem: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except BudgetExceededError:
+                raise
+            except EvaluationError as failure:
+                problem = problem or failure
+                continue
+            if value is decisive:
+                return decisive
+            if not isinstance(value, bool):
+                problem = problem or no_overload()
+        if problem is not None:
+            raise problem
+        return not decisive
+
+    return run
+
+
+def conditional(condition: Run, yes: Run, no: Run) -> Run:
+    """`condition ? yes : no`."""
+
+    def run(frame: Frame) -> Value:
+        decided = condition(frame)
+        if decided is True:
+            return yes(frame)
+        if decided is False:
+            return no(frame)
+        raise no_overload()
+
+    return run
+
+
+def listing(items: Sequence[Run], optional: Collection[int]) -> Run:
+    """`[item, ?item]`."""
+    if not optional:
+        return lambda frame: tuple([item(frame) for item in items])
+
+    def run(frame: Frame) -> Value:
+        made: list[Value] = []
+        for index, each in enumerate(items):
+            value = each(frame)
+            made += _present(value) if index in optional else (value,)
+        return tuple(made)
+
+    return run
+
+
+def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
+    """`{key: value, ?key: value}`."""
+
+    def run(frame: Frame) -> Value:
+        made: dict[Value, Value] = {}
+        for key_of, value_of, is_optional in entries:
+            key, value = key_of(frame), value_of(frame)
+            if kind(key) not in ("string", "int", "uint", "bool"):
+                raise EvaluationError(f"unsupported key type: {kind(key)}")
+            for each in _present(value) if is_optional else (value,):
+                if key in made:
+                    raise EvaluationError(f"Failed with repeated key: {key}")
+                made[key] = each
+        return made
+
+    return run
+
+
+def optional_map(operand: Run, place: int, body: Run, *, is_flat: bool) -> Run:
+    """`operand.optMap(name, body)` or `.optFlatMap(name, body)`."""
+
+    def run(frame: Frame) -> Value:
+        for value in _present(operand(frame)):
+            frame[place] = value
+            made = body(frame)
+            return made if is_flat else Optional((made,))
+        return NONE
+
+    return run
+
+
+def _present(value: Value) -> tuple[Value, ...]:
+    if not isinstance(value, Optional):
+        raise no_overload()
+    return value.values
