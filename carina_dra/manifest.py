@@ -90,6 +90,14 @@ class Manifest:
         metadata = document.get("metadata")
         if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
             raise ManifestError(f"{where}: Node: metadata.name is missing")
+        name = f"{where}: Node {metadata['name']}"
+        labels = metadata.get("labels") or {}
+        if not isinstance(labels, Mapping) or not all(
+            isinstance(text, str) for pair in labels.items() for text in pair
+        ):
+            raise ManifestError(f"{name}: metadata.labels is {labels!r}; write texts by names")
+        if not isinstance(document.get("status") or {}, Mapping):
+            raise ManifestError(f"{name}: status is {document['status']!r}, not an object")
         self.nodes.append(document)
 
     def _add_resource(self, where: str, kind: str, document: JsonObject) -> None:

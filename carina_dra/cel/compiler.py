@@ -24,6 +24,7 @@ from carina_dra.cel.calling import Frame, Run, Typed, call
 from carina_dra.cel.device_path import device_path
 from carina_dra.cel.errors import CompileError, EvaluationError
 from carina_dra.cel.functions import FUNCTIONS
+from carina_dra.cel.functions.formatting import check_format
 from carina_dra.cel.functions.regular_expression import compiled
 from carina_dra.cel.functions.standard import TYPE_NAMES
 from carina_dra.cel.lexer import error
@@ -280,9 +281,11 @@ class Compiler:
         name, arguments, is_member = self._called(node)
         self._mixing += name == "format"
         typed = [self._compile(argument) for argument in arguments]
-        self._mixing -= name == "format"
         if name in _WITH_PATTERN and isinstance(arguments[1], Literal):
             self._check_pattern(arguments[1])
+        if name == "format" and isinstance(arguments[0], Literal):
+            self._check_format(arguments[0], arguments[1:])
+        self._mixing -= name == "format"
         result = self._apply(node, name, typed, is_member=is_member)
         if name in _FOLDED | _CONVERSIONS and all(each.is_constant for each in typed):
             return self._folded(node, name, result)
@@ -304,6 +307,16 @@ class Compiler:
                 compiled(node.value)
             except EvaluationError as problem:
                 raise self._error(node, f"invalid matches argument: {problem}") from None
+
+    def _check_format(self, template: Literal, arguments: tuple[Node, ...]) -> None:
+        match arguments:
+            case (ListLiteral(items=items),) if isinstance(template.value, str):
+                try:
+                    check_format(template.value, [self._compile(item).type for item in items])
+                except EvaluationError as problem:
+                    raise self._error(template, str(problem)) from None
+            case _:
+                pass
 
     def _folded(self, node: Node, name: str, typed: Typed) -> Typed:
         """A value that is the same each time."""
@@ -397,9 +410,6 @@ class Compiler:
         values = [
             self._item(value, is_optional=is_optional) for _, value, is_optional in node.entries
         ]
-        for key, (written, _, _) in zip(keys, node.entries, strict=True):
-            if key.type.name not in ("dyn", "string", "int", "uint", "bool"):
-                raise self._error(written, f"unsupported map key type '{key.type}'")
         its_type = map_of(
             self._joined(node, [key.type for key in keys]),
             self._joined(node, [value.type for value in values]),

@@ -103,11 +103,9 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
         made: dict[Value, Value] = {}
         for key_of, value_of, is_optional in entries:
             key, value = key_of(frame), value_of(frame)
-            if kind(key) not in ("string", "int", "uint", "bool"):
+            if kind(key) not in ("string", "int", "uint", "bool", "double"):
                 raise EvaluationError(f"unsupported key type: {kind(key)}")
             for each in _present(value) if is_optional else (value,):
-                if key in made:
-                    raise EvaluationError(f"Failed with repeated key: {key}")
                 made[key] = each
         return made
 

@@ -192,7 +192,7 @@ def equal(one: Value, other: Value) -> bool:
     """
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one != kind_of_other:
-        if kind_of_one in _STRICT:
+        if kind_of_one in _STRICT and other is not None:
             raise no_overload()
         return kind_of_one in _NUMBERS and kind_of_other in _NUMBERS and bool(one == other)
     match kind_of_one:

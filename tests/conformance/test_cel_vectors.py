@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from tests.conformance.expressions import device
 from tests.conformance.selector_answer import selector_answer
 
 
 def test_vector(selector_vector: dict[str, Any]) -> None:
     expected = selector_vector["expect"]
-    answer = selector_answer(selector_vector["expression"], selector_vector["device"])
+    answer = selector_answer(
+        selector_vector["expression"], selector_vector.get("device") or device()
+    )
     assert answer.keys() == expected.keys(), answer
     assert answer.get("match") == expected.get("match")

@@ -19,6 +19,7 @@ _SEMVER: Final = re.compile(
     re.ASCII,
 )
 _LOOSE: Final = re.compile(r"v?(?P<numbers>[0-9]+(?:\.[0-9]+){0,2})(?P<rest>[-+].*)?", re.ASCII)
+_PARTS: Final = 3
 _UINT64_MAX: Final = 2**64 - 1
 
 
@@ -59,7 +60,9 @@ def _normalized(text: str, normalize: bool) -> Semver:  # noqa: FBT001 - an argu
     if match is None:
         return semver(text)
     numbers = [number.lstrip("0") or "0" for number in match["numbers"].split(".")]
-    numbers += ["0"] * (3 - len(numbers))
+    if len(numbers) < _PARTS and match["rest"]:
+        raise EvaluationError("short version cannot contain PreRelease/Build meta data")
+    numbers += ["0"] * (_PARTS - len(numbers))
     return semver(".".join(numbers) + (match["rest"] or ""))
 
 

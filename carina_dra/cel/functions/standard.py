@@ -197,18 +197,11 @@ def double_text(value: float) -> str:
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     magnitude = len(digits) - 1 + int(exponent)
     if value == 0 or -_FEW_ZEROS <= magnitude < _MANY_DIGITS:
-        return plain_text(value)
+        text = format(Decimal(repr(value)), "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa = "".join(map(str, digits))
     point = f"{mantissa[0]}.{mantissa[1:]}".rstrip(".")
     return f"{'-' if sign else ''}{point}e{'-' if magnitude < 0 else '+'}{abs(magnitude):02d}"
-
-
-def plain_text(value: float) -> str:
-    """A double in its shortest form, without an exponent."""
-    if not math.isfinite(value):
-        return double_text(value)
-    text = format(Decimal(repr(value)), "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _to_bool(value: Value) -> bool:
@@ -387,6 +380,7 @@ TYPE_NAMES: Final[dict[str, Type]] = {
     "string": STRING,
     "bytes": BYTES,
     "null_type": NULL,
+    "type": type_of(DYN),
     "list": list_of(DYN),
     "map": map_of(DYN, DYN),
 }

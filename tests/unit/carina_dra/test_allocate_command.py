@@ -94,6 +94,10 @@ def test_all_claims_satisfied_is_success(objects: str, tmp_path: Path) -> None:
         ("a: 1", "document 1: has no kind"),
         ("kind: Node", "document 1: Node: metadata.name is missing"),
         (
+            "{kind: Node, metadata: {name: n1, labels: {gpus: 8}}}",
+            "document 1: Node n1: metadata.labels is {'gpus': 8}; write texts by names",
+        ),
+        (
             "{kind: DeviceClass, apiVersion: resource.k8s.io/v1beta1}",
             "document 1: apiVersion is resource.k8s.io/v1beta1; write resource.k8s.io/v1",
         ),
