@@ -151,3 +151,39 @@ def test_class_that_is_not_there_is_an_error_of_the_claim() -> None:
     asked = claim_of({"name": "gpu", "exactly": {"deviceClassName": "nope"}})
     with pytest.raises(AllocationError, match="could not retrieve device class nope"):
         place(cluster(a=[gpu("g0")]), asked)
+
+
+def test_place_that_a_selector_reads_counts_by_value_from_then_on() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
+    assert len(nodes.by_shape()) == 1
+    on_second = 'device.attributes["resource.kubernetes.io"].numaNode == 1'
+    assert give(nodes, claim(selector=on_second)) == ["b/g0"]
+    nodes.put_node(Node("c"))
+    for each in slices("c", {"devices": [gpu("g0", numa=1)]}):
+        nodes.put_slice(each)
+    assert give(nodes, claim(selector=on_second)) == ["c/g0"]
+    assert give(nodes, claim(selector=on_second)) == []
+
+
+def test_shares_of_a_device_are_given_until_it_is_full() -> None:
+    shared = {**gpu("g0"), "allowMultipleAllocations": True}
+    nodes = cluster(a=[{**shared, "capacity": {"memory": {"value": "80Gi"}}}])
+    wanted = {"requests": {"memory": "30Gi"}}
+    first = claim(capacity=wanted)
+    assert [give(nodes, each) for each in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
+    assert give(nodes, claim(capacity=wanted)) == []
+    nodes.release(first.key)
+    assert give(nodes, claim(capacity=wanted)) == ["a/g0"]
+
+
+def test_two_claims_on_one_device_are_both_to_be_released() -> None:
+    nodes, first = cluster(a=[gpu("g0")]), claim()
+    give(nodes, first)
+    clashing = decode(type(first), {"metadata": {"name": "clash", "namespace": "x"}, "spec": {}})
+    placed = place(cluster(a=[gpu("g0")]), claim())
+    assert isinstance(placed, Placed)
+    nodes.allocate(clashing.key, placed.allocated.allocations[0])
+    nodes.release(first.key)
+    assert give(nodes, claim()) == []
+    nodes.release(clashing.key)
+    assert give(nodes, claim()) == ["a/g0"]
