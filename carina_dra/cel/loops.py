@@ -3,24 +3,23 @@
 `all` and `exists` absorb errors where an element decides; the others give the first one up.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from carina_dra.cel.errors import BudgetExceededError, EvaluationError
+from carina_dra.cel.calling import Frame, Run
+from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.lists import ordered
+from carina_dra.cel.running import decided
 from carina_dra.cel.syntax import LoopKind
 from carina_dra.cel.values import Value, no_overload
-
-_Frame: TypeAlias = list[Value]
-_Run: TypeAlias = Callable[[_Frame], Value]
 
 _STEP_COST: Final = 3
 """Of one round, beside what its parts cost."""
 
 
 def loop(
-    kind: LoopKind, over: _Run, places: Sequence[int], condition: _Run | None, body: _Run | None
-) -> _Run:
+    kind: LoopKind, over: Run, places: Sequence[int], condition: Run | None, body: Run | None
+) -> Run:
     """What a macro does; `places` are those of its variables in a frame."""
     match kind:
         case LoopKind.ALL | LoopKind.EXISTS if condition is not None:
@@ -49,7 +48,7 @@ def loop(
             raise AssertionError(f"{kind} lacks a part")
 
 
-def _rounds(frame: _Frame, over: _Run, places: Sequence[int]) -> Iterator[tuple[Value, Value]]:
+def _rounds(frame: Frame, over: Run, places: Sequence[int]) -> Iterator[tuple[Value, Value]]:
     """Sets the variables for each element; gives index or key, and what one variable is."""
     through = over(frame)
     if isinstance(through, dict):
@@ -69,7 +68,7 @@ def _rounds(frame: _Frame, over: _Run, places: Sequence[int]) -> Iterator[tuple[
 
 
 def _passing(
-    frame: _Frame, over: _Run, places: Sequence[int], condition: _Run | None
+    frame: Frame, over: Run, places: Sequence[int], condition: Run | None
 ) -> Iterator[tuple[Value, Value]]:
     for element in _rounds(frame, over, places):
         if condition is None:
@@ -82,29 +81,15 @@ def _passing(
             raise no_overload()
 
 
-def _quantifier(over: _Run, places: Sequence[int], condition: _Run, *, decisive: bool) -> _Run:
-    def run(frame: _Frame) -> Value:
-        problem: EvaluationError | None = None
-        for _ in _rounds(frame, over, places):
-            try:
-                value = condition(frame)
-            except BudgetExceededError:
-                raise
-            except EvaluationError as failure:
-                problem = problem or failure
-                continue
-            if value is decisive:
-                return decisive
-            if not isinstance(value, bool):
-                problem = problem or no_overload()
-        if problem is not None:
-            raise problem
-        return not decisive
+def _quantifier(over: Run, places: Sequence[int], condition: Run, *, decisive: bool) -> Run:
+    def run(frame: Frame) -> Value:
+        each = (condition for _ in _rounds(frame, over, places))
+        return decided(frame, each, decisive=decisive)
 
     return run
 
 
-def _sorted(frame: _Frame, over: _Run, places: Sequence[int], key: _Run) -> Value:
+def _sorted(frame: Frame, over: Run, places: Sequence[int], key: Run) -> Value:
     items: list[Value] = []
     keys: list[Value] = []
     for _, item in _rounds(frame, over, places):

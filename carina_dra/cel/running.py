@@ -1,6 +1,6 @@
 """What runs for each kind of node, once its parts are compiled."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from carina_dra.cel.calling import Frame, Run
@@ -44,27 +44,31 @@ def binding(place: int, body: Run) -> Run:
 
 
 def logic(terms: Sequence[Run], *, decisive: bool) -> Run:
-    """`&&` and `||`: a term that decides absorbs the errors of the others."""
+    """`&&` and `||`."""
+    return lambda frame: decided(frame, terms, decisive=decisive)
 
-    def run(frame: Frame) -> Value:
-        problem: EvaluationError | None = None
-        for term in terms:
-            try:
-                value = term(frame)
-            except BudgetExceededError:
-                raise
-            except EvaluationError as failure:
-                problem = problem or failure
-                continue
-            if value is decisive:
-                return decisive
-            if not isinstance(value, bool):
-                problem = problem or no_overload()
-        if problem is not None:
-            raise problem
-        return not decisive
 
-    return run
+def decided(frame: Frame, terms: Iterable[Run], *, decisive: bool) -> Value:
+    """Whether any term is `decisive`, or all are the opposite.
+
+    A term that decides absorbs the errors of the others; without one the first error counts.
+    """
+    problem: EvaluationError | None = None
+    for term in terms:
+        try:
+            value = term(frame)
+        except BudgetExceededError:
+            raise
+        except EvaluationError as failure:
+            problem = problem or failure
+            continue
+        if value is decisive:
+            return decisive
+        if not isinstance(value, bool):
+            problem = problem or no_overload()
+    if problem is not None:
+        raise problem
+    return not decisive
 
 
 def conditional(condition: Run, yes: Run, no: Run) -> Run:
