@@ -8,7 +8,8 @@ import json
 import sys
 import uuid
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,9 +31,11 @@ from carina_dra.kube.api_resource import (
     NODES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    ApiResource,
 )
+from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
-from carina_dra.kube.errors import ApiError
+from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.manifest import Manifest, ManifestError, read_files
 from carina_dra.resource import Allocation, DeviceClass, OnNode, ResourceClaim, encode
 
@@ -192,14 +195,19 @@ def _cluster(manifest: Manifest) -> Cluster:
 def _read_cluster(manifest: Manifest) -> None:
     """Adds the cluster's objects: of its claims those that have devices."""
     with Client(connection.find(None)) as client:
-        for resource in (NODES, DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_SLICES):
-            for body in client.list(resource).items:
-                known = {"kind": resource.kind, "apiVersion": resource.api_version}
-                manifest.add(f"cluster, {resource.kind}", {**known, **body})
-        for body in client.list(RESOURCE_CLAIMS).items:
-            if (body.get("status") or {}).get("allocation"):
-                known = {"kind": "ResourceClaim", "apiVersion": RESOURCE_CLAIMS.api_version}
-                manifest.add("cluster, ResourceClaim", {**known, **body})
+        for resource in (NODES, DEVICE_CLASSES, RESOURCE_SLICES):
+            _add(manifest, resource, client.list(resource).items)
+        with suppress(NotFound):  # Kubernetes 1.36 has no taint rules in this version
+            _add(manifest, DEVICE_TAINT_RULES, client.list(DEVICE_TAINT_RULES).items)
+        claims = client.list(RESOURCE_CLAIMS).items
+        allocated = [each for each in claims if (each.get("status") or {}).get("allocation")]
+        _add(manifest, RESOURCE_CLAIMS, allocated)
+
+
+def _add(manifest: Manifest, resource: ApiResource, bodies: Iterable[Body]) -> None:
+    known = {"kind": resource.kind, "apiVersion": resource.api_version}
+    for body in bodies:
+        manifest.add(f"cluster, {resource.kind}", {**known, **body})
 
 
 def as_json(results: Sequence[Given | Refused]) -> str:
