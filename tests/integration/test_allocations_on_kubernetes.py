@@ -1,22 +1,22 @@
 """What the allocator gives out a real API server accepts, and kube-scheduler binds pods to it."""
 
 import json
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import yaml
 
-from carina_dra.allocate_command import COMMAND
 from carina_dra.allocator.cluster import Cluster as Devices
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.placement import Placed, Placer, Question
 from carina_dra.allocator.preference import Order, Policy
-from carina_dra.command import run
 from carina_dra.kube.api_resource import (
     DEVICE_CLASSES,
     NODES,
@@ -221,19 +221,18 @@ def _pod(name: str, claim: str) -> Object:
     }
 
 
-def test_command_reads_the_cluster(
-    client: Client,
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    wanted = tmp_path / "claim.yaml"
-    wanted.write_text(yaml.safe_dump(_random_claim(Random(1), "wanted")))
-    arguments = ["allocate", "--cluster", "-f", str(wanted), "--node", _NODES[3], "-o", "json"]
-    assert run(arguments, {"allocate": COMMAND}) == 0
-    [allocated] = json.loads(capsys.readouterr().out)["allocated"]
+def test_command_reads_the_cluster(client: Client, cluster: Cluster) -> None:
+    command = [sys.executable, "-m", "carina_dra", "allocate", "--cluster", "-f", "-", "-o", "json"]
+    done = subprocess.run(
+        [*command, "--node", _NODES[3]],
+        input=yaml.safe_dump(_random_claim(Random(1), "wanted")),
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    [allocated] = json.loads(done.stdout)["allocated"]
     assert allocated["node"] == _NODES[3]
     assert {each["pool"] for each in allocated["allocation"]["devices"]["results"]} == {_NODES[3]}
 
