@@ -194,6 +194,7 @@ class Cluster:
         Raises:
             AllocationError: a slice's node selector is not valid.
         """
+        self.shapes.tidy()
         if self._shape_version != self.shapes.version:
             self._shape_version = self.shapes.version
             self._devices.clear()

@@ -7,6 +7,7 @@ value with whom, all others by value.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Final
 
 from carina_dra.allocator.group import DeviceGroup, content
@@ -17,6 +18,8 @@ from carina_dra.resource import DeviceAttribute
 
 _MANY: Final = 64
 """An attribute with more values than this is nothing to keep numbers by."""
+_MOST: Final = 1_000_000
+"""So many shapes are remembered: each state that a group of devices was ever in is one."""
 _SEVERAL: Final = 3
 """So many devices of a slice, all with values of their own, are told apart by an attribute."""
 
@@ -25,12 +28,13 @@ class Shapes:
     """Numbers for shapes: equal shapes have equal numbers, for as long as `version` stays.
 
     It changes when an attribute turns out to have many values, or a selector reads one by value
-    that counted by who shares it.
+    that counted by who shares it, and when there were too many shapes to remember.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self._numbers: dict[Hashable, int] = {}
+        self._next = count()
         self._values: dict[str, set[DeviceAttribute]] = {}
         self._by_sharing = {NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE}
         self._individual: set[str] = set()
@@ -66,6 +70,12 @@ class Shapes:
             self._by_sharing -= names
             self.version += 1
         return True
+
+    def tidy(self) -> None:
+        """Forgets all shapes once there are too many; numbers are never used again."""
+        if len(self._numbers) > _MOST:
+            self._numbers.clear()
+            self.version += 1
 
     def of_device(self, candidate: Candidate, counter_sets: Sequence[str]) -> int:
         """The number of a device by itself."""
@@ -121,7 +131,10 @@ class Shapes:
         )
 
     def _number(self, key: Hashable) -> int:
-        return self._numbers.setdefault(key, len(self._numbers))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = next(self._next)
+        return number
 
 
 class ShapedGroup:

@@ -5,6 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from carina_dra.allocator import cluster as cluster_module
+from carina_dra.allocator import shape as shape_module
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.placement import Nowhere, Placed, Placer, Question
@@ -97,6 +98,13 @@ def test_nodes_of_one_shape_are_asked_once() -> None:
     assert len(nodes.by_shape()) == 1
     give(nodes, claim())
     assert sorted(map(len, nodes.by_shape().values())) == [1, 49]
+
+
+def test_shapes_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_module, "_MOST", 5)
+    nodes = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
+    given_out = [give(nodes, claim()) for _ in range(5)]
+    assert given_out == [["a/g0"], ["a/g1"], ["b/g0"], ["b/g1"], []]
 
 
 def test_change_on_one_node_looks_at_that_node_only() -> None:
