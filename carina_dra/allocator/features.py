@@ -54,13 +54,15 @@ class Features:
         """
         chosen = set()
         for gate in gates:
-            if gate not in _BY_GATE:
-                raise ValueError(f"{gate}: no such feature gate; there are {', '.join(_BY_GATE)}")
-            chosen.add(_BY_GATE[gate])
+            if gate not in FIELD_OF_GATE:
+                raise ValueError(
+                    f"{gate}: no such feature gate; there are {', '.join(FIELD_OF_GATE)}"
+                )
+            chosen.add(FIELD_OF_GATE[gate])
         return cls(**{each.name: each.name in chosen for each in fields(cls)})
 
 
-_BY_GATE: Final = {
+FIELD_OF_GATE: Final = {
     "DRAAdminAccess": "admin_access",
     "DRAPrioritizedList": "prioritized_list",
     "DRAPartitionableDevices": "partitionable_devices",
@@ -73,3 +75,4 @@ _BY_GATE: Final = {
     "DRADerivedAttributes": "derived_attributes",
     "DRADeviceCompatibilityGroups": "compatibility_groups",
 }
+"""The feature that each gate switches; other gates say nothing about allocation."""

@@ -11,14 +11,21 @@ from typing import Any
 
 from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
-from carina_dra.allocator.features import Features
+from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import PoolSlice, gather
 from carina_dra.allocator.request import check
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
-from carina_dra.quantity import Quantity
-from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode, encode
+from carina_dra.quantity import Quantity, QuantityError
+from carina_dra.resource import (
+    DecodeError,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    decode,
+    encode,
+)
 
 SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 """That of every share: who compares answers compares whether there is one."""
@@ -28,7 +35,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a case, as JSON."""
     try:
         return written(attempt(case))
-    except AllocationError as error:
+    except (AllocationError, DecodeError, QuantityError) as error:
         return {"error": str(error), "nodeLocal": isinstance(error, NodeAllocationError)}
 
 
@@ -69,8 +76,8 @@ def attempt(case: Mapping[str, Any]) -> Answer:
 
 
 def _gates(written: str) -> list[str]:
-    """A feature of the vectors may be two gates, of which one says nothing about allocation."""
-    return [gate for gate in written.split("+") if gate != "DRAResourceClaimDeviceStatus"]
+    """A feature of the vectors may be several gates, of which some say nothing about allocation."""
+    return [gate for gate in written.split("+") if gate in FIELD_OF_GATE]
 
 
 def _usage(case: Mapping[str, Any]) -> Usage:
