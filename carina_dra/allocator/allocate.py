@@ -1,14 +1,15 @@
 """One question, answered: which devices of a node do these claims get?"""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.pool import InvalidPool, Pool
+from carina_dra.allocator.pool import Candidate, InvalidPool, Pool
 from carina_dra.allocator.preference import FAR, UPSTREAM, Policy, Score, closeness, in_order, score
 from carina_dra.allocator.request import Claim
 from carina_dra.allocator.result import allocation
@@ -18,6 +19,8 @@ from carina_dra.resource import Allocation, ExactCount
 
 _STEPS_FOR_A_WISH: Final = 1_000
 """After so many steps devices that are less close to each other will do."""
+_STEPS_BEFORE_DOUBT: Final = 5_000
+"""After so many steps it is worth asking whether each request could be satisfied alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def _best(
     max_steps: int | None,
 ) -> tuple[Outcome, int]:
     """The outcome, and how far its devices are from each other: 0 is the closest."""
-    find = partial(search, pools, node, claims, usage, features)
+    find = partial(_find, pools, node, claims, usage, features)
     if policy.devices is None:
         return find(max_steps=max_steps), 0
     candidates = in_order(pools, usage, policy.devices)
@@ -98,6 +101,40 @@ def _best(
         if isinstance(outcome, Found):
             return outcome, distance
     return find(max_steps=max_steps), FAR
+
+
+def _find(
+    pools: Sequence[Pool],
+    node: Node,
+    claims: Sequence[Claim],
+    usage: Usage,
+    features: Features,
+    *,
+    candidates: Sequence[Candidate] | None = None,
+    in_common: Sequence[str] = (),
+    max_steps: int | None = None,
+) -> Outcome:
+    """Searches; where that takes long, asks first whether a part of it cannot be had at all."""
+    ask = partial(search, pools, node, usage=usage, features=features, candidates=candidates)
+    limit = _STEPS_BEFORE_DOUBT
+    if max_steps is not None and max_steps <= limit:
+        return ask(claims, in_common=in_common, max_steps=max_steps)
+    outcome = ask(claims, in_common=in_common, max_steps=limit)
+    if not isinstance(outcome, CutShort):
+        return outcome
+    for part in _parts(claims):
+        with suppress(AllocationError):  # if it counts, the whole search will come upon it
+            if isinstance(ask([part], max_steps=limit), Impossible):
+                return Impossible(outcome.steps)
+    return ask(claims, in_common=in_common, max_steps=max_steps)
+
+
+def _parts(claims: Sequence[Claim]) -> Iterator[Claim]:
+    """Each claim, and each request of a claim; what cannot be had of these cannot be had at all."""
+    for claim in claims:
+        yield claim
+        if len(claim.requests) > 1:
+            yield from (replace(claim, requests=(request,)) for request in claim.requests)
 
 
 def _wants_several(claims: Sequence[Claim]) -> bool:

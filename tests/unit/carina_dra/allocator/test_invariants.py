@@ -17,6 +17,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.placement import Placed, Placer, Question
 from carina_dra.allocator.preference import Order, Policy
+from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
@@ -257,3 +258,10 @@ def test_no_is_confirmed_by_brute_force(free: list[bool], data: st.DataObject) -
 
     possible = any(map(suits, product(range(len(free)), repeat=len(wanted))))
     assert ("allocations" in answer(case)) == possible
+
+
+def test_request_that_cannot_be_had_alone_ends_a_long_search() -> None:
+    """The last claim is hopeless, and the first two can be satisfied in a million ways."""
+    found = attempt(_case(6535))
+    assert isinstance(found, Impossible)
+    assert found.steps <= 5_000
