@@ -1,6 +1,7 @@
 """How long an evaluation may take, in the units of cel-go's run-time cost.
 
-An expression without a loop cannot come near the limit, and is not counted.
+An expression in which nothing is repeated and nothing grows cannot come near the limit, and is not
+counted. What grows is charged for what it will be before it is made.
 """
 
 from typing import Final
@@ -10,7 +11,7 @@ from carina_dra.cel.errors import BudgetExceededError
 LIMIT: Final = 1_000_000
 """Of one evaluation (Kubernetes: CELSelectorExpressionMaxCost)."""
 SHORT: Final = 1_000
-"""An expression of so many characters, without a loop, is not counted."""
+"""An expression of so many characters, in which nothing can grow, is not counted."""
 
 
 class Budget:

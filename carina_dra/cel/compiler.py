@@ -111,9 +111,9 @@ class Compiled:
 class Compiler:
     """Compiles one expression: a method for each kind of node."""
 
-    def __init__(self, text: str, *, has_loop: bool) -> None:
+    def __init__(self, text: str, *, may_grow: bool) -> None:
         self._text = text
-        self._is_counted = has_loop or len(text) > SHORT
+        self._is_counted = may_grow or len(text) > SHORT
         self._variables: dict[str, list[tuple[int, Type]]] = {}
         self._places = FIRST_VARIABLE
         self._bound: dict[int, Run] = {}

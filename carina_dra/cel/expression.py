@@ -4,6 +4,7 @@ What has been stored is read with all that Kubernetes 1.37 knows, whatever its f
 count when an expression is written.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -13,14 +14,18 @@ from carina_dra.cel.compiler import Compiled, Compiler
 from carina_dra.cel.device import CelDevice
 from carina_dra.cel.errors import CompileError, EvaluationError
 from carina_dra.cel.parser import parse
-from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING
-from carina_dra.cel.values import Semver, Value, kind
+from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING, UNBOUND
+from carina_dra.cel.values import Value, kind
 from carina_dra.resource import (
     BoolAttribute,
+    BoolsAttribute,
     DeviceAttribute,
     IntAttribute,
+    IntsAttribute,
     StringAttribute,
+    StringsAttribute,
     VersionAttribute,
+    VersionsAttribute,
 )
 
 _REMEMBERED: Final = 4096
@@ -78,18 +83,7 @@ class AttributeExpression:
         Raises:
             EvaluationError: there is no value, or one that no attribute can have.
         """
-        value = _run(self._compiled, device)
-        match value:
-            case bool():
-                return BoolAttribute(value)
-            case int() if kind(value) == "int":
-                return IntAttribute(value)
-            case str():
-                return StringAttribute(value)
-            case Semver():
-                return VersionAttribute(str(value))
-            case _:
-                raise EvaluationError(f"unsupported type {kind(value)} of a derived attribute")
+        return _attribute(_run(self._compiled, device))
 
 
 def compile_selector(expression: str) -> Selector:
@@ -111,16 +105,45 @@ def compile_attribute(expression: str) -> AttributeExpression:
         CompileError: it is no expression, or gives what no attribute can be.
     """
     compiled = _compiled(expression)
-    if compiled.type not in (BOOL, INT, STRING, SEMVER, DYN):
-        raise CompileError(f"must evaluate to bool, int, string or semver, not {compiled.type}")
+    element = compiled.type.parameters[0] if compiled.type.name == "list" else compiled.type
+    if element not in (BOOL, INT, STRING, SEMVER, DYN, UNBOUND):
+        raise CompileError(
+            "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of "
+            f"these scalars, not {compiled.type}"
+        )
     return AttributeExpression(expression, compiled)
+
+
+def _attribute(value: Value) -> DeviceAttribute:
+    """A value as an attribute; a list that is empty is one of texts, as upstream has it."""
+    if value == () and kind(value) == "list":
+        return StringsAttribute(())
+    kinds = {kind(each) for each in value} if kind(value) == "list" else {kind(value)}
+    made = _ATTRIBUTES.get(kinds.pop()) if len(kinds) == 1 else None
+    if made is None:
+        raise EvaluationError(f"unsupported type {kind(value)} of a derived attribute")
+    return made[1](value) if kind(value) == "list" else made[0](value)
+
+
+_ATTRIBUTES: Final[
+    dict[str, tuple[Callable[[Value], DeviceAttribute], Callable[[Value], DeviceAttribute]]]
+] = {
+    "bool": (BoolAttribute, BoolsAttribute),
+    "int": (IntAttribute, IntsAttribute),
+    "string": (StringAttribute, StringsAttribute),
+    "kubernetes.Semver": (
+        lambda value: VersionAttribute(str(value)),
+        lambda values: VersionsAttribute(tuple(map(str, values))),
+    ),
+}
+"""One value of each kind, and several."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compiled(expression: str) -> Compiled:
     try:
-        node, has_loop = parse(expression)
-        return Compiler(expression, has_loop=has_loop).whole(node)
+        node, may_grow = parse(expression)
+        return Compiler(expression, may_grow=may_grow).whole(node)
     except RecursionError:
         raise CompileError("the expression is nested too deeply") from None
 

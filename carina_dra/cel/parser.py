@@ -35,13 +35,13 @@ _LEVELS: Final = (
 
 
 def parse(text: str) -> tuple[Node, bool]:
-    """Reads an expression; says also whether it has a loop.
+    """Reads an expression; says also whether values may grow beyond what is written out.
 
     Raises:
         CompileError: it is none.
     """
     parser = _Parser(text)
-    return parser.whole(), parser.has_loop
+    return parser.whole(), parser.may_grow
 
 
 class _Parser:
@@ -50,7 +50,7 @@ class _Parser:
         self._words = words(text)
         self._next = 0
         self._depth = 0
-        self.has_loop = False
+        self.may_grow = False
 
     def whole(self) -> Node:
         node = self._expression()
@@ -246,6 +246,7 @@ class _Parser:
         self, at: int, function: str, target: Node | None, arguments: tuple[Node, ...]
     ) -> Node:
         """A call, or what a macro makes of it."""
+        self.may_grow |= function in _GROWING
         if target is None:
             if function == "has" and len(arguments) == 1:
                 return self._has(at, arguments[0])
@@ -281,13 +282,15 @@ class _Parser:
         body: Node | None,
     ) -> Node:
         """A macro that goes through something."""
-        self.has_loop = True
+        self.may_grow = True
         variables = tuple(self.variable(name) for name in names)
         if len(set(variables)) < len(variables):
             raise self._error(names[1].at, "duplicate variable name")
         return Loop(at, kind, over, variables, condition, body)
 
 
+_GROWING: Final = frozenset({"bind", "optMap", "optFlatMap", "replace", "join", "format"})
+"""Beside loops, what can make values many times as large as they are."""
 _Macro = Callable[[_Parser, int, Node, tuple[Node, ...]], Node]
 
 

@@ -266,7 +266,7 @@ _ARITHMETIC: Final = (
     function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, _joined),
     function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
     function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
-    function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b),
+    function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b, _joined),
     function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, _joined),
     function("_+_", (UINT, UINT), UINT, lambda a, b: uint64(a + b)),
     function("_+_", (DURATION, DURATION), DURATION, _sum_moment),

@@ -81,6 +81,20 @@ def _join(parts: tuple[Value, ...], by: str = "") -> str:
     return by.join(parts)
 
 
+def _joined_length(parts: tuple[Value, ...], by: str = "") -> int:
+    texts = sum(len(part) for part in parts if isinstance(part, str))
+    return max(1, tenth(texts + len(parts) * len(by)))
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    return text.replace(old, new, max(count, -1))
+
+
+def _replaced_length(text: str, old: str, new: str, count: int = -1) -> int:
+    found = text.count(old)
+    return max(1, tenth(len(text) + len(new) * (found if count < 0 else min(found, count))))
+
+
 def _find(text: str, pattern: str) -> str:
     found = compiled(pattern).search(text)
     return str(found[0]) if found else ""
@@ -120,21 +134,16 @@ OVERLOADS: Final = (
     _method("lastIndexOf", (STRING, INT), INT, _last_index_of),
     _method("lowerAscii", (), STRING, lambda text: text.translate(_LOWER)),
     _method("upperAscii", (), STRING, lambda text: text.translate(_UPPER)),
-    _method("replace", (STRING, STRING), STRING, lambda text, old, new: text.replace(old, new)),
-    _method(
-        "replace",
-        (STRING, STRING, INT),
-        STRING,
-        lambda text, old, new, count: text.replace(old, new, max(count, -1)),
-    ),
+    method("replace", (STRING, STRING, STRING), STRING, _replace, _replaced_length),
+    method("replace", (STRING, STRING, STRING, INT), STRING, _replace, _replaced_length),
     _method("split", (STRING,), _TEXTS, _split),
     _method("split", (STRING, INT), _TEXTS, _split),
     _method("substring", (INT,), STRING, _substring),
     _method("substring", (INT, INT), STRING, _substring),
     _method("trim", (), STRING, lambda text: text.strip(_SPACE)),
     _method("format", (list_of(DYN),), STRING, format_text),
-    method("join", (_TEXTS,), STRING, _join),
-    method("join", (_TEXTS, STRING), STRING, _join),
+    method("join", (_TEXTS,), STRING, _join, _joined_length),
+    method("join", (_TEXTS, STRING), STRING, _join, _joined_length),
     function("strings.quote", (STRING,), STRING, quote),
     _method("find", (STRING,), STRING, _find),
     _method("findAll", (STRING,), _TEXTS, _find_all),

@@ -22,9 +22,12 @@ from carina_dra.resource import (
     Device,
     DeviceAttribute,
     IntAttribute,
+    IntsAttribute,
     StringAttribute,
+    StringsAttribute,
     UnknownAttribute,
     VersionAttribute,
+    VersionsAttribute,
     decode,
 )
 from tests.conformance.expressions import device, random_expression
@@ -133,6 +136,20 @@ def test_expensive_expression_runs_out_of_budget(expression: str) -> None:
     assert isinstance(_outcome(expression), BudgetExceededError)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "".join(f"cel.bind(a{n + 1}, a{n} + a{n}, " if n else "cel.bind(a1, [1, 2, 3, 4], "
+                  for n in range(40)) + "size(a40) > 0" + ")" * 40,
+        "".join(f"cel.bind(a{n + 1}, a{n} + a{n}, " if n else 'cel.bind(a1, "abcd", '
+                for n in range(40)) + "size(a40) > 0" + ")" * 40,
+        '"a"' + ('.replace("a", "' + "a" * 80 + '")') * 9 + ".size() > 0",
+    ],
+)  # fmt: skip
+def test_growth_runs_out_of_budget_before_memory(expression: str) -> None:
+    assert isinstance(_outcome(expression), BudgetExceededError)
+
+
 def test_budget_is_not_absorbed() -> None:
     loop = "lists.range(1000).all(a, lists.range(1000).all(b, a + b >= 0))"
     assert isinstance(_outcome(f"{loop} || true"), BudgetExceededError)
@@ -177,13 +194,17 @@ def test_attribute_of_an_unknown_kind_fails_whatever_is_asked() -> None:
         ('"a" + "b"', StringAttribute("ab")),
         ("1 < 2", BoolAttribute(value=True)),
         ('semver("v1.2.3-rc.1+b", true)', VersionAttribute("1.2.3-rc.1+b")),
+        ("[1, 2]", IntsAttribute((1, 2))),
+        ('["a"]', StringsAttribute(("a",))),
+        ('[semver("1.2.3")]', VersionsAttribute(("1.2.3",))),
+        ("[]", StringsAttribute(())),
     ],
 )
 def test_derived_attribute_has_a_type(expression: str, attribute: DeviceAttribute) -> None:
     assert compile_attribute(expression).evaluate(_seen()) == attribute
 
 
-@pytest.mark.parametrize("expression", ["[1]", "1.5", 'quantity("1")'])
+@pytest.mark.parametrize("expression", ["[1.5]", "1.5", 'quantity("1")'])
 def test_derived_attribute_that_is_none_is_refused(expression: str) -> None:
     with pytest.raises(CompileError, match="must evaluate to"):
         compile_attribute(expression)
