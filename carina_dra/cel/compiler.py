@@ -206,7 +206,7 @@ class Compiler:
             return self._device_field(node)
         operand = self._compile(node.operand)
         if operand.type == DEVICE:
-            raise self._error(node, "the device is to be used as the variable device")
+            return self._field_of_device(node, operand.run)
         value = self._field_type(node, operand.type, node.field)
         run = operand.run
         if node.is_test:
@@ -223,6 +223,11 @@ class Compiler:
         if of.name == "map" and suits(of.parameters[0], STRING, {}):
             return of.parameters[1]
         raise self._error(node, f"type '{of}' does not support field selection")
+
+    def _field_of_device(self, node: Select, device: Run) -> Typed:
+        """A field of what is the device by another name."""
+        inner = self._device_field(node)
+        return Typed(inner.type, lambda frame: inner.run([device(frame), *frame[1:]]))
 
     def _device_field(self, node: Select) -> Typed:
         its_type = _DEVICE_TYPES.get(node.field)

@@ -324,7 +324,6 @@ _MACROS: Final[dict[tuple[str, int], _Macro]] = {
     ("all", 2): _test(LoopKind.ALL, 1),
     ("exists", 2): _test(LoopKind.EXISTS, 1),
     ("exists_one", 2): _test(LoopKind.EXISTS_ONE, 1),
-    ("existsOne", 2): _test(LoopKind.EXISTS_ONE, 1),
     ("filter", 2): _test(LoopKind.FILTER, 1),
     ("map", 2): _transform(LoopKind.MAP, 1),
     ("map", 3): _transform(LoopKind.MAP, 1),

@@ -80,7 +80,9 @@ def _distinct(items: tuple[Value, ...]) -> tuple[Value, ...]:
 def _range(count: int) -> tuple[Value, ...]:
     if count > _LONGEST:
         raise EvaluationError(f"lists.range: {count} is too many")
-    return tuple(range(max(count, 0)))
+    if count < 0:
+        raise EvaluationError(f"lists.range: {count} is negative")
+    return tuple(range(count))
 
 
 def _contains(among: Sequence[Value], item: Value) -> bool:

@@ -362,7 +362,6 @@ _CONVERSIONS: Final = (
              lambda s: max(1, tenth(len(s)))),
     function("duration", (DURATION,), DURATION, _same),
     function("duration", (STRING,), DURATION, parse_duration),
-    function("duration", (INT,), DURATION, lambda n: Duration(int64(n))),
     function("timestamp", (TIMESTAMP,), TIMESTAMP, _same),
     function("timestamp", (STRING,), TIMESTAMP, parse_timestamp),
     function("timestamp", (INT,), TIMESTAMP, lambda n: Timestamp(n * 10**9)),
