@@ -96,8 +96,9 @@ def _best(
     find = partial(find, candidates=candidates)
     if not _wants_several(claims):
         return find(max_steps=max_steps), 0
+    a_few = _STEPS_FOR_A_WISH if max_steps is None else min(max_steps, _STEPS_FOR_A_WISH)
     for distance, in_common in closeness(candidates):
-        outcome = find(in_common=in_common, max_steps=_STEPS_FOR_A_WISH)
+        outcome = find(in_common=in_common, max_steps=a_few)
         if isinstance(outcome, Found):
             return outcome, distance
     return find(max_steps=max_steps), FAR

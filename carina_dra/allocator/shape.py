@@ -8,8 +8,9 @@ value with whom, all others by value.
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
+from carina_dra.allocator.constraint import values_of
 from carina_dra.allocator.group import DeviceGroup, content
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT
@@ -22,6 +23,10 @@ _MOST: Final = 1_000_000
 """So many shapes are remembered: each state that a group of devices was ever in is one."""
 _SEVERAL: Final = 3
 """So many devices of a slice, all with values of their own, are told apart by an attribute."""
+
+
+_Place: TypeAlias = tuple[str, Hashable]
+"""An attribute's name, and a value that devices may share."""
 
 
 class Shapes:
@@ -85,26 +90,29 @@ class Shapes:
     def of_node(self, groups: Iterable["ShapedGroup"], others: Hashable, usage: Usage) -> int:
         """The number of a node with these groups of devices, and `others` that sets it apart."""
         units = [(self._number(group.state(usage)), group) for group in groups]
-        colours: dict[tuple[str, DeviceAttribute], list[int]] = {}
+        colours: dict[_Place, list[int]] = {}
         for number, group in units:
             for member in group.places:
-                for place in member:
+                for place, _ in member:
                     colours.setdefault(place, []).append(number)
         bands = {place: self._number(tuple(sorted(of))) for place, of in colours.items()}
         ordered = sorted(
             units,
             key=lambda unit: (
                 unit[0],
-                [sorted((place[0], bands[place]) for place in each) for each in unit[1].places],
+                [sorted((place[0], bands[place]) for place, _ in each) for each in unit[1].places],
             ),
         )
-        ranks: dict[tuple[str, DeviceAttribute], int] = {}
+        ranks: dict[_Place, int] = {}
         return self._number(
             (
                 others,
                 tuple(number for number, _ in ordered),
                 tuple(
-                    tuple((place[0], ranks.setdefault(place, len(ranks))) for place in member)
+                    tuple(
+                        (place[0], kind, ranks.setdefault(place, len(ranks)))
+                        for place, kind in member
+                    )
                     for _, group in ordered
                     for member in group.places
                 ),
@@ -125,10 +133,12 @@ class Shapes:
             places=tuple(tuple(self._places(member)) for _, member in numbered),
         )
 
-    def _places(self, candidate: Candidate) -> Iterator[tuple[str, DeviceAttribute]]:
-        return (
-            each for each in sorted(_named(candidate), key=_name) if each[0] in self._by_sharing
-        )
+    def _places(self, candidate: Candidate) -> Iterator[tuple[_Place, type]]:
+        """Of a list each element: devices may share some of them."""
+        for name, attribute in sorted(_named(candidate), key=_name):
+            if name in self._by_sharing:
+                for value in sorted(values_of(attribute, lists=True), key=repr) or [attribute]:
+                    yield (name, value), type(attribute)
 
     def _number(self, key: Hashable) -> int:
         number = self._numbers.get(key)
@@ -147,13 +157,13 @@ class ShapedGroup:
         devices: tuple[tuple[int, Candidate], ...],
         totals: Hashable,
         group: DeviceGroup,
-        places: tuple[tuple[tuple[str, DeviceAttribute], ...], ...],
+        places: tuple[tuple[tuple[_Place, type], ...], ...],
     ) -> None:
         self._devices = devices
         self._totals = totals
         self._group = group
         self.places = places
-        """Of each device the attributes that count by who shares them."""
+        """Of each device the attributes that count by who shares them, and their types."""
 
     def state(self, usage: Usage) -> Hashable:
         """All that counts of the group, but for where its devices are.

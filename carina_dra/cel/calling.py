@@ -54,17 +54,27 @@ def _suits(overload: Overload, given: list[Type], bound: dict[str, Type]) -> boo
 
 
 def _calling(suitable: list[Overload], typed: list[Typed], *, is_counted: bool) -> Run:
-    does = suitable[0].does
-    if len({each.does for each in suitable}) > 1 or not suitable[0].checks_kinds:
-        is_certain = len(suitable) == 1 and all(
-            each.is_sure or wanted == DYN or wanted.name.startswith("?")
-            for each, wanted in zip(typed, suitable[0].parameters, strict=True)
-        )
-        if not is_certain:
-            does = _dispatcher(suitable)
     runs = tuple(each.run for each in typed)
+    if not _is_decided(suitable, typed):
+        choose = _chooser(suitable)
+
+        def run(frame: Frame) -> Value:
+            arguments = [each(frame) for each in runs]
+            overload = choose(arguments)
+            if is_counted:
+                frame[1].spend(overload.cost(*arguments) if overload.cost else 1)
+            return overload.does(*arguments)
+
+        return run
+    does, cost = suitable[0].does, suitable[0].cost
     if is_counted:
-        return _counted_call(does, runs, suitable[0].cost)
+
+        def counted(frame: Frame) -> Value:
+            arguments = [each(frame) for each in runs]
+            frame[1].spend(cost(*arguments) if cost else 1)
+            return does(*arguments)
+
+        return counted
     match runs:
         case (one,):
             return lambda frame: does(one(frame))
@@ -74,43 +84,29 @@ def _calling(suitable: list[Overload], typed: list[Typed], *, is_counted: bool) 
             return lambda frame: does(*[run(frame) for run in runs])
 
 
-def _dispatcher(suitable: list[Overload]) -> Callable[..., Value]:
-    """Chooses among overloads by the kinds of the arguments, once for each combination."""
-    chosen: dict[tuple[type, ...], Callable[..., Value] | None] = {}
+def _is_decided(suitable: list[Overload], typed: list[Typed]) -> bool:
+    """Whether the values can only be what the first overload is for, or it says itself if not."""
+    if suitable[0].checks_kinds and len({each.does for each in suitable}) == 1:
+        return True
+    return len(suitable) == 1 and all(
+        each.is_sure or wanted == DYN or wanted.name.startswith("?")
+        for each, wanted in zip(typed, suitable[0].parameters, strict=True)
+    )
 
-    def dispatch(*arguments: Value) -> Value:
+
+def _chooser(suitable: list[Overload]) -> Callable[[list[Value]], Overload]:
+    """Chooses among overloads by the kinds of the arguments, once for each combination."""
+    chosen: dict[tuple[type, ...], Overload | None] = {}
+
+    def choose(arguments: list[Value]) -> Overload:
         types = tuple(map(type, arguments))
         if types not in chosen:
             kinds = [kind(argument) for argument in arguments]
-            chosen[types] = next(
-                (
-                    overload.does
-                    for overload in suitable
-                    if all(map(may_be, kinds, overload.parameters))
-                ),
-                None,
-            )
-        does = chosen[types]
-        if does is None:
+            suits_kinds = (each for each in suitable if all(map(may_be, kinds, each.parameters)))
+            chosen[types] = next(suits_kinds, None)
+        overload = chosen[types]
+        if overload is None:
             raise no_overload()
-        return does(*arguments)
+        return overload
 
-    return dispatch
-
-
-def _counted_call(
-    does: Callable[..., Value], runs: tuple[Run, ...], cost: Callable[..., int] | None
-) -> Run:
-    def run(frame: Frame) -> Value:
-        arguments = [each(frame) for each in runs]
-        if cost is None:
-            frame[1].spend(1)
-        else:
-            try:
-                price = cost(*arguments)
-            except TypeError:
-                price = 1  # of kinds that the overload is not for: the call will say so
-            frame[1].spend(price)
-        return does(*arguments)
-
-    return run
+    return choose

@@ -1,12 +1,15 @@
 """A cluster's state follows what the API says, and costs what changes."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from carina_dra.allocator import cluster as cluster_module
 from carina_dra.allocator import shape as shape_module
+from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.placement import Nowhere, Placed, Placer, Question
 from carina_dra.allocator.preference import Policy
@@ -195,3 +198,22 @@ def test_two_claims_on_one_device_are_both_to_be_released() -> None:
     assert give(nodes, claim()) == []
     nodes.release(clashing.key)
     assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_lists_that_overlap_are_another_shape_than_lists_that_do_not() -> None:
+    def linked(*links: str) -> list[dict[str, Any]]:
+        return [
+            {"name": f"g{index}", "attributes": {"links": {"strings": list(each)}}}
+            for index, each in enumerate(links)
+        ]
+
+    nodes = Cluster(Features(list_attributes=True))
+    for name, links in {"a": ("pq", "rs", "tu"), "b": ("pq", "qr", "tu")}.items():
+        nodes.put_node(Node(name))
+        for each in slices(name, {"devices": linked(*links)}):
+            nodes.put_slice(each)
+    asked = claim_of(
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        constraints=[{"matchAttribute": f"{DRIVER}/links"}],
+    )
+    assert give(nodes, asked) == ["b/g0", "b/g1"]

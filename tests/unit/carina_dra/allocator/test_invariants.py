@@ -194,7 +194,6 @@ def test_nodes_of_one_shape_answer_alike(seed: int) -> None:
             name = f"{each['metadata']['name']}b"
             cluster.put_slice(decode(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
     placer = Placer(cluster, Policy(), new_share_id=lambda: SHARE_ID)
-    question = Question.of([], classes, cluster.features)
     try:
         question = Question.of(claims, classes, cluster.features)
         alone = placer.place(question, ["node-1"]), placer.place(question, [twin])

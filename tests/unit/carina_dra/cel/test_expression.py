@@ -227,3 +227,9 @@ def test_many_threads_share_a_selector() -> None:
         thread.join()
     sys.setswitchinterval(switch)
     assert wrong == []
+
+
+@pytest.mark.parametrize("call", ['dyn(1).replace("a", "b")', "dyn(1).join()", 'dyn(1).find("a")'])
+def test_call_of_another_kind_is_absorbed_where_it_is_counted(call: str) -> None:
+    assert _outcome(f'{call} == "" || true') is True
+    assert isinstance(_outcome(f'{call} == "" || false'), EvaluationError)
