@@ -1,6 +1,6 @@
 """What happens to claims, as Events on them, as metrics and in the log."""
 
-import structlog
+import logging
 
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
@@ -8,7 +8,7 @@ from kubelet_plugin.claim import ClaimError, ClaimReference, PreparedClaim
 from kubelet_plugin.dra_service import Operation
 from kubelet_plugin.metrics import Metrics
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 _REASONS: dict[Operation, str] = {"prepare": "PrepareFailed", "unprepare": "UnprepareFailed"}
 
@@ -27,11 +27,11 @@ class ClaimReport:
         """A call for one claim is over, tries and all."""
         result = "ok" if error is None else "error"
         self._metrics.call_seconds.labels(operation, result).observe(seconds)
-        log = _log.bind(operation=operation, claim=claim.key, uid=claim.uid, seconds=seconds)
+        facts = {"operation": operation, "claim": claim.key, "uid": claim.uid, "seconds": seconds}
         if error is None:
-            log.info("claim done")
+            _log.info("claim done", extra=facts)
             return
-        log.error("claim failed", reason=str(error))
+        _log.error("claim failed", extra={**facts, "reason": str(error)})
         self._warn(_claim(claim), _REASONS[operation], operation.title(), str(error))
 
     def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
@@ -40,18 +40,21 @@ class ClaimReport:
         note = (
             f"{reason}. It is kept as {kept}; {rebuilt} claims were found again and recorded anew"
         )
-        _log.error("checkpoint rebuilt", reason=reason, kept=kept, claims=rebuilt)
+        _log.error("checkpoint rebuilt", extra={"reason": reason, "kept": kept, "claims": rebuilt})
         self._warn(self._node, "CheckpointRebuilt", "Repair", note)
 
     def repair_failed(self, claim: PreparedClaim, reason: str) -> None:
         """A prepared claim lacks something that could not be made again."""
         self._metrics.repair_failures.inc()
-        _log.error("claim cannot be repaired", claim=claim.key, uid=claim.uid, reason=reason)
+        _log.error(
+            "claim cannot be repaired",
+            extra={"claim": claim.key, "uid": claim.uid, "reason": reason},
+        )
         self._warn(_prepared(claim), "RepairFailed", "Repair", reason)
 
     def claim_abandoned(self, claim: PreparedClaim) -> None:
         """A claim was unprepared because it has long been gone from the API."""
-        _log.warning("claim unprepared unasked", claim=claim.key, uid=claim.uid)
+        _log.warning("claim unprepared unasked", extra={"claim": claim.key, "uid": claim.uid})
         note = (
             f"ResourceClaim {claim.key} (UID {claim.uid}) is gone from the API, and the kubelet "
             "has not had it unprepared: its devices are free again"

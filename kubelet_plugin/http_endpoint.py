@@ -4,6 +4,7 @@
 could not reach is restarted. /readyz says whether slices are published and the kubelet knows us.
 """
 
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,14 +12,13 @@ from pathlib import Path
 from threading import Thread
 
 import grpc
-import structlog
 
 from kubelet_plugin.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.pb import dra_v1_pb2 as dra
 
 _PROBE_TIMEOUT = 5.0
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 Probe = Callable[[], str | None]
 """Gives None when all is well, else what is not."""
@@ -97,7 +97,7 @@ class HttpEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-                _log.debug("http", request=format % args)
+                _log.debug("http", extra={"request": format % args})
 
         self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
         self._server.daemon_threads = True

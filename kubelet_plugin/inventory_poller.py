@@ -5,18 +5,17 @@ watches that it comes back, so that a hanging driver is noticed and freezes noth
 seen last stays in force meanwhile.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
-
-import structlog
 
 from kubelet_plugin.gpu import Inventory
 from kubelet_plugin.inventory_change import InventoryChange, changes
 
 __all__ = ["InventoryPoller", "Reporter"]
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):

@@ -1,36 +1,64 @@
-"""Structured logs: one event a line, its facts as fields, on standard error."""
+"""Structured logs: one event a line, its facts as fields, on standard error.
 
+Everywhere else an event is `logging.getLogger(__name__).info("what happened", extra={facts})`, so
+that lines of libraries come out in the same form.
+"""
+
+import json
 import logging
-import sys
-from typing import Literal
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
 
-import structlog
+__all__ = ["Format", "configure"]
+
+Format: TypeAlias = Literal["json", "text"]
+
+_NO_FACTS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; all else was given as `extra`."""
 
 
-def configure(log_format: Literal["json", "text"], level: str) -> None:
-    """Sets up logging for the process; lines of libraries come out in the same form."""
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer(sort_keys=True)
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared)
-    )
+def configure(log_format: Format, level: str) -> None:
+    """Sets up logging for the process."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Json() if log_format == "json" else _Text())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+
+
+class _Json(logging.Formatter):
+    """An object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "timestamp": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_facts(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _Text(logging.Formatter):
+    """For people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = record.levelname.lower()
+        facts = "".join(f" {name}={value!r}" for name, value in _facts(record).items())
+        line = f"{_timestamp(record)} {level:7} {record.getMessage()}{facts}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _facts(record: logging.LogRecord) -> Mapping[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _NO_FACTS}
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    """RFC 3339, in UTC, with microseconds."""
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")

@@ -4,12 +4,11 @@ One class hears of everything that the inventory poller and the slice publisher 
 Event names the remedy where somebody has to do something.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
-
-import structlog
 
 from carina_dra.kube.errors import ApiError, Forbidden, Unauthorized
 from carina_dra.kube.event import EventType, ObjectReference
@@ -40,7 +39,7 @@ _CONSEQUENCES: Mapping[FeatureGate, str] = {
     FeatureGate.PARTITIONABLE_DEVICES: "a GPU is published without counters, as one device only",
 }
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class NodeReport:
@@ -92,7 +91,10 @@ class NodeReport:
         """The ResourceSlices are what they ought to be."""
         self._told_failure = ""
         shown = sum(len(each.devices) for each in pool.slices if isinstance(each, DeviceSlice))
-        _log.info("slices published", pool=pool.node, slices=len(pool.slices), devices=shown)
+        _log.info(
+            "slices published",
+            extra={"pool": pool.node, "slices": len(pool.slices), "devices": shown},
+        )
 
     def slices_repaired(self) -> None:
         """Somebody else had changed or deleted ResourceSlices."""
@@ -121,7 +123,7 @@ class NodeReport:
 
     def _tell(self, told: "Notice", *, action: str) -> None:
         log = _log.warning if told.type is EventType.WARNING else _log.info
-        log("node event", reason=told.reason, note=told.note)
+        log("node event", extra={"reason": told.reason, "note": told.note})
         self._events.record(self._node, told.type, told.reason, told.note, action=action)
 
 

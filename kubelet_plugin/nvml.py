@@ -11,6 +11,7 @@ go only then.
 """
 
 import ctypes
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 import pynvml
-import structlog
 
 from kubelet_plugin import nvlink
 from kubelet_plugin.gpu import (
@@ -45,7 +45,7 @@ from kubelet_plugin.nvml_names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, m
 
 __all__ = ["NvmlSession"]
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 _CODES: Mapping[int, str] = {
     getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_ERROR_")
@@ -134,7 +134,7 @@ class NvmlSession:
         try:
             _call("nvmlShutdown")
         except _CallError as error:
-            _log.warning("NVML did not shut down", failure=str(error.failure))
+            _log.warning("NVML did not shut down", extra={"failure": str(error.failure)})
 
     def _without_driver(self, failure: NvmlFailure) -> DriverMissing | DriverUnusable:
         match failure.code:
@@ -187,7 +187,10 @@ class NvmlSession:
                 try:
                     pynvml.nvmlLib = ctypes.CDLL(str(path))
                 except OSError as error:
-                    _log.warning("NVML library cannot be loaded", path=str(path), error=str(error))
+                    _log.warning(
+                        "NVML library cannot be loaded",
+                        extra={"path": str(path), "error": str(error)},
+                    )
                 else:
                     return
 
@@ -254,7 +257,9 @@ class NvmlSession:
                 raise
             if function not in self._missed:
                 self._missed.add(function)
-                _log.info("the driver does not tell everything", missing=str(error.failure))
+                _log.info(
+                    "the driver does not tell everything", extra={"missing": str(error.failure)}
+                )
             return None
 
     def _read_links(self, handle: object) -> nvlink.Links:

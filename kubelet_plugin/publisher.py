@@ -9,14 +9,13 @@ writes. If they differ, each makes good what the other wrote, ever more slowly, 
 ends; the last to stay has the last word.
 """
 
+import logging
 import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal, Protocol, TypeAlias
-
-import structlog
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.backoff import Backoff
@@ -43,7 +42,7 @@ _EXPLAIN: Final = 5.0
 
 Operation: TypeAlias = Literal["create", "update", "delete"]
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):
@@ -252,7 +251,7 @@ class Publisher:
             for each in plan.delete:
                 self._delete(each)
         except (Conflict, NotFound) as error:
-            _log.info("the slices have changed in between", error=str(error))
+            _log.info("the slices have changed in between", extra={"error": str(error)})
             return False
         return True
 

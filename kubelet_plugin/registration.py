@@ -5,17 +5,17 @@ asked is also the sign that the kubelet has just started, after having deleted e
 of the node.
 """
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
-import structlog
 
 from kubelet_plugin.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.pb import plugin_registration_v1_pb2 as pb
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Registration:
@@ -66,5 +66,7 @@ class Registration:
         if request.plugin_registered:
             _log.info("registered with the kubelet")
         else:
-            _log.error("the kubelet refuses to register the plugin", reason=request.error)
+            _log.error(
+                "the kubelet refuses to register the plugin", extra={"reason": request.error}
+            )
         return pb.RegistrationStatusResponse()

@@ -5,14 +5,13 @@ thread writes. What finds the queue full, or cannot be written after a few attem
 counted and logged.
 """
 
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
-
-import structlog
 
 from carina_dra.kube.api_resource import EVENTS
 from carina_dra.kube.client import Client, MergePatch
@@ -33,7 +32,7 @@ _SERIES_KEPT = 1000
 _RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0)
 _WRITE_TIMEOUT = 5.0
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class EventRecorder:
@@ -179,9 +178,11 @@ class EventRecorder:
         self._dropped += 1
         _log.warning(
             "event dropped",
-            why=why,
-            dropped=self._dropped,
-            regarding=f"{occurrence.regarding.kind} {occurrence.regarding.name}",
-            reason=occurrence.reason,
-            note=occurrence.note,
+            extra={
+                "why": why,
+                "dropped": self._dropped,
+                "regarding": f"{occurrence.regarding.kind} {occurrence.regarding.name}",
+                "reason": occurrence.reason,
+                "note": occurrence.note,
+            },
         )

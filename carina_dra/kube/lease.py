@@ -13,14 +13,13 @@ A leader that stops in good order leaves the lease without a holder, so that the
 https://kubernetes.io/docs/concepts/architecture/leases/
 """
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-
-import structlog
 
 from carina_dra.kube.api_resource import LEASES
 from carina_dra.kube.body import Body, ObjectKey
@@ -30,7 +29,7 @@ from carina_dra.kube.timestamp import micro_time
 
 _RELEASE_TIMEOUT = 2.0
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class LeaderElector:
             # Spread, so that candidates do not all try at once.
             if stopping.wait(self._timing.retry_period * (1 + self._draw())):
                 return Outcome.STOPPED
-        _log.info("leading", lease=str(self._lease), identity=self._identity)
+        _log.info("leading", extra={"lease": str(self._lease), "identity": self._identity})
         self._leading.set()
         try:
             return self._lead(_Work(work), stopping, renewed_at)
@@ -182,7 +181,9 @@ class LeaderElector:
             deadline = renewed_at + timing.renew_deadline
             remaining = deadline - self._clock()
             if remaining <= 0 or self._held_by_another():
-                _log.warning("leadership lost", lease=str(self._lease), identity=self._identity)
+                _log.warning(
+                    "leadership lost", extra={"lease": str(self._lease), "identity": self._identity}
+                )
                 work.stop(timeout=renewed_at + timing.duration - self._clock())
                 return Outcome.LOST
             if stopping.wait(min(timing.retry_period, remaining)):
@@ -206,7 +207,7 @@ class LeaderElector:
         try:
             taken = self._take(deadline)
         except ApiError as error:
-            _log.warning("lease not taken or renewed", error=str(error))
+            _log.warning("lease not taken or renewed", extra={"error": str(error)})
             return None
         return began if taken else None
 
@@ -265,7 +266,7 @@ class LeaderElector:
         try:
             self._client.replace(LEASES, seen.body | {"spec": spec}, timeout=_RELEASE_TIMEOUT)
         except ApiError as error:
-            _log.warning("lease not released; it runs out by itself", error=str(error))
+            _log.warning("lease not released; it runs out by itself", extra={"error": str(error)})
 
 
 class _Work:

@@ -9,11 +9,10 @@ What it promises, and client libraries often do not keep:
 - `stop` ends a blocked read at once.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar, assert_never
-
-import structlog
 
 from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.backoff import Backoff
@@ -26,7 +25,7 @@ from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, Wat
 
 T = TypeVar("T")
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Reflector(Generic[T]):
@@ -103,12 +102,12 @@ class Reflector(Generic[T]):
                 self._synced.set()
             self._watch(self._version)
         except Gone as error:
-            _log.info("listing again", error=str(error))
+            _log.info("listing again", extra={"error": str(error)})
             self._version = None
         except ApiError as error:
-            _log.warning("cannot follow", error=str(error))
+            _log.warning("cannot follow", extra={"error": str(error)})
         except Exception:  # noqa: BLE001 - a bug must not end the observation in silence
-            _log.exception("listing again", resource=self._resource.qualified_name)
+            _log.exception("listing again", extra={"resource": self._resource.qualified_name})
             self._version = None
 
     def _list(self) -> str:
@@ -147,7 +146,7 @@ class Reflector(Generic[T]):
         version = version_of(event)
         if self._version is not None and int(version) < int(self._version):
             # The API server was restored from a backup: what is known is no part of its history.
-            _log.warning("versions go backwards, listing again", version=version)
+            _log.warning("versions go backwards, listing again", extra={"version": version})
             self._version = None
             return False
         self._version = version
@@ -170,7 +169,7 @@ class Reflector(Generic[T]):
         try:
             self._on_change(change)
         except Exception:  # noqa: BLE001 - the changes after this one are to be reported too
-            _log.exception("reaction failed", resource=self._resource.qualified_name)
+            _log.exception("reaction failed", extra={"resource": self._resource.qualified_name})
 
     def _parsed(self, body: Body) -> Entry[T] | None:
         try:
@@ -178,8 +177,10 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001 - whatever the parser makes of it
             _log.warning(
                 "skipping an object that cannot be parsed",
-                resource=self._resource.qualified_name,
-                object=str(key_of(body)),
-                error=str(error),
+                extra={
+                    "resource": self._resource.qualified_name,
+                    "object": str(key_of(body)),
+                    "error": str(error),
+                },
             )
             return None

@@ -23,7 +23,6 @@ STARTS = 7
 _GPUS = 8
 _SIMULATION_MIB = """
 import sys
-sys.modules["rich"] = None
 def rss():
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

@@ -24,14 +24,6 @@ DRIVER, NODE = "gpu.carina.dev", "measured"
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _OWN = Selection(fields=f"spec.driver={DRIVER},spec.nodeName={NODE}")
 _SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
-_START = """
-import runpy, sys
-sys.modules["rich"] = None  # comes with the tools of development, and structlog would load it
-sys.argv = sys.argv[1:]
-runpy.run_module("simulation.nvml", run_name="__main__", alter_sys=True)
-"""
-"""As `python -m simulation.nvml`, less what only a development environment has."""
-
 
 Prepare: TypeAlias = Callable[[pb.Claim | None], None]
 Unprepare: TypeAlias = Callable[[pb.Claim], None]
@@ -64,7 +56,7 @@ class Bench:
             "http-address": "off",
         }
         flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-        node = ("--node", str(self.gpus.directory), "-m", "kubelet_plugin")
+        node = ("-m", "simulation.nvml", "--node", str(self.gpus.directory))
         host, _, port = self.cluster.server.removeprefix("https://").partition(":")
         environment = {
             **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
@@ -73,7 +65,7 @@ class Bench:
             "PYTHONOPTIMIZE": "2",
             "MALLOC_ARENA_MAX": "1",
         }
-        command = [sys.executable, "-c", _START, "simulation.nvml", *node, *flags]
+        command = [sys.executable, *node, "-m", "kubelet_plugin", *flags]
         with (self.folder / "log").open("ab") as log:
             begun = time.perf_counter()
             process = subprocess.Popen(command, env=environment, stderr=log)
