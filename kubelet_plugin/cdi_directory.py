@@ -4,13 +4,15 @@ Files are replaced as a whole: written beside under a name that ends in `.tmp`, 
 not read, put on disk, renamed. That name follows from the claim's UID and counts as a file of the
 claim, so that what a killed process left is found, and removed, like any other. Every method is to
 be called with the node's lock held.
+
+Files are named by text: pathlib interns each part of a path, and the names of claims never end.
 """
 
 import contextlib
 import os
 from pathlib import Path
 
-from kubelet_plugin.checkpoint import sync_folder
+from kubelet_plugin.checkpoint_file import sync_folder
 
 __all__ = ["CdiDirectory"]
 
@@ -45,7 +47,7 @@ class CdiDirectory:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        temporary.rename(file)
+        os.rename(temporary, file)
         sync_folder(self._path)
 
     def remove(self, uid: str) -> None:
@@ -53,7 +55,7 @@ class CdiDirectory:
         removed = False
         for file in self._files(uid):
             with contextlib.suppress(FileNotFoundError):
-                file.unlink()
+                os.unlink(file)
                 removed = True
         if removed:
             sync_folder(self._path)
@@ -61,7 +63,8 @@ class CdiDirectory:
     def read(self, uid: str) -> bytes | None:
         """Gives the claim's spec, None if there is none."""
         try:
-            return self._files(uid)[1].read_bytes()
+            with open(self._files(uid)[1], "rb") as file:
+                return file.read()
         except FileNotFoundError:
             return None
 
@@ -77,7 +80,7 @@ class CdiDirectory:
             if name.startswith(self._prefix) and name.endswith(_SUFFIX)
         )
 
-    def _files(self, uid: str) -> tuple[Path, Path]:
+    def _files(self, uid: str) -> tuple[str, str]:
         """The claim's temporary file and its file."""
-        name = f"{self._prefix}{uid}{_SUFFIX}"
-        return self._path / f"{name}{_TEMPORARY}", self._path / name
+        file = f"{self._path}/{self._prefix}{uid}{_SUFFIX}"
+        return f"{file}{_TEMPORARY}", file

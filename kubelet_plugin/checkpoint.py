@@ -1,32 +1,31 @@
-"""The checkpoint: which claims hold devices of this node, on disk.
+"""The checkpoint: which claims hold devices of this node.
 
-It is the desired state and nothing else. A claim is written here before anything is made for it,
-and struck out after everything made for it is gone; what has to exist for a claim follows from
-its entry and is made again whenever it is missing. So there are no half-way states to record:
-killed at any line, it leaves an entry that the next call or the next repair completes, or none.
+It is the desired state and nothing else. A claim is recorded before anything is made for it, and
+struck out after everything made for it is gone; what has to exist for a claim follows from its
+entry and is made again whenever it is missing. So there are no half-way states to record: killed
+at any line, it leaves an entry that the next call or the next repair completes, or none.
 
-The file is replaced as a whole (temporary file, fsync, rename, fsync of the folder) and is on disk
-when `CheckpointFile.store` returns. During a rolling update several plugin processes share it,
-under the lock of `kubelet_plugin.lock`. Reading ignores fields it does not know, so that a plugin
-reads what a newer one of the same version number wrote.
+Written down it is JSON lines: the state as it once was, then each change since. A last line without
+an end is a change that was cut off before anybody was told of it, and does not count; any other
+line that cannot be read makes the checkpoint unreadable. Reading ignores fields it does not know,
+so that a plugin reads what a newer one of the same version number wrote.
 """
 
-import contextlib
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from carina_dra.device_config import GpuConfig, parse_gpu_config
 from kubelet_plugin.claim import ClaimDevice, PreparedClaim
+
+T = TypeVar("T")
 
 VERSION = 1
 
 
 class CheckpointError(Exception):
-    """A checkpoint that cannot be read: names the file and what is wrong with it."""
+    """A checkpoint that cannot be read: says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,110 +45,62 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stamp:
-    """What changes whenever the file is replaced."""
+class Written:
+    """A claim was added, or replaced."""
 
-    inode: int
-    modified_ns: int
-    size: int
+    claim: PreparedClaim
 
 
-class CheckpointFile:
-    """The checkpoint's file. Every method is to be called with the node's lock held."""
+@dataclass(frozen=True, slots=True)
+class StruckOut:
+    """A claim was removed."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: tuple[_Stamp, Checkpoint] | None = None
-
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self._path
-
-    def load(self) -> Checkpoint | None:
-        """Gives what is on disk, None where nothing is yet.
-
-        Raises:
-            CheckpointError: there is a file, and it cannot be read.
-        """
-        try:
-            stamp = self._stamp()
-        except FileNotFoundError:
-            self._known = None
-            return None
-        if self._known is None or self._known[0] != stamp:
-            try:
-                self._known = stamp, parse(self._path.read_bytes())
-            except (OSError, CheckpointError) as error:
-                raise CheckpointError(f"checkpoint {self._path}: {error}") from error
-        return self._known[1]
-
-    def store(self, checkpoint: Checkpoint) -> None:
-        """Puts it on disk, durably, in the place of what was there."""
-        folder = self._path.parent
-        temporary = folder / f"{self._path.name}.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(render(checkpoint))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.rename(self._path)
-        sync_folder(folder)
-        self._known = self._stamp(), checkpoint
-
-    def keep_copy(self) -> Path:
-        """Gives an unreadable file a second name, for whoever looks into it, before it is replaced.
-
-        The name follows from the file, so that being killed and starting over makes one copy.
-        """
-        copy = self._path.with_name(f"{self._path.name}.unreadable-{self._stamp().modified_ns}")
-        with contextlib.suppress(FileExistsError):
-            copy.hardlink_to(self._path)
-        sync_folder(self._path.parent)
-        return copy
-
-    def _stamp(self) -> _Stamp:
-        status = self._path.stat()
-        return _Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
+    uid: str
 
 
-def sync_folder(folder: Path) -> None:
-    """Puts a folder's entries on disk: without it a rename may be lost with the power."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+Change: TypeAlias = Written | StruckOut
+
+
+def change(before: Checkpoint, after: Checkpoint) -> Change | None:
+    """Gives the one claim in which they differ; None where they differ in more, or in nothing."""
+    if before.boot_id != after.boot_id:
+        return None
+    changes: list[Change] = [StruckOut(uid) for uid in before.claims.keys() - after.claims.keys()]
+    changes += [Written(c) for uid, c in after.claims.items() if before.claims.get(uid) != c]
+    return changes[0] if len(changes) == 1 else None
 
 
 def render(checkpoint: Checkpoint) -> bytes:
-    """Gives the file's content: the same for the same checkpoint."""
-    content = {
-        "version": VERSION,
-        "bootID": checkpoint.boot_id,
-        "claims": [_claim_json(claim) for _, claim in sorted(checkpoint.claims.items())],
-    }
-    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+    """Gives the line with which a file begins: the same for the same checkpoint."""
+    claims = [_claim_json(claim) for _, claim in sorted(checkpoint.claims.items())]
+    return _line({"version": VERSION, "bootID": checkpoint.boot_id, "claims": claims})
+
+
+def render_change(changed: Change) -> bytes:
+    """Gives the line that a change adds to the file."""
+    match changed:
+        case Written(claim):
+            return _line({"claim": _claim_json(claim)})
+        case StruckOut(uid):
+            return _line({"gone": uid})
 
 
 def parse(content: bytes) -> Checkpoint:
     """Reads a file's content.
 
     Raises:
-        CheckpointError: saying what is wrong with it.
+        CheckpointError: saying which line is wrong, and what is wrong with it.
     """
-    try:
-        document = json.loads(content)
-        if document["version"] != VERSION:
-            raise CheckpointError(f"is of version {document['version']}, not {VERSION}")
-        claims = [_parse_claim(claim) for claim in document["claims"]]
-        return Checkpoint(str(document["bootID"]), {claim.uid: claim for claim in claims})
-    except KeyError as error:
-        raise CheckpointError(f"lacks the field {error}") from error
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(f"is damaged: {error}") from error
+    first, *later = content.split(b"\n")[:-1] or [content]
+    checkpoint = _parsed(_parse_state, first, 1)
+    claims = dict(checkpoint.claims)
+    for number, line in enumerate(later, start=2):
+        match _parsed(_parse_change, line, number):
+            case Written(claim):
+                claims[claim.uid] = claim
+            case StruckOut(uid) if claims.pop(uid, None) is None:
+                raise CheckpointError(f"line {number} strikes out the unknown claim {uid}")
+    return Checkpoint(checkpoint.boot_id, claims)
 
 
 def overlap(checkpoint: Checkpoint, claim: PreparedClaim) -> tuple[str, PreparedClaim] | None:
@@ -171,6 +122,34 @@ def overlap(checkpoint: Checkpoint, claim: PreparedClaim) -> tuple[str, Prepared
 
 def _holding(devices: Iterable[ClaimDevice]) -> Iterable[ClaimDevice]:
     return (device for device in devices if not device.admin_access)
+
+
+def _line(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def _parsed(parse_line: Callable[[Any], T], line: bytes, number: int) -> T:
+    try:
+        return parse_line(json.loads(line))
+    except CheckpointError as error:
+        raise CheckpointError(f"line {number} {error}") from error
+    except KeyError as error:
+        raise CheckpointError(f"line {number} lacks the field {error}") from error
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"line {number} is damaged: {error}") from error
+
+
+def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
+    if content["version"] != VERSION:
+        raise CheckpointError(f"is of version {content['version']}, not {VERSION}")
+    claims = [_parse_claim(claim) for claim in content["claims"]]
+    return Checkpoint(str(content["bootID"]), {claim.uid: claim for claim in claims})
+
+
+def _parse_change(content: Mapping[str, Any]) -> Change:
+    if "gone" in content:
+        return StruckOut(_text(content, "gone"))
+    return Written(_parse_claim(content["claim"]))
 
 
 def _claim_json(claim: PreparedClaim) -> dict[str, Any]:
@@ -223,5 +202,5 @@ def _parse_device(content: Mapping[str, Any]) -> ClaimDevice:
 def _text(content: Mapping[str, Any], field: str) -> str:
     value = content[field]
     if not isinstance(value, str) or not value:
-        raise CheckpointError(f"field {field} is {value!r}, not a name")
+        raise CheckpointError(f"has {value!r} for the field {field}, not a name")
     return value

@@ -11,17 +11,17 @@ be repeated, may be killed at any line, and may meet a node that has been reboot
 of it happens under the node's lock, but for reading the claim from the API server.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
-
-import structlog
 
 from carina_dra.device_config import DeviceConfigError
 from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.resource import DecodeError
 from kubelet_plugin.allocation import AllocationError, NotAllocatedError, prepared_claim
-from kubelet_plugin.checkpoint import Checkpoint, CheckpointError, CheckpointFile, overlap
+from kubelet_plugin.checkpoint import Checkpoint, CheckpointError, overlap
+from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.lock import LockTimeoutError, NodeLock
 
@@ -31,7 +31,7 @@ _GONE_PATIENCE = 600.0
 """Seconds for which a claim must be gone from the API before we unprepare it unasked: the kubelet
 asks as soon as the last container has ended, and it alone knows when that is."""
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class ClaimNeeds(Protocol):
@@ -137,7 +137,7 @@ class Claims:
         try:
             claims = self._repair_orphans()
         except ClaimError as error:
-            _log.warning("prepared claims cannot be checked now", reason=str(error))
+            _log.warning("prepared claims cannot be checked now", extra={"reason": str(error)})
             return
         for claim in claims:
             try:
@@ -149,11 +149,13 @@ class Claims:
         with self._locked():
             checkpoint = self._checkpoint()
             if checkpoint.boot_id != self._boot_id:
-                _log.info("the node was rebooted: rebuilding", claims=len(checkpoint.claims))
+                _log.info(
+                    "the node was rebooted: rebuilding", extra={"claims": len(checkpoint.claims)}
+                )
                 checkpoint = Checkpoint(self._boot_id, checkpoint.claims)
                 self._store(checkpoint)
             for uid in self._needs.found().keys() - checkpoint.claims.keys():
-                _log.info("removing what a claim left behind", uid=uid)
+                _log.info("removing what a claim left behind", extra={"uid": uid})
                 self._needs.unmake(uid)
             self._reporter.prepared_claims(len(checkpoint.claims))
             return tuple(checkpoint.claims.values())
@@ -174,7 +176,10 @@ class Claims:
             since = self._gone_since.setdefault(claim.uid, self._clock())
             return self._clock() - since >= _GONE_PATIENCE
         except ClaimError as error:
-            _log.debug("a prepared claim reads otherwise now", claim=claim.key, reason=str(error))
+            _log.debug(
+                "a prepared claim reads otherwise now",
+                extra={"claim": claim.key, "reason": str(error)},
+            )
         self._gone_since.pop(claim.uid, None)
         return False
 
@@ -192,7 +197,9 @@ class Claims:
         except ApiError as error:
             if not error.retriable:
                 raise ClaimError(str(error), may_pass=False) from error
-            _log.warning("the API server cannot be asked", claim=claim.key, reason=str(error))
+            _log.warning(
+                "the API server cannot be asked", extra={"claim": claim.key, "reason": str(error)}
+            )
             return None
 
     def _recorded(self, claim: ClaimReference) -> PreparedClaim:
@@ -219,6 +226,8 @@ class Claims:
             known = self._file.load()
         except CheckpointError as error:
             return self._rebuilt(str(error))
+        except OSError as error:
+            raise self._unwritable(error) from error
         return known if known is not None else self._rebuilt(None)
 
     def _rebuilt(self, unreadable: str | None) -> Checkpoint:
@@ -244,7 +253,10 @@ class Claims:
             if isinstance(error.__cause__, ApiError) and not isinstance(error, _GoneError):
                 wanted = None  # refused: that says nothing of the claim
             else:
-                _log.warning("a claim cannot be found again", claim=claim.key, reason=str(error))
+                _log.warning(
+                    "a claim cannot be found again",
+                    extra={"claim": claim.key, "reason": str(error)},
+                )
                 return None
         if wanted is None:
             raise ClaimError(
@@ -258,10 +270,11 @@ class Claims:
         try:
             self._file.store(checkpoint)
         except OSError as error:
-            raise ClaimError(
-                f"checkpoint {self._file.path} cannot be written: {error}", may_pass=True
-            ) from error
+            raise self._unwritable(error) from error
         self._reporter.prepared_claims(len(checkpoint.claims))
+
+    def _unwritable(self, error: OSError) -> ClaimError:
+        return ClaimError(f"checkpoint {self._file.path} cannot be written: {error}", may_pass=True)
 
     def _refuse_overlap(self, checkpoint: Checkpoint, wanted: PreparedClaim) -> None:
         clash = overlap(checkpoint, wanted)

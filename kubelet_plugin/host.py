@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["HostPaths"]
@@ -21,6 +22,8 @@ class HostPaths:
 
     root: Path = Path("/")
 
+    # A node has so many paths and no more, and all are asked for again every few seconds.
+    @lru_cache(maxsize=1024)  # noqa: B019 - there is one HostPaths in a process
     def path(self, absolute: str) -> Path:
         """Where the host's file `absolute` is for this process."""
         return self.root / absolute.lstrip("/")

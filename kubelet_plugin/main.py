@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import logging
 import os
 import signal
 import sys
@@ -10,8 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
-
-import structlog
 
 from carina_dra.kube import connection
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
@@ -21,7 +20,7 @@ from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin import logs, settings
 from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimReference
 from kubelet_plugin.claim_report import ClaimReport
 from kubelet_plugin.claims import Claims
@@ -49,7 +48,7 @@ _READ_TIMEOUT = 5.0
 _GRACE = 10.0
 """Seconds that calls under way get to end, when the plugin is told to stop."""
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -124,7 +123,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         )
         _serve_http(chosen, metrics, publisher, registration, cleanup)
         _serve_kubelet(chosen, service, registration, cleanup)
-        _log.info("serving", driver=chosen.driver_name, node=chosen.node_name)
+        _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
         _settle_memory()
         threading.Thread(
             target=_keep_repaired,
@@ -242,7 +241,7 @@ def _serve_kubelet(
         (chosen.registration_socket.parent, f"{chosen.driver_name}*-reg.sock"),
     ):
         for path in remove_abandoned_sockets(folder, pattern):
-            _log.info("removed the socket of a plugin that is no more", path=str(path))
+            _log.info("removed the socket of a plugin that is no more", extra={"path": str(path)})
     server = UnixServer(
         (chosen.dra_socket, chosen.registration_socket),
         (*service.handlers(), *registration.handlers()),

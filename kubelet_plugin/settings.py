@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.functional_validators import AfterValidator
 
 ENVIRONMENT_PREFIX = "CARINA_"
-_DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
 _SOCKET_PATH_BYTES = 107
 
 
@@ -45,7 +45,11 @@ Address = Annotated[str, AfterValidator(_address)]
 class Settings(BaseModel):
     """What an operator may set."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        regex_engine="python-re",  # loaded anyway, and half a megabyte less than the other
+    )
 
     node_name: str = Field(
         pattern=_DNS_LABELS, max_length=253, description="the Kubernetes name of this node"
@@ -60,7 +64,7 @@ class Settings(BaseModel):
     )
     pod_uid: str | None = Field(
         None,
-        pattern=r"^[-a-zA-Z0-9]{1,63}$",
+        pattern=r"^[-a-zA-Z0-9]{1,63}\Z",
         description="UID of this pod: names the sockets, so that an old and a new plugin can run "
         "side by side during a rolling update",
     )
@@ -134,7 +138,7 @@ class Settings(BaseModel):
     @property
     def checkpoint(self) -> Path:
         """Where prepared claims are recorded."""
-        return self.plugin_directory / "checkpoint.json"
+        return self.plugin_directory / "checkpoint.jsonl"
 
     @property
     def lock(self) -> Path:

@@ -18,6 +18,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from carina_dra.resource import Device, ResourceSlice, StringAttribute, decode
+from kubelet_plugin.checkpoint import parse
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.allocator import candidates
@@ -249,8 +250,8 @@ def _delete(
 def _check_nothing_is_left(narrator: Narrator, client: Client, nodes: list[GpuNode]) -> None:
     for node in nodes:
         narrator.check(f"{node.name} has no CDI spec left", not specs(node.paths.cdi_directory))
-        checkpoint = json.loads((node.paths.plugin_directory / "checkpoint.json").read_text())
-        narrator.check(f"{node.name} has an empty checkpoint", not checkpoint["claims"])
+        checkpoint = parse((node.paths.plugin_directory / "checkpoint.jsonl").read_bytes())
+        narrator.check(f"{node.name} has an empty checkpoint", not checkpoint.claims)
     for resource in (PODS, RESOURCE_CLAIMS):
         left = client.list(resource, Selection()).items
         narrator.check(f"no {resource.plural} are left in the API", not left)

@@ -3,9 +3,9 @@
 The changes are enumerated, not sampled: a child process carries out one call and ends itself before
 its n-th change, for every n until the call ends by itself. A change is what the kernel sees as one:
 each write(2), cut in two so that half-written files are among the states, and every open for
-writing, chmod, mknod, rename, unlink, link and fsync. The state after a change is the state before
-the next, so these are all the states that a kill can leave. Then a fresh process looks at what is
-left, as the plugin does when it starts.
+writing, chmod, mknod, rename, unlink, link, truncate, fsync and fdatasync. The state after a change
+is the state before the next, so these are all the states that a kill can leave. Then a fresh
+process looks at what is left, as the plugin does when it starts.
 """
 
 import io
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Literal, cast
 import pytest
 
 from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimReference, PreparedClaim
 from kubelet_plugin.claims import Claims
 from kubelet_plugin.device import WholeGpu
@@ -91,7 +91,7 @@ class Node:
             pool=NODE,
             boot_id="boot-1",
             read_claim=_read_claim,
-            checkpoint=CheckpointFile(self.folder / "plugin/checkpoint.json"),
+            checkpoint=CheckpointFile(self.folder / "plugin/checkpoint.jsonl"),
             lock=NodeLock(
                 self.folder / "plugin/serialize.lock", clock=time.monotonic, pause=time.sleep
             ),
@@ -109,7 +109,7 @@ class Node:
 
     def recorded(self) -> Mapping[str, str]:
         """Devices that the checkpoint says are held, by the name of the claim."""
-        checkpoint = CheckpointFile(self.folder / "plugin/checkpoint.json").load()
+        checkpoint = CheckpointFile(self.folder / "plugin/checkpoint.jsonl").load()
         assert checkpoint is not None
         return {claim.name: claim.devices[0].device for claim in checkpoint.claims.values()}
 
@@ -122,13 +122,13 @@ class Node:
             found.add(names[file.stem.partition("_")[2]])
         return found
 
-    def files(self) -> dict[str, bytes]:
-        """Everything that calls can change, but for the lock."""
-        return {
+    def left(self) -> tuple[Mapping[str, str], dict[str, bytes]]:
+        """What calls leave: what is recorded, and every file but for the lock and the record."""
+        return self.recorded(), {
             str(file.relative_to(self.folder)): file.read_bytes()
             for folder in ("plugin", "cdi")
             for file in sorted((self.folder / folder).rglob("*"))
-            if file.is_file() and file.name != "serialize.lock"
+            if file.is_file() and file.name not in ("serialize.lock", "checkpoint.jsonl")
         }
 
     def call(self, operation: Operation, name: str, kill_before: int = _FAR) -> bool:
@@ -204,6 +204,7 @@ def _child(folder: Path, operation: Operation, name: str, kill_before: int) -> N
     # What Python tells no audit hook of.
     os.fdopen = cast("Any", writer)
     os.fsync = partial(counted, os.fsync)
+    os.fdatasync = partial(counted, os.fdatasync)
     os.mknod = partial(counted, os.mknod)
     sys.addaudithook(audit)
     _carry_out(claims, operation, name)
@@ -251,11 +252,11 @@ def _check_repaired(node: Node) -> None:
 @pytest.mark.parametrize("repairing", [True, False], ids=["repaired", "called again at once"])
 def test_prepare_killed_at_every_change(node: Node, repairing: bool) -> None:
     node.claims().prepare(_reference("one"))
-    before = node.files()
+    before = node.left()
 
     def reset() -> None:
         node.claims().unprepare(_reference("two"))
-        assert node.files() == before
+        assert node.left() == before
 
     for _ in _kills(node, "prepare", "two", reset):
         if repairing:
@@ -264,7 +265,7 @@ def test_prepare_killed_at_every_change(node: Node, repairing: bool) -> None:
         node.claims().prepare(_reference("two"))
         assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
         assert node.specs() == {"one", "two"}
-        assert not [name for name in node.files() if name.endswith(".tmp")]
+        assert not [name for name in node.left()[1] if name.endswith(".tmp")]
 
 
 def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> None:
@@ -290,7 +291,7 @@ def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> N
 @pytest.mark.parametrize("repairing", [True, False], ids=["repaired", "called again at once"])
 def test_unprepare_killed_at_every_change(node: Node, repairing: bool) -> None:
     node.claims().prepare(_reference("one"))
-    without = node.files()
+    without = node.left()
 
     def reset() -> None:
         node.claims().prepare(_reference("two"))
@@ -300,7 +301,22 @@ def test_unprepare_killed_at_every_change(node: Node, repairing: bool) -> None:
             _check_repaired(node)
         assert "one" in node.specs()
         node.claims().unprepare(_reference("two"))
-        assert node.files() == without
+        assert node.left() == without
+
+
+def test_prepare_after_a_cut_off_change_killed_at_every_change(node: Node) -> None:
+    node.claims().prepare(_reference("one"))
+
+    def reset() -> None:
+        node.claims().unprepare(_reference("two"))
+        with (node.folder / "plugin/checkpoint.jsonl").open("ab") as file:
+            file.write(b'{"gone":"')
+
+    for _ in _kills(node, "prepare", "two", reset):
+        _check_repaired(node)
+        node.claims().prepare(_reference("two"))
+        assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
+        assert node.specs() == {"one", "two"}
 
 
 def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
@@ -318,7 +334,7 @@ def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
 def test_rebuilding_an_unreadable_checkpoint_killed_at_every_change(node: Node) -> None:
     for name in ("one", "two"):
         node.claims().prepare(_reference(name))
-    checkpoint = node.folder / "plugin/checkpoint.json"
+    checkpoint = node.folder / "plugin/checkpoint.jsonl"
 
     def reset() -> None:
         for file in (node.folder / "plugin").iterdir():
@@ -329,5 +345,5 @@ def test_rebuilding_an_unreadable_checkpoint_killed_at_every_change(node: Node) 
         node.claims().repair()
         assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
         assert node.specs() == {"one", "two"}
-        kept = list((node.folder / "plugin").glob("checkpoint.json.unreadable-*"))
+        kept = list((node.folder / "plugin").glob("checkpoint.jsonl.unreadable-*"))
         assert [file.read_bytes() for file in kept] == [b"\0" * 100]

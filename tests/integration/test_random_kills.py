@@ -9,12 +9,15 @@ import json
 import random
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from kubelet_plugin.checkpoint import parse
+from kubelet_plugin.claim import PreparedClaim
 from kubelet_plugin.pb import dra_v1_pb2 as pb
 from tests.integration.plugin_host import DRIVER, Host, running_host
 
@@ -43,16 +46,16 @@ class User:
         assert granted.device_name == device
         spec = json.loads(self._spec(claim).read_bytes())
         assert f"{spec['kind']}={spec['devices'][0]['name']}" == granted.cdi_device_ids[0]
-        held = [each for each in self._recorded() if each["devices"][0]["device"] == device]
-        assert [each["uid"] for each in held] == [claim.uid]
+        held = [each.uid for each in self._recorded() if each.devices[0].device == device]
+        assert held == [claim.uid]
         self._insist("NodeUnprepareResources", claim, pb.NodeUnprepareResourcesRequest)
         assert not self._spec(claim).exists()
 
     def _spec(self, claim: pb.Claim) -> Path:
         return self._host.folder / f"cdi/{DRIVER}-claim_{claim.uid}.json"
 
-    def _recorded(self) -> list[dict[str, Any]]:
-        return list(json.loads((self._host.plugin / "checkpoint.json").read_bytes())["claims"])
+    def _recorded(self) -> Iterable[PreparedClaim]:
+        return parse((self._host.plugin / "checkpoint.jsonl").read_bytes()).claims.values()
 
     def _insist(
         self,
@@ -114,11 +117,10 @@ def test_nothing_is_lost_doubled_or_leaked() -> None:
             used = sum(user.result() for user in users)
 
         assert used >= CLAIMS
-        checkpoint = json.loads((host.plugin / "checkpoint.json").read_bytes())
-        assert checkpoint["claims"] == []
+        assert parse((host.plugin / "checkpoint.jsonl").read_bytes()).claims == {}
         assert list((host.folder / "cdi").iterdir()) == []
         assert sorted(path.name for path in host.plugin.iterdir()) == [
-            "checkpoint.json",
+            "checkpoint.jsonl",
             "dra.sock",
             "serialize.lock",
         ]

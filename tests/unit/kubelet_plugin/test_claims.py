@@ -11,7 +11,7 @@ import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.errors import ApiError, Forbidden, NotFound, Operation, Unreachable
-from kubelet_plugin.checkpoint import CheckpointFile
+from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.claims import Claims
 from kubelet_plugin.lock import NodeLock
@@ -51,7 +51,7 @@ class World:
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint.json"
+        return self.folder / "checkpoint.jsonl"
 
     def claims(self) -> Claims:
         """A plugin that has just started."""
@@ -315,7 +315,7 @@ def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: byt
     world.claims().repair()
     assert world.recorded() == {"train": ("gpu-0",)}
     assert [told[:23] for told in world.told] == ["set aside, 1 rebuilt: c"]
-    (kept,) = world.folder.glob("checkpoint.json.unreadable-*")
+    (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
     assert kept.read_bytes() == content
 
 
