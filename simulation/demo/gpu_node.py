@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,24 +51,21 @@ class GpuNode:
 
     def start(self, kubeconfig: Path) -> None:
         """Starts the plugin: the real one, of whose libnvidia-ml alone there is a simulation."""
-        settings: dict[str, str | Path] = {
-            "node-name": self.name,
-            "kubelet-root": self.paths.kubelet_root,
-            "cdi-directory": self.paths.cdi_directory,
-            "driver-root": self.gpus.root,
-            "host-driver-root": self.gpus.root,
-            "host-root": self.gpus.root,
-            "kubeconfig": kubeconfig,
-            "http-address": "off",
-        }
-        flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-        simulated = ("-m", "simulation.nvml", "--node", str(self.gpus.directory))
+        command = self.gpus.plugin_command(
+            {
+                "node-name": self.name,
+                "kubelet-root": self.paths.kubelet_root,
+                "cdi-directory": self.paths.cdi_directory,
+                "kubeconfig": kubeconfig,
+                "http-address": "off",
+            }
+        )
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("CARINA_")
         }
         with self.paths.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *simulated, "-m", "kubelet_plugin", *flags],
+                command,
                 cwd=REPOSITORY,
                 env=inherited,
                 stdout=log,

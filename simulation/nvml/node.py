@@ -1,7 +1,8 @@
 """A simulated node, for whoever builds one and makes things happen on it: tests and the demo."""
 
+import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,18 @@ class SimulatedNode:
     def root(self) -> Path:
         """The directory that stands for the node's "/"."""
         return host_tree.root(self.directory)
+
+    def plugin_command(self, settings: Mapping[str, str | Path]) -> list[str]:
+        """The command that runs the real node plugin here: of libnvidia-ml alone a simulation.
+
+        `settings` are its flags, without dashes, beside those for the roots of host and driver.
+        """
+        roots = dict.fromkeys(("host-root", "driver-root", "host-driver-root"), self.root)
+        flags = (
+            part for name, value in {**roots, **settings}.items() for part in (f"--{name}", value)
+        )
+        simulated = ("-m", "simulation.nvml", "--node", self.directory)
+        return list(map(str, (sys.executable, *simulated, "-m", "kubelet_plugin", *flags)))
 
     @property
     def hardware(self) -> Hardware:

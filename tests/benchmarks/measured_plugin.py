@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -45,18 +44,15 @@ class Bench:
     @contextmanager
     def plugin(self) -> Iterator["RunningPlugin"]:
         """Runs the plugin; it is up when its DRA socket is."""
-        settings = {
-            "node-name": NODE,
-            "kubelet-root": self.folder / "k",
-            "cdi-directory": self.memory / "cdi",
-            "host-root": self.gpus.root,
-            "driver-root": self.gpus.root,
-            "host-driver-root": self.gpus.root,
-            "service-account": self.credentials.folder,
-            "http-address": "off",
-        }
-        flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-        node = ("-m", "simulation.nvml", "--node", str(self.gpus.directory))
+        command = self.gpus.plugin_command(
+            {
+                "node-name": NODE,
+                "kubelet-root": self.folder / "k",
+                "cdi-directory": self.memory / "cdi",
+                "service-account": self.credentials.folder,
+                "http-address": "off",
+            }
+        )
         host, _, port = self.cluster.server.removeprefix("https://").partition(":")
         environment = {
             **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
@@ -65,7 +61,6 @@ class Bench:
             "PYTHONOPTIMIZE": "2",
             "MALLOC_ARENA_MAX": "1",
         }
-        command = [sys.executable, *node, "-m", "kubelet_plugin", *flags]
         with (self.folder / "log").open("ab") as log:
             begun = time.perf_counter()
             process = subprocess.Popen(command, env=environment, stderr=log)

@@ -7,7 +7,6 @@ the DaemonSet of deploy/ would give it.
 import json
 import os
 import signal
-import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -133,23 +132,19 @@ class Plugin:
     def _log(self) -> Path:
         return self.node.cluster.state.logs / f"{self._name}.log"
 
-    def _command(self) -> list[str | Path]:
-        settings: dict[str, str | Path] = {
-            "node-name": self.node.name,
-            "driver-name": self.driver,
-            "pod-uid": self.pod_uid,
-            "kubelet-root": self.node.kubelet.root,
-            "cdi-directory": self.node.cdi_folder,
-            "driver-root": self.gpus.root,
-            "host-driver-root": self.gpus.root,
-            "host-root": self.gpus.root,
-            "service-account": self.credentials.folder,
-            "http-address": f"127.0.0.1:{self.http_port}",
-            "poll-seconds": "0.5",
-        }
-        flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        simulated = ("-m", "simulation.nvml", "--node", self.gpus.directory)
-        return [sys.executable, *simulated, "-m", "kubelet_plugin", *flags]
+    def _command(self) -> list[str]:
+        return self.gpus.plugin_command(
+            {
+                "node-name": self.node.name,
+                "driver-name": self.driver,
+                "pod-uid": self.pod_uid,
+                "kubelet-root": self.node.kubelet.root,
+                "cdi-directory": self.node.cdi_folder,
+                "service-account": self.credentials.folder,
+                "http-address": f"127.0.0.1:{self.http_port}",
+                "poll-seconds": "0.5",
+            }
+        )
 
     def _environment(self) -> dict[str, str]:
         host, _, port = self.node.cluster.server.removeprefix("https://").partition(":")

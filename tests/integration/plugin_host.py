@@ -1,7 +1,6 @@
 """A node for whole plugin processes: simulated GPUs, a kubelet's folders, an in-memory API."""
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -44,19 +43,15 @@ class Host:
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
-        settings = {
-            "node-name": NODE,
-            "kubelet-root": self.folder / "kubelet",
-            "cdi-directory": self.folder / "cdi",
-            "host-root": self.gpus.root,
-            "driver-root": self.gpus.root,
-            "host-driver-root": self.gpus.root,
-            "http-address": "off",
-            "kubeconfig": self.kubeconfig,
-        }
-        command = [sys.executable, "-m", "simulation.nvml", "--node", str(self.gpus.directory)]
-        command += ["-m", "kubelet_plugin"]
-        command += [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+        command = self.gpus.plugin_command(
+            {
+                "node-name": NODE,
+                "kubelet-root": self.folder / "kubelet",
+                "cdi-directory": self.folder / "cdi",
+                "http-address": "off",
+                "kubeconfig": self.kubeconfig,
+            }
+        )
         before = self._registered()
         with self.log.open("ab") as log:
             process = subprocess.Popen([*command, *flags], stderr=log)
