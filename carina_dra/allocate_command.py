@@ -160,14 +160,7 @@ def _explained(question: Question, cluster: Cluster, nodes: Sequence[str] | None
         if (members := sorted(name for name in of_shape if nodes is None or name in nodes))
     ]
     for members in sorted(alike)[:_EXPLAINED_NODES]:
-        devices = cluster.devices(members[0])
-        yield from explain(
-            question.claims,
-            devices.node,
-            devices.pools,
-            cluster.usage(members[0]),
-            cluster.features,
-        ).lines()
+        yield from explain(question.claims, cluster.state(members[0])).lines()
         if len(members) > 1:
             yield f"  and so on {len(members) - 1} more, such as {members[1]}"
     if len(alike) > _EXPLAINED_NODES:

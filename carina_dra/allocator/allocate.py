@@ -7,14 +7,12 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
-from carina_dra.allocator.features import Features
-from carina_dra.allocator.node import Node
-from carina_dra.allocator.pool import Candidate, InvalidPool, Pool
+from carina_dra.allocator.node_state import NodeState
+from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, UPSTREAM, Policy, Score, closeness, in_order, score
 from carina_dra.allocator.request import Claim
 from carina_dra.allocator.result import allocation
 from carina_dra.allocator.search import CutShort, Found, Impossible, Outcome, search
-from carina_dra.allocator.usage import Usage
 from carina_dra.resource import Allocation, ExactCount
 
 _STEPS_FOR_A_WISH: Final = 1_000
@@ -40,10 +38,7 @@ Answer: TypeAlias = Allocated | Impossible | CutShort
 
 def allocate(
     claims: Sequence[Claim],
-    node: Node,
-    pools: Sequence[Pool],
-    usage: Usage,
-    features: Features,
+    state: NodeState,
     *,
     new_share_id: Callable[[], str],
     policy: Policy = UPSTREAM,
@@ -58,19 +53,19 @@ def allocate(
         NodeAllocationError: nothing was found, but a pool of the node is invalid.
         AllocationError: there is no answer, on this node or any other.
     """
-    outcome, distance = _best(claims, node, pools, usage, features, policy, max_steps)
+    outcome, distance = _best(claims, state, policy, max_steps)
     match outcome:
         case Found(choices=choices, steps=steps):
             return Allocated(
                 tuple(
-                    allocation(claim, chosen, node, features, new_share_id)
+                    allocation(claim, chosen, state.node, state.features, new_share_id)
                     for claim, chosen in zip(claims, choices, strict=True)
                 ),
-                score(choices, distance, pools, usage, policy),
+                score(choices, distance, state, policy),
                 steps,
             )
         case Impossible():
-            invalid = [pool for pool in pools if isinstance(pool, InvalidPool)]
+            invalid = [pool for pool in state.pools if isinstance(pool, InvalidPool)]
             if invalid:
                 reasons = "; ".join(f"{pool.id}: {pool.reason}" for pool in invalid)
                 raise NodeAllocationError(f"invalid resource pools were encountered: {reasons}")
@@ -80,19 +75,13 @@ def allocate(
 
 
 def _best(
-    claims: Sequence[Claim],
-    node: Node,
-    pools: Sequence[Pool],
-    usage: Usage,
-    features: Features,
-    policy: Policy,
-    max_steps: int | None,
+    claims: Sequence[Claim], state: NodeState, policy: Policy, max_steps: int | None
 ) -> tuple[Outcome, int]:
     """The outcome, and how far its devices are from each other: 0 is the closest."""
-    find = partial(_find, pools, node, claims, usage, features)
+    find = partial(_find, claims, state)
     if policy.devices is None:
         return find(max_steps=max_steps), 0
-    candidates = in_order(pools, usage, policy.devices)
+    candidates = in_order(state, policy.devices)
     find = partial(find, candidates=candidates)
     if not _wants_several(claims):
         return find(max_steps=max_steps), 0
@@ -105,18 +94,15 @@ def _best(
 
 
 def _find(
-    pools: Sequence[Pool],
-    node: Node,
     claims: Sequence[Claim],
-    usage: Usage,
-    features: Features,
+    state: NodeState,
     *,
     candidates: Sequence[Candidate] | None = None,
     in_common: Sequence[str] = (),
     max_steps: int | None = None,
 ) -> Outcome:
     """Searches; where that takes long, asks first whether a part of it cannot be had at all."""
-    ask = partial(search, pools, node, usage=usage, features=features, candidates=candidates)
+    ask = partial(search, state=state, candidates=candidates)
     limit = _STEPS_BEFORE_DOUBT
     if max_steps is not None and max_steps <= limit:
         return ask(claims, in_common=in_common, max_steps=max_steps)

@@ -11,6 +11,7 @@ from itertools import chain
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.group import groups
 from carina_dra.allocator.node import Node
+from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Pool, PoolSlice, ReadyPool, in_order, resolve
 from carina_dra.allocator.shape import ShapedGroup, Shapes
 from carina_dra.allocator.taint import may_apply
@@ -28,10 +29,9 @@ _NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeDevices:
+class _Offer:
     """What a node offers."""
 
-    node: Node
     pools: tuple[Pool, ...]
     """In the order in which upstream tries them."""
     groups: tuple[ShapedGroup, ...]
@@ -55,7 +55,7 @@ class Cluster:
     """Those with a slice that may reach any node."""
     _allocations: dict[str, tuple[DeviceResult, ...]] = field(default_factory=dict)
     _usage: dict[PoolId, Usage] = field(default_factory=dict)
-    _devices: dict[str, NodeDevices] = field(default_factory=dict)
+    _offers: dict[str, _Offer] = field(default_factory=dict)
     _shape: dict[str, int] = field(default_factory=dict)
     _shape_version: int = 0
     _unshaped: set[str] = field(default_factory=set)
@@ -76,7 +76,7 @@ class Cluster:
             _shared_pools=set(self._shared_pools),
             _allocations=dict(self._allocations),
             _usage=dict(self._usage),
-            _devices=dict(self._devices),
+            _offers=dict(self._offers),
             _shape=dict(self._shape),
             _unshaped=set(self._unshaped),
             _nodes_of_shape={shape: dict(nodes) for shape, nodes in self._nodes_of_shape.items()},
@@ -165,28 +165,14 @@ class Cluster:
 
     # What follows.
 
-    def devices(self, node: str) -> NodeDevices:
-        """What a node offers.
+    def state(self, node: str) -> NodeState:
+        """What a node offers, and what is in use of it.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
         """
-        known = self._devices.get(node)
-        if known is None:
-            known = self._devices[node] = self._of_node(self._nodes[node])
-        return known
-
-    def usage(self, node: str) -> Usage:
-        """What is in use of what the node offers."""
-        of_pools = [
-            self._usage[pool.id] for pool in self.devices(node).pools if pool.id in self._usage
-        ]
-        if len(of_pools) == 1:
-            return of_pools[0]
-        return Usage(
-            dict(chain.from_iterable(each.dedicated.items() for each in of_pools)),
-            dict(chain.from_iterable(each.shared.items() for each in of_pools)),
-        )
+        offer = self._offer(node)
+        return NodeState(self._nodes[node], offer.pools, self._usage_of(offer.pools), self.features)
 
     def by_shape(self) -> Mapping[int, Mapping[str, None]]:
         """The nodes of each shape.
@@ -197,25 +183,40 @@ class Cluster:
         self.shapes.tidy()
         if self._shape_version != self.shapes.version:
             self._shape_version = self.shapes.version
-            self._devices.clear()
+            self._offers.clear()
             self._shape.clear()
             self._nodes_of_shape.clear()
             self._unshaped = set(self._nodes)
         for name in self._unshaped:
-            found = self.devices(name)
-            shape = self.shapes.of_node(found.groups, found.others, self.usage(name))
+            offer = self._offer(name)
+            usage = self._usage_of(offer.pools)
+            shape = self.shapes.of_node(offer.groups, offer.others, usage)
             self._shape[name] = shape
             self._nodes_of_shape.setdefault(shape, {})[name] = None
         self._unshaped.clear()
         return self._nodes_of_shape
 
-    def _of_node(self, node: Node) -> NodeDevices:
+    def _offer(self, node: str) -> _Offer:
+        known = self._offers.get(node)
+        if known is None:
+            known = self._offers[node] = self._of_node(self._nodes[node])
+        return known
+
+    def _usage_of(self, pools: Iterable[Pool]) -> Usage:
+        of_pools = [self._usage[pool.id] for pool in pools if pool.id in self._usage]
+        if len(of_pools) == 1:
+            return of_pools[0]
+        return Usage(
+            dict(chain.from_iterable(each.dedicated.items() for each in of_pools)),
+            dict(chain.from_iterable(each.shared.items() for each in of_pools)),
+        )
+
+    def _of_node(self, node: Node) -> _Offer:
         names = self._pools_of_node.get(node.name, frozenset()) | self._shared_pools
         resolved = (resolve(self._pools[name], node, self.features) for name in names)
         pools = in_order(pool for pool in resolved if pool is not None)
         ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
-        return NodeDevices(
-            node,
+        return _Offer(
             pools,
             tuple(self.shapes.group(group) for pool in ready for group in groups(pool)),
             others=(
@@ -266,7 +267,7 @@ class Cluster:
 
     def _forget(self, node: str) -> None:
         """What the node offers has changed."""
-        self._devices.pop(node, None)
+        self._offers.pop(node, None)
         self._reshape(node)
 
     def _reshape(self, node: str) -> None:

@@ -10,15 +10,14 @@ from typing import Final
 
 from carina_dra.allocator.capacity import fits
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.features import Features
 from carina_dra.allocator.ledger import Ledger
 from carina_dra.allocator.matching import Matching
-from carina_dra.allocator.node import Node
+from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, IncompletePool, InvalidPool, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.search import Found, search
 from carina_dra.allocator.taint import untolerated
-from carina_dra.allocator.usage import PoolId, Usage
+from carina_dra.allocator.usage import PoolId
 from carina_dra.resource import All, ExactCount
 
 _STEPS: Final = 10_000
@@ -86,36 +85,28 @@ class Explanation:
             yield f"  {reason}"
 
 
-def explain(
-    claims: Sequence[Claim],
-    node: Node,
-    pools: Sequence[Pool],
-    usage: Usage,
-    features: Features,
-) -> Explanation:
+def explain(claims: Sequence[Claim], state: NodeState) -> Explanation:
     """Explains why a search found nothing, or failed."""
-    tests = _Tests(pools, usage, features)
+    tests = _Tests(state)
     requests = tuple(
         RequestVerdict(
             claim=alternative.claim,
             request=alternative.name,
             wanted=_wanted(alternative),
-            pools=tuple(tests.of_pool(alternative, pool) for pool in pools),
+            pools=tuple(tests.of_pool(alternative, pool) for pool in state.pools),
         )
         for claim in claims
         for request in claim.requests
         for alternative in request.alternatives
     )
-    return Explanation(node.name, requests, tuple(_together(claims, node, pools, usage, features)))
+    return Explanation(state.node.name, requests, tuple(_together(claims, state)))
 
 
 class _Tests:
-    def __init__(self, pools: Sequence[Pool], usage: Usage, features: Features) -> None:
-        self._usage = usage
-        self._features = features
-        self._ledger = Ledger(
-            [pool for pool in pools if isinstance(pool, ReadyPool)], usage, features
-        )
+    def __init__(self, state: NodeState) -> None:
+        self._usage = state.usage
+        self._features = state.features
+        self._ledger = Ledger(state.ready, state.usage, state.features)
 
     def of_pool(self, alternative: Alternative, pool: Pool) -> PoolVerdict:
         match pool:
@@ -175,18 +166,12 @@ class _Tests:
         return None
 
 
-def _together(
-    claims: Sequence[Claim],
-    node: Node,
-    pools: Sequence[Pool],
-    usage: Usage,
-    features: Features,
-) -> Iterator[str]:
+def _together(claims: Sequence[Claim], state: NodeState) -> Iterator[str]:
     """Finds the first request that cannot be had beside those before it, and why."""
 
     def can_be_had(asked: Sequence[Claim]) -> bool:
         try:
-            outcome = search(pools, node, asked, usage, features, max_steps=_STEPS)
+            outcome = search(asked, state, max_steps=_STEPS)
         except AllocationError:
             return False
         return isinstance(outcome, Found)

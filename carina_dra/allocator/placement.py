@@ -134,13 +134,9 @@ class Placer:
             NodeAllocationError: a pool of the node is invalid.
             AllocationError: the claims can be satisfied nowhere.
         """
-        devices = self._cluster.devices(node)
         return allocate(
             question.claims,
-            devices.node,
-            devices.pools,
-            self._cluster.usage(node),
-            self._cluster.features,
+            self._cluster.state(node),
             new_share_id=self._new_share_id,
             policy=self._policy,
             max_steps=self._max_steps,

@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import Final
 
 from carina_dra.allocator.group import groups
-from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.node_state import NodeState
+from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
-from carina_dra.allocator.usage import DeviceId, Usage
+from carina_dra.allocator.usage import DeviceId
 from carina_dra.resource import DeviceAttribute, lookup
 from carina_dra.resource.limits import ALTERNATIVES_PER_REQUEST
 
@@ -75,7 +76,7 @@ UPSTREAM: Final = Policy(devices=None)
 """As kube-scheduler's allocator chooses on a node."""
 
 
-def in_order(pools: Iterable[Pool], usage: Usage, order: Order) -> tuple[Candidate, ...]:
+def in_order(state: NodeState, order: Order) -> tuple[Candidate, ...]:
     """The devices of a node, the best to be given out first.
 
     Devices of a GPU that is used more come before others (binpack) or after them (spread); then
@@ -83,8 +84,8 @@ def in_order(pools: Iterable[Pool], usage: Usage, order: Order) -> tuple[Candida
     (binpack), so that GPUs that are close to each other stay together; then as published.
     """
     sign = -1 if order is Order.BINPACK else 1
-    found = [group for pool in _ready(pools) for group in groups(pool)]
-    used = [group.used(usage) for group in found]
+    found = [group for pool in state.ready for group in groups(pool)]
+    used = [group.used(state.usage) for group in found]
     untouched = Counter(
         place
         for group, in_use in zip(found, used, strict=True)
@@ -93,11 +94,11 @@ def in_order(pools: Iterable[Pool], usage: Usage, order: Order) -> tuple[Candida
     )
     rank: dict[DeviceId, tuple[int, ...]] = {}
     for group, in_use in zip(found, used, strict=True):
-        blocked = group.blocked(usage) if group.totals else {}
+        blocked = group.blocked(state.usage) if group.totals else {}
         for member in group.members:
             near = (-sign * untouched[place] for place in _places(member))
             rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *near)
-    offered = (candidate for pool in _ready(pools) for candidate in pool.devices)
+    offered = (candidate for pool in state.ready for candidate in pool.devices)
     return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
 
 
@@ -126,14 +127,10 @@ class Score:
 
 
 def score(
-    choices: Iterable[Sequence[Choice]],
-    distance: int,
-    pools: Iterable[Pool],
-    usage: Usage,
-    policy: Policy,
+    choices: Iterable[Sequence[Choice]], distance: int, state: NodeState, policy: Policy
 ) -> Score:
-    """Scores what was found on a node, whose devices were in use as `usage` says before it."""
-    used = [group.used(usage) for pool in _ready(pools) for group in groups(pool)]
+    """Scores what was found on a node that was in this state before it."""
+    used = [group.used(state.usage) for pool in state.ready for group in groups(pool)]
     mean = sum(used) // len(used) if used else 0
     return Score(
         alternatives=-_prioritized(choices),
@@ -150,10 +147,6 @@ def _prioritized(choices: Iterable[Sequence[Choice]]) -> int:
         if each.alternative.rank is not None
     }
     return sum(ALTERNATIVES_PER_REQUEST - rank for rank in chosen.values())
-
-
-def _ready(pools: Iterable[Pool]) -> Iterator[ReadyPool]:
-    return (pool for pool in pools if isinstance(pool, ReadyPool))
 
 
 def _places(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:

@@ -13,15 +13,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.features import Features
 from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
 from carina_dra.allocator.matching import Matching
-from carina_dra.allocator.node import Node
-from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.node_state import NodeState
+from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.symmetry import Symmetry
 from carina_dra.allocator.taint import untolerated
-from carina_dra.allocator.usage import Usage
 from carina_dra.quantity import Quantity
 from carina_dra.resource import All, ExactCount
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
@@ -112,11 +110,8 @@ class _Taken:
 
 
 def search(
-    pools: Sequence[Pool],
-    node: Node,
     claims: Sequence[Claim],
-    usage: Usage,
-    features: Features,
+    state: NodeState,
     *,
     candidates: Sequence[Candidate] | None = None,
     in_common: Sequence[str] = (),
@@ -133,39 +128,33 @@ def search(
             a device, a request for all devices of a pool that is being updated, a capacity that
             cannot be counted.
     """
-    attempt = _Attempt(pools, node, claims, usage, features, candidates, in_common)
+    attempt = _Attempt(claims, state, candidates, in_common)
     return attempt.run(max_steps)
 
 
 class _Attempt:
     def __init__(
         self,
-        pools: Sequence[Pool],
-        node: Node,
         claims: Sequence[Claim],
-        usage: Usage,
-        features: Features,
+        state: NodeState,
         candidates: Sequence[Candidate] | None,
         in_common: Sequence[str],
     ) -> None:
-        ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
         if candidates is None:
-            candidates = tuple(candidate for pool in ready for candidate in pool.devices)
+            candidates = tuple(candidate for pool in state.ready for candidate in pool.devices)
         self._candidates = candidates
-        self._pools = ready
         self._claims = claims
+        self._state = state
+        self._features = state.features
         self._in_common = in_common
-        self._usage = usage
         self._steps = 0
-        self._node = node
-        self._features = features
-        self._ledger = Ledger(ready, usage, features)
+        self._ledger = Ledger(state.ready, state.usage, state.features)
         self._requests: list[tuple[tuple[_Option, ...], ...]] = []
         self._is_prioritized: list[tuple[bool, ...]] = []
         for claim in claims:
-            self._requests.append(self._options(claim, pools))
+            self._requests.append(self._options(claim))
             self._is_prioritized.append(tuple(each.is_prioritized for each in claim.requests))
-        lists = features.list_attributes
+        lists = state.features.list_attributes
         wished = [_Rule((), name, Match(lists), must_have=False) for name in in_common]
         self._rules = [
             [
@@ -200,11 +189,13 @@ class _Attempt:
     @cached_property
     def _symmetry(self) -> Symmetry:
         """Worth its while only where the search takes long."""
-        return Symmetry(self._pools, self._claims, self._in_common, self._usage, self._ledger)
+        return Symmetry(
+            self._state.ready, self._claims, self._in_common, self._state.usage, self._ledger
+        )
 
-    def _options(self, claim: Claim, pools: Sequence[Pool]) -> tuple[tuple[_Option, ...], ...]:
+    def _options(self, claim: Claim) -> tuple[tuple[_Option, ...], ...]:
         options = tuple(
-            tuple(self._option(alternative, pools) for alternative in request.alternatives)
+            tuple(self._option(alternative) for alternative in request.alternatives)
             for request in claim.requests
         )
         least = sum(min(option.count for option in of_request) for of_request in options)
@@ -215,13 +206,13 @@ class _Attempt:
             )
         return options
 
-    def _option(self, alternative: Alternative, pools: Sequence[Pool]) -> _Option:
+    def _option(self, alternative: Alternative) -> _Option:
         matching = Matching(alternative, self._candidates, self._features)
         match alternative.mode:
             case ExactCount(count=count):
                 return _Option(alternative, matching, count, every=None)
             case All():
-                every = matching.every(pools)
+                every = matching.every(self._state.pools)
                 return _Option(alternative, matching, len(every), every)
 
     def _moves(self, at: _Position) -> Iterator[_Position]:
@@ -395,5 +386,5 @@ class _Attempt:
             return True
         return (
             self._features.optional_node_operations
-            and _OPTIONAL_NODE_OPERATIONS in self._node.declared_features
+            and _OPTIONAL_NODE_OPERATIONS in self._state.node.declared_features
         )

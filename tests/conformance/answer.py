@@ -13,6 +13,7 @@ from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
+from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import PoolSlice, gather
 from carina_dra.allocator.request import check
 from carina_dra.allocator.search import Impossible
@@ -65,14 +66,8 @@ def attempt(case: Mapping[str, Any]) -> Answer:
     claims = [decode(ResourceClaim, each) for each in case.get("claims") or ()]
     slices = [PoolSlice.of(decode(ResourceSlice, each)) for each in case.get("slices") or ()]
     checked = [check(claim, by_name, features) for claim in claims]
-    return allocate(
-        checked,
-        node,
-        gather(slices, node, features),
-        _usage(case),
-        features,
-        new_share_id=lambda: SHARE_ID,
-    )
+    state = NodeState(node, gather(slices, node, features), _usage(case), features)
+    return allocate(checked, state, new_share_id=lambda: SHARE_ID)
 
 
 def _gates(written: str) -> list[str]:

@@ -22,9 +22,7 @@ _MODEL = f'device.attributes["{DRIVER}"].model'
 
 
 def _explained(nodes: Cluster, asked: ResourceClaim, node: str = "a") -> str:
-    devices = nodes.devices(node)
-    checked = [check(asked, CLASSES, nodes.features)]
-    explanation = explain(checked, devices.node, devices.pools, nodes.usage(node), nodes.features)
+    explanation = explain([check(asked, CLASSES, nodes.features)], nodes.state(node))
     return "\n".join(explanation.lines())
 
 
