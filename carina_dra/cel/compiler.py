@@ -1,7 +1,8 @@
 """From syntax tree to what is run: types are checked and overloads chosen on the way.
 
 What runs is one Python function a node, which is given a frame: the device, the budget, and a place
-for each variable of a loop.
+for each variable of a loop. The module is long because a tree has that many kinds of nodes, each
+with a method, and all share the variables that are known.
 """
 
 from dataclasses import dataclass
