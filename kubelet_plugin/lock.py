@@ -1,11 +1,12 @@
 """The node's lock: one change of prepared claims at a time, among threads and among processes.
 
-An flock(2) on a file beside the checkpoint. Each holder opens the file anew, so that threads
-exclude each other as processes do, and the kernel frees it when its holder dies.
+An flock(2) on a file beside the checkpoint, which the kernel frees when its holder dies. Waiting
+for it means trying again and again, so threads of one process wait for each other first.
 """
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ class NodeLock:
         self._path = path
         self._clock = clock
         self._pause = pause
+        self._threads = threading.Lock()
 
     @contextmanager
     def held(self, deadline: float) -> Iterator[None]:
@@ -36,18 +38,26 @@ class NodeLock:
         Raises:
             LockTimeoutError: it was not free by `deadline`, a reading of the clock.
         """
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
+            raise self._timeout()
         try:
-            while not _try_lock(descriptor):
-                if self._clock() >= deadline:
-                    raise LockTimeoutError(
-                        f"{self._path} is held by another call or another plugin process; "
-                        "if this lasts, look for a plugin that hangs in a driver call"
-                    )
-                self._pause(POLL)
-            yield
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                while not _try_lock(descriptor):
+                    if self._clock() >= deadline:
+                        raise self._timeout()
+                    self._pause(POLL)
+                yield
+            finally:
+                os.close(descriptor)
         finally:
-            os.close(descriptor)
+            self._threads.release()
+
+    def _timeout(self) -> LockTimeoutError:
+        return LockTimeoutError(
+            f"{self._path} is held by another call or another plugin process; "
+            "if this lasts, look for a plugin that hangs in a driver call"
+        )
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -31,6 +32,27 @@ def test_two_holders_in_one_process_exclude_each_other(tmp_path: Path) -> None:
         raise AssertionError("both hold it")
     with lock.held(time.monotonic() + 1):
         pass
+
+
+def test_a_thread_has_it_as_soon_as_another_lets_it_go(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    lock = NodeLock(tmp_path / "lock", clock=time.monotonic, pause=pauses.append)
+    waiting = threading.Event()
+    had: list[str] = []
+
+    def wait_for_it() -> None:
+        waiting.set()
+        with lock.held(time.monotonic() + 10):
+            had.append("it")
+
+    with lock.held(time.monotonic() + 1):
+        thread = threading.Thread(target=wait_for_it)
+        thread.start()
+        assert waiting.wait(10)
+        assert had == []
+    thread.join(10)
+    assert had == ["it"]
+    assert pauses == []
 
 
 def test_a_killed_process_holds_it_no_more(tmp_path: Path) -> None:
