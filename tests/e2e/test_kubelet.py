@@ -5,6 +5,7 @@
 | register after kubelet restart                 | registers_after_the_kubelet_restarts          |
 | register after plugin restart                  | registers_after_it_restarts, ..._was_killed   |
 | recover after GetInfo failure                  | registers_after_it_did_not_answer             |
+| recover after NotifyRegistrationStatus failure | registers_after_it_did_not_hear_that          |
 | pod created while kubelet was down             | pod_made_while_the_kubelet_was_down           |
 | Prepare not called for pod deleted then        | pod_deleted_while_the_kubelet_was_down        |
 | runs after Prepare fails then succeeds         | pod_waits_while_prepare_is_refused            |
@@ -16,6 +17,8 @@
 | the same after kubelet restart                 | claim_of_a_pod_that_went                      |
 | slices removed on kubelet startup              | starting_kubelet_removes_slices, slices_wiped |
 | slices removed after unregistration            | slices_go_with_the_plugin                     |
+| slices removed when it becomes unresponsive    | slices_of_a_killed_plugin                     |
+| blocks new pod after force-delete              | new_pod_waits_for_the_gpu                     |
 | rolling, failed update                         | rolling_update                                |
 """
 
@@ -25,7 +28,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.plugin import DRIVER, Plugin
-from tests.e2e.workloads import RETRY_S, Workloads
+from tests.e2e.registrar import first_word_refused
+from tests.e2e.workloads import RETRY_S, Workloads, request
 from tests.kubernetes.cluster import Cluster, KubectlError
 from tests.kubernetes.node import Node
 from tests.kubernetes.process import wait_for
@@ -129,6 +133,19 @@ def test_registers_after_it_did_not_answer(
 
     workloads.pod_with_own_claim("pod")
     _runs(workloads, "pod")
+
+
+def test_registers_after_it_did_not_hear_that_it_was_registered(
+    workloads: Workloads, plugin: Plugin, node: Node
+) -> None:
+    node.kubelet.stop()
+    with first_word_refused(plugin.registration_socket) as deliveries:
+        node.kubelet.start()
+        wait_for("the kubelet to tell it again", lambda: deliveries.delivered)
+        assert deliveries.refused == 1
+
+        workloads.pod_with_own_claim("pod")
+        _runs(workloads, "pod")
 
 
 # --- a kubelet that is down ---
@@ -244,6 +261,27 @@ def test_claim_of_a_pod_deleted_by_force_is_unprepared(
     wait_for("the claim to be unprepared", lambda: not plugin.prepared_claims())
 
 
+def test_new_pod_waits_for_the_gpu_of_a_pod_deleted_by_force(
+    workloads: Workloads, plugin: Plugin
+) -> None:
+    workloads.claim("old", request(allocationMode="All"))
+    workloads.pod("old", "old")
+    workloads.wait_running("old")
+    (uid,) = plugin.prepared_claims()
+
+    with _cannot_be_removed(plugin.node.cdi_folder / f"{DRIVER}-claim_{uid}.json"):
+        workloads.force_delete("old")
+        workloads.kubectl("delete", "resourceclaim", "old")
+        workloads.claim("new")
+        workloads.pod("new", "new")
+        said = workloads.wait_event("Pod", "new", "FailedPrepareDynamicResources", RETRY_S)
+        for name in ("old", "new"):
+            assert f"ResourceClaim {workloads.namespace}/{name}" in said
+        assert plugin.prepared_claims() == {uid}
+
+    _runs(workloads, "new", timeout=2 * RETRY_S)
+
+
 def test_claim_of_a_pod_that_went_while_the_kubelet_was_down_is_unprepared(
     workloads: Workloads, plugin: Plugin, node: Node
 ) -> None:
@@ -338,6 +376,19 @@ def test_slices_go_with_the_plugin(plugin: Plugin, node: Node) -> None:
     plugin.stop()
 
     wait_for("the slices to go", lambda: not _slice_uids(node), timeout=_WIPE_S)
+
+
+def test_slices_of_a_killed_plugin_go_and_come_back_with_the_next(
+    workloads: Workloads, plugin: Plugin, node: Node
+) -> None:
+    assert _slice_uids(node)
+
+    plugin.kill()
+
+    wait_for("the slices to go", lambda: not _slice_uids(node), timeout=_WIPE_S)
+    plugin.start()
+    workloads.pod_with_own_claim("pod")
+    _runs(workloads, "pod")
 
 
 def test_starting_kubelet_removes_slices_of_a_plugin_that_is_not_there(
