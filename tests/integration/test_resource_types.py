@@ -60,7 +60,7 @@ OURS = ("name", "namespace", "labels", "annotations")
 def client() -> Iterator[Client]:
     """Of an API server with all feature gates of DRA."""
     require_real_kubernetes()
-    if releases.kubernetes().version.startswith("v1.36."):
+    if releases.kubernetes().version.startswith("1.36."):
         pytest.skip("the fields are those of Kubernetes 1.37")
     with (
         running_cluster(feature_gates=FEATURE_GATES) as cluster,
