@@ -11,7 +11,9 @@ from pathlib import Path
 
 import grpc
 
-_WORKERS = 4
+_WORKERS = 256
+"""Calls at a time, as many as a node has pods; threads are made as they are needed. A call that
+waits for a device keeps one, and the call that gives the device back must not wait for that."""
 
 
 class UnixServer:

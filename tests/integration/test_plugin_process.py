@@ -105,6 +105,45 @@ def test_a_failed_claim_is_told_in_its_own_entry_and_an_event(host: Host) -> Non
     assert len(answer.claims[good].devices) == 1
 
 
+def test_claims_that_wait_for_a_gpu_do_not_keep_it_from_being_given_back(host: Host) -> None:
+    host.start()
+    old, *new = (
+        v1.Claim(
+            namespace="default",
+            name=name,
+            uid=host.allocated_claim(name, "gpu-0")["metadata"]["uid"],
+        )
+        for name in ("old", *(f"new-{number}" for number in range(12)))
+    )
+    service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+    with grpc.insecure_channel(f"unix:{host.plugin / 'dra.sock'}") as channel:
+        prepare: grpc.UnaryUnaryMultiCallable[
+            v1.NodePrepareResourcesRequest, v1.NodePrepareResourcesResponse
+        ] = channel.unary_unary(
+            f"{service}/NodePrepareResources",
+            request_serializer=v1.NodePrepareResourcesRequest.SerializeToString,
+            response_deserializer=v1.NodePrepareResourcesResponse.FromString,
+        )
+        unprepare: grpc.UnaryUnaryMultiCallable[
+            v1.NodeUnprepareResourcesRequest, v1.NodeUnprepareResourcesResponse
+        ] = channel.unary_unary(
+            f"{service}/NodeUnprepareResources",
+            request_serializer=v1.NodeUnprepareResourcesRequest.SerializeToString,
+            response_deserializer=v1.NodeUnprepareResourcesResponse.FromString,
+        )
+        prepare(v1.NodePrepareResourcesRequest(claims=[old]), timeout=45)
+        waiting = [
+            prepare.future(v1.NodePrepareResourcesRequest(claims=[claim]), timeout=45)
+            for claim in new
+        ]
+        answer = unprepare(v1.NodeUnprepareResourcesRequest(claims=[old]), timeout=10)
+        assert answer.claims[old.uid].error == ""
+        first = eventually(lambda: [call for call in waiting if call.done()])
+        assert [next(iter(call.result().claims.values())).error for call in first] == [""]
+        for call in waiting:
+            call.cancel()
+
+
 def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
     process = host.start()
     eventually(host.slices)
