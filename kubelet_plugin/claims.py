@@ -23,7 +23,7 @@ from kubelet_plugin.allocation import AllocationError, NotAllocatedError, prepar
 from kubelet_plugin.checkpoint import Checkpoint, CheckpointError, overlap
 from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
-from kubelet_plugin.lock import LockTimeoutError, NodeLock
+from kubelet_plugin.lock import LockError, NodeLock
 
 _LOCK_PATIENCE = 10.0
 """Seconds for which one try of a call waits for the lock."""
@@ -218,7 +218,7 @@ class Claims:
         try:
             with self._lock.held(self._clock() + _LOCK_PATIENCE):
                 yield
-        except LockTimeoutError as error:
+        except LockError as error:
             raise ClaimError(str(error), may_pass=True) from error
 
     def _checkpoint(self) -> Checkpoint:

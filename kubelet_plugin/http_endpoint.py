@@ -5,6 +5,7 @@ could not reach is restarted. /readyz says whether slices are published and the 
 """
 
 import logging
+import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -99,8 +100,11 @@ class HttpEndpoint:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
                 _log.debug("http", extra={"request": format % args})
 
-        self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
-        self._server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+            daemon_threads = True
+
+        self._server = Server((host.strip("[]"), int(port)), Handler)
         self._thread = Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property

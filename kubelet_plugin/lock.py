@@ -15,8 +15,8 @@ POLL = 0.01
 """Seconds between two tries: flock(2) knows no deadline of its own."""
 
 
-class LockTimeoutError(TimeoutError):
-    """Another thread or process kept the lock past the deadline."""
+class LockError(Exception):
+    """The lock cannot be had: says what stands in the way, and the remedy."""
 
 
 class NodeLock:
@@ -36,12 +36,13 @@ class NodeLock:
         """Holds the lock inside the `with` block.
 
         Raises:
-            LockTimeoutError: it was not free by `deadline`, a reading of the clock.
+            LockError: it was not free by `deadline`, a reading of the clock, or its file cannot be
+                used.
         """
         if not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
             raise self._timeout()
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = self._opened()
             try:
                 while not _try_lock(descriptor):
                     if self._clock() >= deadline:
@@ -53,8 +54,16 @@ class NodeLock:
         finally:
             self._threads.release()
 
-    def _timeout(self) -> LockTimeoutError:
-        return LockTimeoutError(
+    def _opened(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LockError(
+                f"the lock file cannot be opened: {error}; repair its folder"
+            ) from error
+
+    def _timeout(self) -> LockError:
+        return LockError(
             f"{self._path} is held by another call or another plugin process; "
             "if this lasts, look for a plugin that hangs in a driver call"
         )

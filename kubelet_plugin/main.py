@@ -69,15 +69,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     with Client(where, user_agent=PROGRAM) as client:
-        run(chosen, client, stop)
+        try:
+            run(chosen, client, stop)
+        except CannotServeError as error:
+            print(f"{PROGRAM}: {error}", file=sys.stderr)
+            raise SystemExit(1) from None
+
+
+class CannotServeError(Exception):
+    """A folder, socket or address cannot be used: names its setting and what stands in the way."""
 
 
 def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
-    """Runs the plugin until `stop` is set.
+    """Runs the plugin until `stop` is set. Raises CannotServeError.
 
     The order matters: slices are on their way before anything else, the kubelet finds us last, and
     goes first.
     """
+    _make_folders(chosen)
     with contextlib.ExitStack() as cleanup:
         metrics = Metrics()
         host = HostPaths(chosen.host_root)
@@ -135,6 +144,17 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _log.info("stopping")
 
 
+def _make_folders(chosen: Settings) -> None:
+    for folder in (chosen.plugin_directory, chosen.registration_socket.parent):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CannotServeError(
+                f"kubelet_root {chosen.kubelet_root}: {folder} cannot be made: {error}; set "
+                "kubelet_root to the kubelet's --root-dir, mounted at the same path and writable"
+            ) from error
+
+
 def _keep_repaired(claims: Claims, gpus_changed: threading.Event, interval: float) -> None:
     """Repairs once the GPUs are known, whenever they change, and at the interval in seconds.
 
@@ -171,8 +191,6 @@ def _claims(
     poller: InventoryPoller,
     report: ClaimReport,
 ) -> Claims:
-    chosen.plugin_directory.mkdir(parents=True, exist_ok=True)
-
     def current_devices() -> dict[str, Device]:
         latest = poller.latest
         return {} if latest is None else {device.name: device for device in devices(latest)}
@@ -218,13 +236,18 @@ def _serve_http(
             return "the node's ResourceSlices are not published yet"
         return None if registration.registered else "the kubelet has not registered the plugin yet"
 
-    endpoint = HttpEndpoint(
-        chosen.http_address,
-        metrics=metrics.exposition,
-        content_type=Metrics.CONTENT_TYPE,
-        healthy=socket_probe(chosen.registration_socket, chosen.dra_socket),
-        ready=ready,
-    )
+    try:
+        endpoint = HttpEndpoint(
+            chosen.http_address,
+            metrics=metrics.exposition,
+            content_type=Metrics.CONTENT_TYPE,
+            healthy=socket_probe(chosen.registration_socket, chosen.dra_socket),
+            ready=ready,
+        )
+    except OSError as error:
+        raise CannotServeError(
+            f"http_address {chosen.http_address} cannot be served: {error}; choose another one"
+        ) from error
     endpoint.start()
     cleanup.callback(endpoint.stop)
 
@@ -235,7 +258,6 @@ def _serve_kubelet(
     registration: Registration,
     cleanup: contextlib.ExitStack,
 ) -> None:
-    chosen.registration_socket.parent.mkdir(parents=True, exist_ok=True)
     for folder, pattern in (
         (chosen.plugin_directory, "dra*.sock"),
         (chosen.registration_socket.parent, f"{chosen.driver_name}*-reg.sock"),
@@ -246,7 +268,13 @@ def _serve_kubelet(
         (chosen.dra_socket, chosen.registration_socket),
         (*service.handlers(), *registration.handlers()),
     )
-    server.start()
+    try:
+        server.start()
+    except (OSError, RuntimeError) as error:
+        raise CannotServeError(
+            f"kubelet_root {chosen.kubelet_root}: {chosen.dra_socket} or "
+            f"{chosen.registration_socket} cannot be served: {error}"
+        ) from error
     cleanup.callback(server.stop, _GRACE)
 
 

@@ -29,6 +29,7 @@ class UnixServer:
         """Serves from now on.
 
         Raises:
+            OSError: what has a socket's name already cannot be removed.
             RuntimeError: a socket cannot be bound, say because its folder is missing.
         """
         for path in self._paths:
@@ -46,15 +47,13 @@ class UnixServer:
 def remove_abandoned_sockets(folder: Path, pattern: str) -> tuple[Path, ...]:
     """Removes the sockets in `folder` matching `pattern` on which nobody listens; gives them."""
     removed = []
-    for path in sorted(folder.glob(pattern)):
+    for path in filter(Path.is_socket, sorted(folder.glob(pattern))):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
                 removed.append(path)
-            except (
-                OSError
-            ):  # not a socket, gone meanwhile, or too busy to answer: not ours to judge
+            except OSError:  # gone meanwhile, or too busy to answer: not ours to judge
                 continue
     return tuple(removed)

@@ -188,15 +188,15 @@ def test_two_plugins_side_by_side_share_what_is_prepared(host: Host) -> None:
     assert list((host.folder / "cdi").iterdir()) == []
 
 
-def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    host.start("--http-address", f"127.0.0.1:{port}")
+@pytest.mark.parametrize("ip", ["127.0.0.1", "[::1]"])
+def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host, ip: str) -> None:
+    with socket.create_server(("", 0)) as probe:
+        address = f"{ip}:{probe.getsockname()[1]}"
+    host.start("--http-address", address)
 
     def get(path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -221,3 +221,29 @@ def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
     assert result.returncode == 2
     assert "node_name is not set; give --node-name or CARINA_NODE_NAME" in result.stderr
     assert "poll_seconds is '0', set by the flags" in result.stderr
+
+
+def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
+    def said(setting: str, value: str) -> str:
+        command = host.gpus.plugin_command(
+            {
+                "node-name": NODE,
+                "kubelet-root": host.folder / "kubelet",
+                "http-address": "off",
+                "kubeconfig": host.kubeconfig,
+                setting: value,
+            }
+        )
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 1
+        assert "Traceback" not in result.stderr
+        return result.stderr
+
+    file = host.folder / "file"
+    file.touch()
+    assert f"kubelet_root {file}: " in said("kubelet-root", str(file))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert f"http_address {address} cannot be served" in said("http-address", address)
+    (host.plugin / "dra.sock").mkdir(parents=True)
+    assert "dra.sock" in said("http-address", "off")

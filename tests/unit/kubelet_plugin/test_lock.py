@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.lock import LockTimeoutError, NodeLock
+from kubelet_plugin.lock import LockError, NodeLock
 
 
 def _lock(path: Path) -> NodeLock:
@@ -26,7 +26,7 @@ def test_two_holders_in_one_process_exclude_each_other(tmp_path: Path) -> None:
     lock = _lock(tmp_path / "lock")
     with (
         lock.held(time.monotonic() + 1),
-        pytest.raises(LockTimeoutError, match="is held by another call"),
+        pytest.raises(LockError, match="is held by another call"),
         lock.held(time.monotonic() + 0.05),
     ):
         raise AssertionError("both hold it")
@@ -55,6 +55,15 @@ def test_a_thread_has_it_as_soon_as_another_lets_it_go(tmp_path: Path) -> None:
     assert pauses == []
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "lock"
+    with (
+        pytest.raises(LockError, match=f"cannot be opened.*{path}"),
+        _lock(path).held(time.monotonic() + 1),
+    ):
+        raise AssertionError("it is held")
+
+
 def test_a_killed_process_holds_it_no_more(tmp_path: Path) -> None:
     path, held = tmp_path / "lock", tmp_path / "held"
     holder = multiprocessing.get_context("forkserver").Process(
@@ -65,7 +74,7 @@ def test_a_killed_process_holds_it_no_more(tmp_path: Path) -> None:
     while not held.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with pytest.raises(LockTimeoutError), _lock(path).held(time.monotonic() + 0.05):
+    with pytest.raises(LockError), _lock(path).held(time.monotonic() + 0.05):
         raise AssertionError("both hold it")
     assert holder.pid is not None
     os.kill(holder.pid, signal.SIGKILL)
