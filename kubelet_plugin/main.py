@@ -128,7 +128,10 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         claims = _claims(chosen, client, host, poller, claim_report)
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
-            driver=chosen.driver_name, endpoint=chosen.dra_socket, asked=publisher.republish
+            driver=chosen.driver_name,
+            endpoint=chosen.dra_socket,
+            asked=publisher.republish,
+            reporter=node_report,
         )
         _serve_http(chosen, metrics, publisher, registration, cleanup)
         _serve_kubelet(chosen, service, registration, cleanup)

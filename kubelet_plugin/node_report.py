@@ -1,7 +1,7 @@
 """What happens on the node, as Events on its Node object, as metrics and in the log.
 
-One class hears of everything that the inventory poller and the slice publisher have to tell. Every
-Event names the remedy where somebody has to do something.
+One class hears of everything that inventory poller, slice publisher and registration have to tell.
+Every Event names the remedy where somebody has to do something.
 """
 
 import logging
@@ -120,6 +120,16 @@ class NodeReport:
         """The API server drops fields of ResourceSlices."""
         note = f"Feature gate {gate.value} of the API server is off: {_CONSEQUENCES[gate]}"
         self._tell(Notice(EventType.WARNING, "FeatureGateOff", note), action="Publish")
+
+    # --- from the registration ---
+
+    def registration_refused(self, reason: str) -> None:
+        """The kubelet does not take the plugin. It asks again by itself, later and later."""
+        note = (
+            f"The kubelet refuses to register the plugin: {reason}. Until it does, no claim for "
+            "this node's GPUs is prepared; see its log for what it knows of the driver"
+        )
+        self._tell(Notice(EventType.WARNING, "RegistrationRefused", note), action="Register")
 
     def _tell(self, told: "Notice", *, action: str) -> None:
         log = _log.warning if told.type is EventType.WARNING else _log.info

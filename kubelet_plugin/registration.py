@@ -8,7 +8,7 @@ of the node.
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -18,10 +18,19 @@ from kubelet_plugin.pb import plugin_registration_v1_pb2 as pb
 _log = logging.getLogger(__name__)
 
 
+class Reporter(Protocol):
+    """Hears of what an operator should know."""
+
+    def registration_refused(self, reason: str) -> None:
+        """The kubelet does not take the plugin."""
+
+
 class Registration:
     """Answers the kubelet's questions about one driver."""
 
-    def __init__(self, *, driver: str, endpoint: Path, asked: Callable[[], None]) -> None:
+    def __init__(
+        self, *, driver: str, endpoint: Path, asked: Callable[[], None], reporter: Reporter
+    ) -> None:
         """`asked` is called, and must return at once, whenever the kubelet asks for the info."""
         self._info = pb.PluginInfo(
             type="DRAPlugin",
@@ -30,6 +39,7 @@ class Registration:
             supported_versions=SUPPORTED_VERSIONS,
         )
         self._asked = asked
+        self._reporter = reporter
         self._registered = False
 
     @property
@@ -66,7 +76,5 @@ class Registration:
         if request.plugin_registered:
             _log.info("registered with the kubelet")
         else:
-            _log.error(
-                "the kubelet refuses to register the plugin", extra={"reason": request.error}
-            )
+            self._reporter.registration_refused(request.error)
         return pb.RegistrationStatusResponse()

@@ -154,3 +154,13 @@ def test_a_feature_gate_that_is_off_is_named(
     ((_, type_, reason, note),) = recorded.events
     assert (type_, reason) == (WARNING, "FeatureGateOff")
     assert gate.value in note
+
+
+def test_a_kubelet_that_refuses_the_plugin_is_told_of(
+    report: NodeReport, recorded: Recorded
+) -> None:
+    report.registration_refused("no version in common")
+
+    ((subject, type_, reason, note),) = recorded.events
+    assert (subject, type_, reason) == ("Node node-1", WARNING, "RegistrationRefused")
+    assert "no version in common" in note
