@@ -1,9 +1,9 @@
 """Something between the kubelet and the plugin's registration socket that does not deliver all."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -11,16 +11,8 @@ import grpc
 _SERVICE = "pluginregistration.Registration"
 
 
-@dataclass(slots=True)
-class Deliveries:
-    """How often the kubelet told the plugin how its registration went."""
-
-    refused: int = 0
-    delivered: int = 0
-
-
 @contextmanager
-def first_word_refused(socket: Path) -> Iterator[Deliveries]:
+def first_word_refused(socket: Path) -> Iterator[None]:
     """Takes the place of a registration socket, and refuses the first NotifyRegistrationStatus.
 
     All other calls go through to the plugin, whose socket has its name back in the end. A socket is
@@ -28,7 +20,7 @@ def first_word_refused(socket: Path) -> Iterator[Deliveries]:
     """
     hidden = socket.with_name(f".{socket.name}")
     socket.rename(hidden)
-    deliveries = Deliveries()
+    refused = threading.Event()
     server = grpc.server(ThreadPoolExecutor(2))
     try:
         with grpc.insecure_channel(f"unix:{hidden}") as plugin:
@@ -43,12 +35,10 @@ def first_word_refused(socket: Path) -> Iterator[Deliveries]:
                 return forward("GetInfo", request)
 
             def notify(request: bytes, context: grpc.ServicerContext) -> bytes:
-                if not deliveries.refused:
-                    deliveries.refused += 1
+                if not refused.is_set():
+                    refused.set()
                     context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
-                answer = forward("NotifyRegistrationStatus", request)
-                deliveries.delivered += 1
-                return answer
+                return forward("NotifyRegistrationStatus", request)
 
             handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
                 "GetInfo": grpc.unary_unary_rpc_method_handler(get_info),
@@ -59,7 +49,9 @@ def first_word_refused(socket: Path) -> Iterator[Deliveries]:
             )
             server.add_insecure_port(f"unix:{socket}")
             server.start()
-            yield deliveries
-            server.stop(grace=None).wait()
+            try:
+                yield
+            finally:
+                server.stop(grace=None).wait()
     finally:
         hidden.rename(socket)

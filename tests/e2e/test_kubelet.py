@@ -24,7 +24,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.e2e.plugin import DRIVER, Plugin
@@ -54,6 +54,16 @@ def _runs(workloads: Workloads, pod: str, timeout: float = RETRY_S) -> None:
     workloads.wait_running(pod, timeout=timeout)
     gpus = wait_for(f"{pod} to have its GPU", lambda: workloads.gpus(pod), retry_on=(KubectlError,))
     assert len(gpus) == 1
+
+
+def _wait_until_logged(node: Node, *words: str, since: int = 0) -> None:
+    """Waits for a line of the kubelet's log with all the words, after its first `since` bytes."""
+
+    def logged() -> bool:
+        lines = node.kubelet.log.read_bytes()[since:].decode(errors="replace").splitlines()
+        return any(all(word in line for word in words) for line in lines)
+
+    wait_for(f"the kubelet to log {words}", logged)
 
 
 @contextmanager
@@ -121,13 +131,7 @@ def test_registers_after_it_did_not_answer(
     plugin.freeze()
     try:
         node.kubelet.restart()
-        wait_for(
-            "the kubelet to give up on the plugin",
-            lambda: any(
-                plugin.registration_socket.name in line and "eadline" in line
-                for line in node.kubelet.log.read_text(errors="replace")[before:].splitlines()
-            ),
-        )
+        _wait_until_logged(node, plugin.registration_socket.name, "eadline", since=before)
     finally:
         plugin.thaw()
 
@@ -138,12 +142,15 @@ def test_registers_after_it_did_not_answer(
 def test_registers_after_it_did_not_hear_that_it_was_registered(
     workloads: Workloads, plugin: Plugin, node: Node
 ) -> None:
-    node.kubelet.stop()
-    with first_word_refused(plugin.registration_socket) as deliveries:
-        node.kubelet.start()
-        wait_for("the kubelet to tell it again", lambda: deliveries.delivered)
-        assert deliveries.refused == 1
+    before = node.kubelet.log.stat().st_size
+    with ExitStack() as cleanup:
+        with _kubelet_down(node):
+            plugin.stop()
+            plugin.launch()
+            cleanup.enter_context(first_word_refused(plugin.registration_socket))
 
+        _wait_until_logged(node, "failed to send registration status", "not now", since=before)
+        plugin.wait_until_ready()
         workloads.pod_with_own_claim("pod")
         _runs(workloads, "pod")
 
@@ -264,6 +271,7 @@ def test_claim_of_a_pod_deleted_by_force_is_unprepared(
 def test_new_pod_waits_for_the_gpu_of_a_pod_deleted_by_force(
     workloads: Workloads, plugin: Plugin
 ) -> None:
+    old, new = (f"{workloads.namespace}/{name}" for name in ("old", "new"))
     workloads.claim("old", request(allocationMode="All"))
     workloads.pod("old", "old")
     workloads.wait_running("old")
@@ -275,11 +283,13 @@ def test_new_pod_waits_for_the_gpu_of_a_pod_deleted_by_force(
         workloads.claim("new")
         workloads.pod("new", "new")
         said = workloads.wait_event("Pod", "new", "FailedPrepareDynamicResources", RETRY_S)
-        for name in ("old", "new"):
-            assert f"ResourceClaim {workloads.namespace}/{name}" in said
+        assert f"ResourceClaim {old}" in said
+        assert f"ResourceClaim {new}" in said
         assert plugin.prepared_claims() == {uid}
 
     _runs(workloads, "new", timeout=2 * RETRY_S)
+    done = [(call.operation, call.claim) for call in plugin.calls() if not call.failed]
+    assert done.index(("unprepare", old)) < done.index(("prepare", new))
 
 
 def test_claim_of_a_pod_that_went_while_the_kubelet_was_down_is_unprepared(
@@ -345,13 +355,7 @@ def test_unprepare_is_tried_again_after_the_kubelet_restarts(
 
 
 def _wait_until_unprepare_failed(node: Node, pod_uid: str) -> None:
-    wait_for(
-        "Unprepare to fail",
-        lambda: any(
-            pod_uid in line and "is not registered" in line
-            for line in node.kubelet.log.read_text(errors="replace").splitlines()
-        ),
-    )
+    _wait_until_logged(node, pod_uid, "is not registered")
 
 
 # --- slices ---
@@ -386,6 +390,7 @@ def test_slices_of_a_killed_plugin_go_and_come_back_with_the_next(
     plugin.kill()
 
     wait_for("the slices to go", lambda: not _slice_uids(node), timeout=_WIPE_S)
+    assert plugin.registration_socket.exists()
     plugin.start()
     workloads.pod_with_own_claim("pod")
     _runs(workloads, "pod")
