@@ -16,6 +16,7 @@ from typing import TypeAlias
 __all__ = [
     "DriverMissing",
     "DriverReady",
+    "DriverReplaced",
     "DriverUnusable",
     "Gpu",
     "Inventory",
@@ -243,4 +244,12 @@ class DriverUnusable:
     failure: NvmlFailure
 
 
-Inventory: TypeAlias = DriverReady | DriverMissing | DriverUnusable
+@dataclass(frozen=True, slots=True)
+class DriverReplaced:
+    """Another driver is installed than the one whose library this process has loaded."""
+
+    library: str
+    """The file of the other one's library."""
+
+
+Inventory: TypeAlias = DriverReady | DriverMissing | DriverUnusable | DriverReplaced

@@ -6,6 +6,7 @@ from typing import ClassVar, TypeAlias, assert_never
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Gpu,
     Inventory,
@@ -54,6 +55,6 @@ def gpu_health(inventory: Inventory) -> tuple[tuple[Gpu, Health], ...]:
                 *((silent.gpu, Unreadable(silent.failure)) for silent in unreadable),
             ]
             return tuple(sorted(known, key=lambda pair: pair[0].minor))
-        case DriverMissing() | DriverUnusable():
+        case DriverMissing() | DriverUnusable() | DriverReplaced():
             return ()
     assert_never(inventory)

@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_never
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Gpu,
     Inventory,
@@ -54,6 +55,13 @@ class DriverRefuses:
     """There is a driver, and it does not answer."""
 
     failure: NvmlFailure
+
+
+@dataclass(frozen=True, slots=True)
+class DriverWasReplaced:
+    """Another driver is installed than the one whose library this process has loaded."""
+
+    library: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ InventoryChange: TypeAlias = (
     DriverArrived
     | DriverGone
     | DriverRefuses
+    | DriverWasReplaced
     | GpuAppeared
     | GpuVanished
     | GpuIsLost
@@ -134,6 +143,8 @@ def changes(before: Inventory | None, after: Inventory) -> tuple[InventoryChange
             return (DriverGone(reason),)
         case DriverUnusable(failure):
             return (DriverRefuses(failure),)
+        case DriverReplaced(library):
+            return (DriverWasReplaced(library),)
         case DriverReady():
             return _changes_of_gpus(before, after)
     assert_never(after)
@@ -144,7 +155,7 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
     match before:
         case None:
             return tuple(GpuIsUnknown(gpu) for gpu in after.unknown)
-        case DriverMissing() | DriverUnusable():
+        case DriverMissing() | DriverUnusable() | DriverReplaced():
             return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverReady():
             then = {gpu.uuid: (gpu, health) for gpu, health in gpu_health(before)}

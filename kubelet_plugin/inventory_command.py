@@ -23,6 +23,7 @@ from kubelet_plugin.driver_root import nvml_libraries
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Gpu,
     Inventory,
@@ -77,7 +78,7 @@ def exit_code(inventory: Inventory) -> int:
             return SHOWN if gpu_health(inventory) else NO_GPU
         case DriverMissing():
             return NO_DRIVER
-        case DriverUnusable():
+        case DriverUnusable() | DriverReplaced():
             return DRIVER_REFUSES
     assert_never(inventory)
 
@@ -97,6 +98,8 @@ def complaints(inventory: Inventory) -> Iterator[str]:
             yield f"{reason}; install the NVIDIA driver, if this machine has a GPU"
         case DriverUnusable(failure):
             yield f"the NVIDIA driver does not work: {failure}; see whether nvidia-smi works"
+        case DriverReplaced(library):
+            yield f"another driver was installed meanwhile, with {library}; look again"
 
 
 def as_json(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:

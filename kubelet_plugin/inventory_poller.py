@@ -116,10 +116,10 @@ class InventoryPoller:
         if inventory == before or self._stopped:
             return
         self._latest = inventory
-        self._changed(inventory)
         self._reporter.inventory_seen(inventory)
         for change in changes(before, inventory):
             self._reporter.inventory_changed(change)
+        self._changed(inventory)
 
     def _guard(self) -> None:
         while True:

@@ -27,7 +27,7 @@ from kubelet_plugin.claims import Claims
 from kubelet_plugin.device import Device, devices
 from kubelet_plugin.dra_service import DraService
 from kubelet_plugin.driver_root import DriverRoot, nvml_libraries
-from kubelet_plugin.gpu import Inventory
+from kubelet_plugin.gpu import DriverReplaced, Inventory
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.http_endpoint import HttpEndpoint, socket_probe
 from kubelet_plugin.inventory_poller import InventoryPoller
@@ -81,7 +81,9 @@ class CannotServeError(Exception):
 
 
 def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
-    """Runs the plugin until `stop` is set. Raises CannotServeError.
+    """Runs the plugin until `stop` is set, or a library that it has loaded is of a driver no more.
+
+    Raises CannotServeError.
 
     The order matters: slices are on their way before anything else, the kubelet finds us last, and
     goes first.
@@ -109,6 +111,10 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         gpus_changed = threading.Event()
 
         def publish(inventory: Inventory) -> None:
+            if isinstance(inventory, DriverReplaced):
+                _log.warning("another driver was installed: ending, to be started anew with it")
+                stop.set()
+                return
             publisher.publish(
                 pool(devices(inventory), driver=chosen.driver_name, node=chosen.node_name)
             )

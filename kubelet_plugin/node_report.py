@@ -21,6 +21,7 @@ from kubelet_plugin.inventory_change import (
     DriverArrived,
     DriverGone,
     DriverRefuses,
+    DriverWasReplaced,
     GpuAppeared,
     GpuIsLost,
     GpuIsUnknown,
@@ -165,6 +166,13 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
                 "GPUDriverFailed",
                 f"The NVIDIA driver does not work: {failure}. No GPU of this node can be handed "
                 "out; see whether nvidia-smi works on the node",
+            )
+        case DriverWasReplaced(library):
+            return Notice(
+                normal,
+                "GPUDriverReplaced",
+                f"Another NVIDIA driver is installed, with {library}. The plugin ends, to be "
+                "started anew with that one",
             )
         case GpuAppeared(gpu):
             return Notice(normal, "GPUAppeared", f"{_name(gpu)} is there")

@@ -24,6 +24,7 @@ from kubelet_plugin import nvlink
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Gpu,
     Inventory,
@@ -103,6 +104,7 @@ class NvmlSession:
         self._host = host
         self._libraries = tuple(libraries)
         self._open = False
+        self._loaded: Path | None = None
         self._addresses: frozenset[str] | None = None
         self._layouts: dict[str, MigLayout] = {}
         self._missed: set[str] = set()
@@ -136,8 +138,13 @@ class NvmlSession:
         except _CallError as error:
             _log.warning("NVML did not shut down", extra={"failure": str(error.failure)})
 
-    def _without_driver(self, failure: NvmlFailure) -> DriverMissing | DriverUnusable:
+    def _without_driver(
+        self, failure: NvmlFailure
+    ) -> DriverMissing | DriverUnusable | DriverReplaced:
+        installed = self._installed()
         match failure.code:
+            case "NVML_ERROR_LIB_RM_VERSION_MISMATCH" if installed not in (None, self._loaded):
+                return DriverReplaced(str(installed))
             case "NVML_ERROR_LIBRARY_NOT_FOUND":
                 places = ["by the loader", *(f"at {path}" for path in self._libraries)]
                 return DriverMissing(
@@ -179,7 +186,12 @@ class NvmlSession:
             self._open = True
         self._addresses = addresses
 
+    def _installed(self) -> Path | None:
+        """The library below the driver root, by the name that tells its version."""
+        return next((path.resolve() for path in self._libraries if path.exists()), None)
+
     def _load_library(self) -> None:
+        self._loaded = self._loaded or self._installed()
         if pynvml.nvmlLib is not None:
             return
         for path in self._libraries:
@@ -367,7 +379,7 @@ def _known(previous: Inventory | None) -> dict[str, Gpu]:
         case DriverReady(gpus, lost, unreadable):
             silent = [each.gpu for each in lost] + [each.gpu for each in unreadable]
             return {gpu.uuid: gpu for gpu in (*gpus, *silent)}
-        case DriverMissing() | DriverUnusable() | None:
+        case DriverMissing() | DriverUnusable() | DriverReplaced() | None:
             return {}
 
 

@@ -103,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     xid.add_argument("number", type=int)
     driver = command("driver", "loads or unloads the kernel module", _driver)
     driver.add_argument("state", choices=("load", "unload", "uninstall"))
+    replaced = command(
+        "replace-driver",
+        "installs and loads another driver",
+        lambda given: SimulatedNode(given.directory).replace_driver(given.version),
+    )
+    replaced.add_argument("version", help="such as 570.86.15")
     command("reboot", "boots the node", lambda given: SimulatedNode(given.directory).reboot())
     fail = command("fail", "lets a function answer an error", _fail)
     fail.add_argument("symbol")
@@ -128,7 +134,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     node = SimulatedNode(options.directory)
-    print(f"{node.hardware.product}, driver {node.hardware.driver_version}: {node.state.driver}")
+    print(f"{node.hardware.product}, driver {node.state.driver_version}: {node.state.driver}")
     for slot in node.hardware.gpus:
         gpu = node.state.gpus[slot.minor]
         model = node.hardware.models[slot.model].name

@@ -47,13 +47,13 @@ def nvmlShutdown(nvml: Session) -> None:
 
 @function
 def nvmlSystemGetDriverVersion(nvml: Session, buffer: Any, length: Any) -> None:
-    _write(buffer, length, nvml.hardware.driver_version)
+    _write(buffer, length, nvml.driver_version)
 
 
 @function
 def nvmlSystemGetNVMLVersion(nvml: Session, buffer: Any, length: Any) -> None:
     major, _ = nvml.hardware.cuda_version
-    _write(buffer, length, f"{major}.{nvml.hardware.driver_version}")
+    _write(buffer, length, f"{major}.{nvml.driver_version}")
 
 
 @function

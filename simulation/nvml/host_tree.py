@@ -186,7 +186,7 @@ def _write_procfs(proc: Path, hardware: Hardware, state: NodeState) -> None:
     driver.mkdir(parents=True, exist_ok=True)
     (driver / "version").write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
-        f"{hardware.driver_version}  Release Build\n"
+        f"{state.driver_version}  Release Build\n"
     )
     _replace_files(
         driver / "gpus",
@@ -219,7 +219,7 @@ def _write_driver_files(top: Path, hardware: Hardware, state: NodeState) -> None
         stale.unlink()
     if state.driver == "not installed":
         return
-    version = hardware.driver_version
+    version = state.driver_version
     for name, soname in _SONAMES.items():
         (libraries / f"{name}.so.{version}").write_text(f"simulated {name} {version}\n")
         _link(libraries / f"{name}.so.{soname}", f"{name}.so.{version}")

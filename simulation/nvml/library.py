@@ -61,6 +61,8 @@ class Session:
         self.file = StateFile(directory)
         self.directory = directory
         self.hardware: Hardware = HARDWARE.validate_json((directory / "hardware.json").read_bytes())
+        self.driver_version = self.state.driver_version
+        """The library's: of the driver that was installed when it was loaded."""
         self.number = 0
         self.references = 0
         self.minors: tuple[int, ...] = ()
@@ -74,6 +76,8 @@ class Session:
 
     def begin(self) -> None:
         """nvmlInit: sees the GPUs that are there."""
+        if self.state.driver_version != self.driver_version:
+            answer(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
         self.references += 1
         if self.references == 1:
             self.number += 1
@@ -160,6 +164,8 @@ class SimulatedLibrary:
                     answer(pynvml.NVML_ERROR_UNINITIALIZED)
                 if session.state.driver != "loaded":
                     answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+                if session.state.driver_version != session.driver_version:
+                    answer(pynvml.NVML_ERROR_UNKNOWN)
             implementation(session, *arguments)
         except AnswerError as error:
             return error.code

@@ -62,7 +62,9 @@ class SimulatedNode:
             for slot in hardware.gpus
         }
         boot_id = str(uuid.uuid5(_NAMESPACE, f"{name}/boot/0"))
-        StateFile(directory).create(NodeState(name=name, boot_id=boot_id, gpus=gpus))
+        StateFile(directory).create(
+            NodeState(name, boot_id, gpus, driver_version=hardware.driver_version)
+        )
         node = cls(directory)
         node._write_tree(node.state)
         return node
@@ -171,6 +173,12 @@ class SimulatedNode:
     def uninstall_driver(self) -> None:
         """Removes the driver, library and all; `driver(available=True)` installs it again."""
         self._set_driver("not installed")
+
+    def replace_driver(self, version: str) -> None:
+        """Installs and loads another driver: who has loaded the old library has the wrong one."""
+        self._write_tree(
+            self._file.update(lambda node: replace(node, driver_version=version, driver="loaded"))
+        )
 
     def _set_driver(self, driver: DriverState) -> None:
         self._write_tree(self._file.update(lambda node: replace(node, driver=driver)))

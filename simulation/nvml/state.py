@@ -102,6 +102,7 @@ class NodeState:
     name: str
     boot_id: str
     gpus: dict[int, GpuState]
+    driver_version: str
     driver: DriverState = "loaded"
     faults: tuple[Fault, ...] = ()
     hanging: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from carina_dra.kube.api_resource import EVENTS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from simulation.api_server.api import Api
@@ -76,6 +76,9 @@ class Host:
 
     def slices(self) -> list[Body]:
         return self.client.list(RESOURCE_SLICES).items
+
+    def events(self) -> list[Body]:
+        return self.client.list(EVENTS).items
 
     def allocated_claim(self, name: str, device: str) -> Body:
         request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}

@@ -247,3 +247,21 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
         assert f"http_address {address} cannot be served" in said("http-address", address)
     (host.plugin / "dra.sock").mkdir(parents=True)
     assert "dra.sock" in said("http-address", "off")
+
+
+def test_ends_once_another_driver_is_installed_and_starts_with_that(host: Host) -> None:
+    plugin = host.start("--poll-seconds", "0.2")
+    eventually(host.slices)
+
+    host.gpus.replace_driver("570.86.15")
+
+    assert plugin.wait(timeout=20) == 0
+    assert host.sockets() == []
+    eventually(lambda: "GPUDriverReplaced" in [e["reason"] for e in host.events()])
+    host.start()
+
+    def versions() -> set[str]:
+        devices = [d for s in host.slices() for d in s["spec"].get("devices", ())]
+        return {d["attributes"]["driverVersion"]["version"] for d in devices}
+
+    eventually(lambda: versions() == {"570.86.15"})

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
+from kubelet_plugin.driver_root import nvml_libraries
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Gpu,
     Inventory,
@@ -20,7 +22,7 @@ from kubelet_plugin.gpu import (
 )
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml import NvmlSession
-from simulation.nvml import SimulatedNode
+from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker
 
 DEADLINE = 30.0
@@ -93,6 +95,31 @@ def test_a_driver_that_refuses_says_why(node: SimulatedNode, session: NvmlSessio
     node.fail("nvmlInitWithFlags", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     failure = NvmlFailure("nvmlInit", "NVML_ERROR_LIB_RM_VERSION_MISMATCH")
     assert session.read() == DriverUnusable(failure)
+
+
+def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: SimulatedNode) -> None:
+    libraries = nvml_libraries(node.root)
+    session = NvmlSession(HostPaths(node.root), libraries)
+    first = ready(session.read())
+    node.driver(available=False)
+    assert session.read(first) == DriverMissing("the NVIDIA kernel module is not loaded")
+
+    node.replace_driver("570.86.15")
+
+    replaced = DriverReplaced(str(libraries[1].with_name("libnvidia-ml.so.570.86.15")))
+    assert session.read() == replaced
+    assert session.read() == replaced
+    with installed(node.directory):
+        again = ready(NvmlSession(HostPaths(node.root), libraries).read())
+    assert [gpu.driver_version for gpu in again.gpus] == ["570.86.15"] * len(first.gpus)
+
+
+def test_a_library_that_does_not_fit_and_is_the_only_one_is_told_of(
+    node: SimulatedNode,
+) -> None:
+    session = NvmlSession(HostPaths(node.root), nvml_libraries(node.root))
+    node.fail("nvmlInitWithFlags", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    assert isinstance(session.read(), DriverUnusable)
 
 
 def test_a_node_without_gpus_has_a_driver_and_none(make_node: NodeMaker) -> None:

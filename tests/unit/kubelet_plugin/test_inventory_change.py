@@ -7,6 +7,7 @@ import pytest
 from kubelet_plugin.gpu import (
     DriverMissing,
     DriverReady,
+    DriverReplaced,
     DriverUnusable,
     Inventory,
     LostGpu,
@@ -17,6 +18,7 @@ from kubelet_plugin.inventory_change import (
     DriverArrived,
     DriverGone,
     DriverRefuses,
+    DriverWasReplaced,
     GpuAppeared,
     GpuIsLost,
     GpuIsUnknown,
@@ -56,6 +58,10 @@ UNKNOWN = UnknownGpu(2, UNREADABLE)
         ),
         pytest.param(TWO, TWO, [], id="nothing"),
         pytest.param(MISSING, TWO, [DriverArrived(2)], id="the driver comes late"),
+        pytest.param(
+            TWO, DriverReplaced("new.so"), [DriverWasReplaced("new.so")], id="another driver"
+        ),
+        pytest.param(DriverReplaced("new.so"), TWO, [DriverArrived(2)], id="the old one again"),
         pytest.param(TWO, MISSING, [DriverGone("not installed")], id="the driver goes"),
         pytest.param(DriverReady((gpu(0),)), TWO, [GpuAppeared(gpu(1))], id="plugged in"),
         pytest.param(TWO, DriverReady((gpu(0),)), [GpuVanished(gpu(1))], id="unplugged"),
