@@ -1,4 +1,4 @@
-"""Reads a node's GPUs through NVML. The only module that knows pynvml.
+"""Reads a node's GPUs through NVML.
 
 The library is whatever `libnvidia-ml.so.1` the node has, old and incomplete ones included. So a
 function that it lacks, or answers "not supported", costs the attribute that it feeds and nothing
@@ -42,15 +42,13 @@ from kubelet_plugin.gpu import (
     UnreadableGpu,
 )
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml_library import NvmlCallError, NvmlLibrary, call
 from kubelet_plugin.nvml_names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, mig_profile_name
 
 __all__ = ["NvmlSession"]
 
 _log = logging.getLogger(__name__)
 
-_CODES: Mapping[int, str] = {
-    getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_ERROR_")
-}
 # An old driver may know a function and not the version of the structure it is asked to fill.
 _LACKING = frozenset(
     {
@@ -66,22 +64,6 @@ _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 _HOPPER = 9
 _UNSEEN_SWITCH = "unseen"
 _FABRIC_JOINED = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
-
-
-class _CallError(Exception):
-    """An NVML call that did not succeed."""
-
-    def __init__(self, failure: NvmlFailure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-
-
-def _call(function: str, *arguments: object) -> Any:
-    try:
-        return getattr(pynvml, function)(*arguments)
-    except pynvml.NVMLError as error:
-        code = _CODES.get(error.value, f"NVML error {error.value}")
-        raise _CallError(NvmlFailure(function, code)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +84,8 @@ class NvmlSession:
 
     def __init__(self, host: HostPaths, libraries: Sequence[Path] = ()) -> None:
         self._host = host
-        self._libraries = tuple(libraries)
+        self._library = NvmlLibrary(libraries)
         self._open = False
-        self._loaded: Path | None = None
         self._addresses: frozenset[str] | None = None
         self._layouts: dict[str, MigLayout] = {}
         self._missed: set[str] = set()
@@ -119,11 +100,11 @@ class NvmlSession:
         known = _known(previous)
         try:
             return self._observe(known)
-        except _CallError:
+        except NvmlCallError:
             self.close()  # the driver may have been reloaded under an open session
         try:
             return self._observe(known)
-        except _CallError as error:
+        except NvmlCallError as error:
             self.close()
             return self._without_driver(error.failure)
 
@@ -134,22 +115,20 @@ class NvmlSession:
         self._open = False
         self._layouts.clear()
         try:
-            _call("nvmlShutdown")
-        except _CallError as error:
+            call("nvmlShutdown")
+        except NvmlCallError as error:
             _log.warning("NVML did not shut down", extra={"failure": str(error.failure)})
 
     def _without_driver(
         self, failure: NvmlFailure
     ) -> DriverMissing | DriverUnusable | DriverReplaced:
-        installed = self._installed()
         match failure.code:
-            case "NVML_ERROR_LIB_RM_VERSION_MISMATCH" if installed not in (None, self._loaded):
-                return DriverReplaced(str(installed))
+            case "NVML_ERROR_LIB_RM_VERSION_MISMATCH" if self._library.replacement is not None:
+                return DriverReplaced(str(self._library.replacement))
             case "NVML_ERROR_LIBRARY_NOT_FOUND":
-                places = ["by the loader", *(f"at {path}" for path in self._libraries)]
                 return DriverMissing(
                     f"no NVIDIA driver is installed: libnvidia-ml.so.1 is not found "
-                    f"{' or '.join(places)}"
+                    f"{self._library.places}"
                 )
             case "NVML_ERROR_DRIVER_NOT_LOADED":
                 return DriverMissing("the NVIDIA kernel module is not loaded")
@@ -166,7 +145,7 @@ class NvmlSession:
         for gpu in [gpu for uuid, gpu in known.items() if uuid not in readings]:
             try:
                 readings |= self._find(gpu, driver)
-            except _CallError as error:
+            except NvmlCallError as error:
                 if error.failure.code == "NVML_ERROR_NOT_FOUND":
                     continue  # unplugged
                 kind = LostGpu if error.failure.code in _LOST else UnreadableGpu
@@ -181,30 +160,10 @@ class NvmlSession:
         if self._open and (addresses is None or addresses != self._addresses):
             self.close()
         if not self._open:
-            self._load_library()
-            _call("nvmlInit")
+            self._library.load()
+            call("nvmlInit")
             self._open = True
         self._addresses = addresses
-
-    def _installed(self) -> Path | None:
-        """The library below the driver root, by the name that tells its version."""
-        return next((path.resolve() for path in self._libraries if path.exists()), None)
-
-    def _load_library(self) -> None:
-        self._loaded = self._loaded or self._installed()
-        if pynvml.nvmlLib is not None:
-            return
-        for path in self._libraries:
-            if path.exists():
-                try:
-                    pynvml.nvmlLib = ctypes.CDLL(str(path))
-                except OSError as error:
-                    _log.warning(
-                        "NVML library cannot be loaded",
-                        extra={"path": str(path), "error": str(error)},
-                    )
-                else:
-                    return
 
     def _enumerate(
         self, driver: _Driver
@@ -212,20 +171,20 @@ class NvmlSession:
         """The GPUs that can be read, by UUID, and those that cannot, with the UUID if it was."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
-        for index in range(_call("nvmlDeviceGetCount")):
+        for index in range(call("nvmlDeviceGetCount")):
             uuid = None
             try:
-                handle = _call("nvmlDeviceGetHandleByIndex", index)
-                uuid = _call("nvmlDeviceGetUUID", handle)
+                handle = call("nvmlDeviceGetHandleByIndex", index)
+                uuid = call("nvmlDeviceGetUUID", handle)
                 readings[uuid] = self._read_gpu(handle, uuid, driver)
-            except _CallError as error:
+            except NvmlCallError as error:
                 failed.append((uuid, UnknownGpu(index, error.failure)))
         return readings, failed
 
     def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
         """Reads a GPU by its address when reading it by its index failed."""
-        handle = _call("nvmlDeviceGetHandleByPciBusId", gpu.pci_bus_id)
-        uuid = _call("nvmlDeviceGetUUID", handle)
+        handle = call("nvmlDeviceGetHandleByPciBusId", gpu.pci_bus_id)
+        uuid = call("nvmlDeviceGetUUID", handle)
         return {uuid: self._read_gpu(handle, uuid, driver)}
 
     def _read_driver(self) -> _Driver:
@@ -236,11 +195,11 @@ class NvmlSession:
         )
 
     def _read_gpu(self, handle: object, uuid: str, driver: _Driver) -> _Reading:
-        address = _address(_call("nvmlDeviceGetPciInfo", handle))
+        address = _address(call("nvmlDeviceGetPciInfo", handle))
         architecture = self._optional("nvmlDeviceGetArchitecture", handle)
         memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
         gpu = Gpu(
-            minor=_call("nvmlDeviceGetMinorNumber", handle),
+            minor=call("nvmlDeviceGetMinorNumber", handle),
             uuid=uuid,
             pci_bus_id=address,
             product_name=self._optional("nvmlDeviceGetName", handle),
@@ -263,8 +222,8 @@ class NvmlSession:
     def _optional(self, function: str, *arguments: object) -> Any:
         """What a function answers; None where the driver has no answer to give."""
         try:
-            return _call(function, *arguments)
-        except _CallError as error:
+            return call(function, *arguments)
+        except NvmlCallError as error:
             if error.failure.code not in _LACKING:
                 raise
             if function not in self._missed:
@@ -280,8 +239,8 @@ class NvmlSession:
         untold: set[str] = set()
         for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
             try:
-                active = _call("nvmlDeviceGetNvLinkState", handle, link)
-            except _CallError as error:
+                active = call("nvmlDeviceGetNvLinkState", handle, link)
+            except NvmlCallError as error:
                 if error.failure.code not in _NO_SUCH:
                     raise
                 continue
@@ -369,7 +328,7 @@ class NvmlSession:
         if self._optional(function, handle, profile_id, None, ctypes.byref(count)) is None:
             return ()
         placements = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-        _call(function, handle, profile_id, placements, ctypes.byref(count))
+        call(function, handle, profile_id, placements, ctypes.byref(count))
         return tuple(sorted(MigPlacement(each.start, each.size) for each in placements))
 
 
@@ -409,8 +368,8 @@ def _profile_info(handle: object, index: int) -> Any:
     """A GPU instance profile in the newest form that the driver has; None if there is no such."""
     for version in (2, 1):
         try:
-            return _call("nvmlDeviceGetGpuInstanceProfileInfo", handle, index, version)
-        except _CallError as error:
+            return call("nvmlDeviceGetGpuInstanceProfileInfo", handle, index, version)
+        except NvmlCallError as error:
             if error.failure.code == "NVML_ERROR_FUNCTION_NOT_FOUND":
                 continue
             if error.failure.code in _NO_SUCH:
