@@ -11,6 +11,7 @@ from kubelet_plugin.metrics import Metrics
 _log = logging.getLogger(__name__)
 
 _REASONS: dict[Operation, str] = {"prepare": "PrepareFailed", "unprepare": "UnprepareFailed"}
+_WAITS: dict[Operation, str] = {"prepare": "PrepareWaits", "unprepare": "UnprepareWaits"}
 
 
 class ClaimReport:
@@ -20,6 +21,13 @@ class ClaimReport:
         self._events = events
         self._node = ObjectReference("v1", "Node", node, uid=node)
         self._metrics = metrics
+
+    def call_waits(self, operation: Operation, claim: ClaimReference, error: ClaimError) -> None:
+        """A call for one claim has failed for a while, and goes on trying."""
+        facts = {"operation": operation, "claim": claim.key, "uid": claim.uid}
+        _log.warning("claim waits", extra={**facts, "reason": str(error)})
+        note = f"{error} (trying again)"
+        self._warn(_claim(claim), _WAITS[operation], operation.title(), note)
 
     def call_ended(
         self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None

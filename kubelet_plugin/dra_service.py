@@ -5,7 +5,8 @@ serve both (KEP-4381; field numbers in proto/). A failed claim is an `error` in 
 other claims of the call stand.
 
 The kubelet waits 45 s for an answer, but asks again only after 60 to 90 s. So a failure that may
-pass by itself is tried again here, for as long as the kubelet waits.
+pass by itself is tried again here, for as long as the kubelet waits; who looks at the claim is told
+meanwhile what it waits for.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ _RESERVE = 5.0
 """Seconds of the kubelet's patience that are left for the last try and the answer."""
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries; the last again and again."""
+_SHORT = 1.5
+"""Seconds of trying again that nobody needs to be told of."""
 
 
 Operation: TypeAlias = Literal["prepare", "unprepare"]
@@ -33,6 +36,9 @@ Operation: TypeAlias = Literal["prepare", "unprepare"]
 
 class CallReporter(Protocol):
     """Hears how calls went."""
+
+    def call_waits(self, operation: Operation, claim: ClaimReference, error: ClaimError) -> None:
+        """A call for one claim has failed for a while, and goes on trying."""
 
     def call_ended(
         self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None
@@ -133,6 +139,7 @@ class DraService:
         begun = self._clock()
         failed: list[tuple[ClaimReference, ClaimError]] = []
         pending = claims
+        told: set[str] = set()
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             passing: list[tuple[ClaimReference, ClaimError]] = []
             for claim in pending:
@@ -142,13 +149,29 @@ class DraService:
                     (passing if error.may_pass else failed).append((claim, error))
                 else:
                     self._reporter.call_ended(operation, claim, self._clock() - begun, None)
-            if not passing or _patience(context) < pause or self._pause(pause):
-                failed += passing
-                break
-            pending = tuple(claim for claim, _ in passing)
+            if passing and _patience(context) >= pause:
+                if self._clock() - begun > _SHORT:
+                    self._tell(operation, passing, told)
+                if not self._pause(pause):
+                    pending = tuple(claim for claim, _ in passing)
+                    continue
+            failed += passing
+            break
         for claim, reason in failed:
             self._reporter.call_ended(operation, claim, self._clock() - begun, reason)
         return tuple(failed)
+
+    def _tell(
+        self,
+        operation: Operation,
+        waiting: list[tuple[ClaimReference, ClaimError]],
+        told: set[str],
+    ) -> None:
+        """Says once of each claim what it waits for."""
+        for claim, error in waiting:
+            if claim.uid not in told:
+                told.add(claim.uid)
+                self._reporter.call_waits(operation, claim, error)
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:

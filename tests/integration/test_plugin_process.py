@@ -136,6 +136,8 @@ def test_claims_that_wait_for_a_gpu_do_not_keep_it_from_being_given_back(host: H
             prepare.future(v1.NodePrepareResourcesRequest(claims=[claim]), timeout=45)
             for claim in new
         ]
+        told = eventually(lambda: [e for e in host.events() if e["reason"] == "PrepareWaits"])
+        assert "is still held on this node by ResourceClaim default/old" in told[0]["note"]
         answer = unprepare(v1.NodeUnprepareResourcesRequest(claims=[old]), timeout=10)
         assert answer.claims[old.uid].error == ""
         first = eventually(lambda: [call for call in waiting if call.done()])

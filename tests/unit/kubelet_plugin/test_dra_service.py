@@ -18,6 +18,7 @@ class Script:
     now: float = 0.0
     stopping: bool = False
     tried: list[str] = field(default_factory=list)
+    waits: list[tuple[float, Operation, str, str]] = field(default_factory=list)
     ended: list[tuple[Operation, str, str | None]] = field(default_factory=list)
 
     def service(self) -> DraService:
@@ -39,6 +40,9 @@ class Script:
 
     def unprepare(self, claim: ClaimReference) -> None:
         self._try(claim)
+
+    def call_waits(self, operation: Operation, claim: ClaimReference, error: ClaimError) -> None:
+        self.waits.append((self.now, operation, claim.name, str(error)))
 
     def call_ended(
         self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None
@@ -94,6 +98,18 @@ def test_trying_ends_before_the_kubelets_patience() -> None:
     assert answer.claims["uid-stuck"].error == "not yet"
     assert 35 <= script.now <= 40
     assert script.ended == [("prepare", "stuck", "not yet")]
+
+
+def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
+    passing = ClaimError("not yet", may_pass=True)
+    never = ClaimError("never", may_pass=False)
+    script = Script({"stuck": [passing], "brief": [passing, passing, never]})
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
+    )
+    ((at, *told),) = script.waits
+    assert told == ["prepare", "stuck", "not yet"]
+    assert 1.5 < at < 5
 
 
 def test_trying_ends_when_the_plugin_stops() -> None:
