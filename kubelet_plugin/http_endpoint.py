@@ -17,7 +17,9 @@ import grpc
 from kubelet_plugin.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.pb import dra_v1_pb2 as dra
 
+_PREPARE = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
 _PROBE_TIMEOUT = 5.0
+"""Seconds for each socket; both together before a probe of the kubelet's gives up."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,32 +30,25 @@ Probe = Callable[[], str | None]
 def socket_probe(registration_socket: Path, dra_socket: Path) -> Probe:
     """Gives a probe that calls the plugin as the kubelet does, claiming nothing.
 
-    Asking for the plugin's info would look like a kubelet that has just started, so the
-    registration socket is only connected to.
+    Asking for the plugin's info would look like a kubelet that has just started, so both sockets
+    are asked to prepare: each serves all services.
     """
 
     def probe() -> str | None:
         for path in (registration_socket, dra_socket):
             with grpc.insecure_channel(f"unix:{path}") as channel:
+                prepare = channel.unary_unary(
+                    _PREPARE,
+                    request_serializer=dra.NodePrepareResourcesRequest.SerializeToString,
+                    response_deserializer=dra.NodePrepareResourcesResponse.FromString,
+                )
                 try:
-                    grpc.channel_ready_future(channel).result(_PROBE_TIMEOUT)
-                    if path == dra_socket:
-                        _call_prepare(channel)
-                except (grpc.FutureTimeoutError, grpc.RpcError) as error:
+                    prepare(dra.NodePrepareResourcesRequest(), timeout=_PROBE_TIMEOUT)
+                except grpc.RpcError as error:
                     return f"{path} does not answer: {error!r}"
         return None
 
     return probe
-
-
-def _call_prepare(channel: grpc.Channel) -> None:
-    method = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
-    call = channel.unary_unary(
-        method,
-        request_serializer=dra.NodePrepareResourcesRequest.SerializeToString,
-        response_deserializer=dra.NodePrepareResourcesResponse.FromString,
-    )
-    call(dra.NodePrepareResourcesRequest(), timeout=_PROBE_TIMEOUT)
 
 
 class HttpEndpoint:

@@ -99,6 +99,7 @@ def _calls(node: Bench, report: Report) -> None:
         for claim in claims * 10:
             prepare(claim)
             unprepare(claim)
+            plugin.observe()
         empty = Times.of(partial(prepare, None) for _ in range(CALLS))
         prepares: list[float] = []
         unprepares: list[float] = []

@@ -1,9 +1,11 @@
 """A plugin process to measure: started as its pod is, on a simulated node, with claims to serve."""
 
 import os
+import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,13 +46,15 @@ class Bench:
     @contextmanager
     def plugin(self) -> Iterator["RunningPlugin"]:
         """Runs the plugin; it is up when its DRA socket is."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            http = f"127.0.0.1:{free.getsockname()[1]}"
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
                 "kubelet-root": self.folder / "k",
                 "cdi-directory": self.memory / "cdi",
                 "service-account": self.credentials.folder,
-                "http-address": "off",
+                "http-address": http,
             }
         )
         host, _, port = self.cluster.server.removeprefix("https://").partition(":")
@@ -65,7 +69,7 @@ class Bench:
             begun = time.perf_counter()
             process = subprocess.Popen(command, env=environment, stderr=log)
         try:
-            yield RunningPlugin(self, process, begun)
+            yield RunningPlugin(self, process, begun, http)
         finally:
             process.terminate()
             process.wait(30)
@@ -103,6 +107,8 @@ class RunningPlugin:
     bench: Bench
     process: "subprocess.Popen[bytes]"
     begun: float
+    http: str
+    """HOST:PORT of its metrics and probes."""
 
     def seconds_to_publish(self) -> float:
         """Waits for all slices of the node; gives how long that took since the start."""
@@ -117,10 +123,14 @@ class RunningPlugin:
         status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
 
+    def observe(self) -> None:
+        """Asks what a kubelet and Prometheus ask every half minute."""
+        for path in ("healthz", "metrics"):
+            with urllib.request.urlopen(f"http://{self.http}/{path}", timeout=15) as answer:
+                answer.read()
+
     @contextmanager
-    def calls(
-        self,
-    ) -> Iterator[tuple[Callable[[pb.Claim | None], None], Callable[[pb.Claim], None]]]:
+    def calls(self) -> Iterator[tuple[Prepare, Unprepare]]:
         """Gives prepare (of nothing, for None) and unprepare, which raise if a claim fails."""
         socket = self.bench.folder / "k/plugins" / DRIVER / "dra.sock"
         with grpc.insecure_channel(f"unix:{socket}") as channel:

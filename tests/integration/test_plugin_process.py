@@ -208,8 +208,14 @@ def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host, ip: s
     unregistered = (503, "the kubelet has not registered the plugin yet")
     eventually(lambda: get("/readyz") == unregistered)
     assert 'carina_devices{state="ready",type="gpu"} 8.0' in get("/metrics")[1]
-    (host.plugin / "dra.sock").unlink()
-    assert get("/healthz")[0] == 503
+    for path in (host.plugin / "dra.sock", *host.registry.glob("*.sock")):
+        hidden = path.with_suffix(".hidden")
+        path.rename(hidden)
+        status, wrong = get("/healthz")
+        assert status == 503
+        assert str(path) in wrong
+        hidden.rename(path)
+        assert get("/healthz") == (200, "ok")
 
 
 def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
