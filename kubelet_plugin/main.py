@@ -1,8 +1,6 @@
 """`carina-kubelet-plugin`: puts the parts together, and takes them apart again on SIGTERM."""
 
 import contextlib
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -18,7 +16,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin import logs, settings
+from kubelet_plugin import logs, memory, settings
 from kubelet_plugin.cdi_directory import CdiDirectory
 from kubelet_plugin.checkpoint_file import CheckpointFile
 from kubelet_plugin.claim import ClaimReference
@@ -64,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SettingsError, connection.ConfigurationError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    memory.share_refusals(tuple(sys.modules.values()))
     logs.configure(chosen.log_format, chosen.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -142,7 +141,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _serve_http(chosen, metrics, publisher, registration, cleanup)
         _serve_kubelet(chosen, service, registration, cleanup)
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
-        _settle_memory()
+        memory.settle()
         threading.Thread(
             target=_keep_repaired,
             args=(claims, gpus_changed, chosen.repair_seconds),
@@ -177,14 +176,6 @@ def _keep_repaired(claims: Claims, gpus_changed: threading.Event, interval: floa
         except Exception:  # noqa: BLE001 - a bug in repairing: calls go on, it is told
             _log.exception("prepared claims could not be repaired; trying again")
         gpus_changed.wait(interval)
-
-
-def _settle_memory() -> None:
-    """Gives back what only starting took, and spares the collector what lasts for ever."""
-    gc.collect()
-    gc.freeze()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _connection(chosen: Settings) -> connection.Connection:
