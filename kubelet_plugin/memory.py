@@ -10,13 +10,16 @@ from types import ModuleType
 __all__ = ["settle", "share_refusals"]
 
 
-def share_refusals(modules: Iterable[ModuleType]) -> None:
+def share_refusals(modules: Iterable[object]) -> None:
     """Lets the frozen dataclasses in `modules` share the methods that refuse changes.
 
-    Each has a pair of its own, which keeps the class alive that it was before it got its slots:
-    half of what it takes, and a megabyte in all. What is refused stays the same.
+    Each class has a pair of its own, which keeps alive what it was before it got its slots: half of
+    what it takes, and a megabyte in all. What is refused stays the same. `modules` are those of
+    `sys.modules`.
     """
     for module in modules:
+        if not isinstance(module, ModuleType):
+            continue  # what a library put there in place of one
         for value in vars(module).values():
             if isinstance(value, type) and _is_frozen_dataclass(value):
                 type.__setattr__(value, "__setattr__", _set)

@@ -71,7 +71,7 @@ def test_what_is_not_frozen_is_left_alone() -> None:
 
     module = ModuleType("values")
     vars(module).update(Open=Open, Other=Other, number=1)
-    share_refusals([module])
+    share_refusals([module, None])
     opened = Open("a")
     opened.name = "b"
     assert opened == Open("b")
