@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.group import Uses, in_use
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, UPSTREAM, Policy, Score, closeness, in_order, score
@@ -53,7 +54,8 @@ def allocate(
         NodeAllocationError: nothing was found, but a pool of the node is invalid.
         AllocationError: there is no answer, on this node or any other.
     """
-    outcome, distance = _best(claims, state, policy, max_steps)
+    uses = in_use(state.ready, state.usage)
+    outcome, distance = _best(claims, state, uses, policy, max_steps)
     match outcome:
         case Found(choices=choices, steps=steps):
             return Allocated(
@@ -61,7 +63,7 @@ def allocate(
                     allocation(claim, chosen, state.node, state.features, new_share_id)
                     for claim, chosen in zip(claims, choices, strict=True)
                 ),
-                score(choices, distance, state, policy),
+                score(choices, distance, uses, policy),
                 steps,
             )
         case Impossible():
@@ -75,13 +77,17 @@ def allocate(
 
 
 def _best(
-    claims: Sequence[Claim], state: NodeState, policy: Policy, max_steps: int | None
+    claims: Sequence[Claim],
+    state: NodeState,
+    uses: Uses,
+    policy: Policy,
+    max_steps: int | None,
 ) -> tuple[Outcome, int]:
     """The outcome, and how far its devices are from each other: 0 is the closest."""
     find = partial(_find, claims, state)
     if policy.devices is None:
         return find(max_steps=max_steps), 0
-    candidates = in_order(state, policy.devices)
+    candidates = in_order(state, uses, policy.devices)
     find = partial(find, candidates=candidates)
     if not _wants_several(claims):
         return find(max_steps=max_steps), 0

@@ -6,7 +6,7 @@ from no counters is a group of its own.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import Amounts, DeviceId, Usage
@@ -29,7 +29,7 @@ class DeviceGroup:
 
     def used(self, usage: Usage) -> int:
         """How much of it is in use, in millionths: of the counter or capacity that is scarcest."""
-        left = _left(self, usage)
+        left = _left(self, usage) if self.totals else {}
         parts = [
             _part(total - left[name][counter], total)
             for name, amounts in self.totals.items()
@@ -68,8 +68,18 @@ class DeviceGroup:
         }
 
 
+Uses: TypeAlias = Sequence[tuple[DeviceGroup, int]]
+"""Groups, each with how much of it is in use, in millionths."""
+
+
+def in_use(pools: Iterable[ReadyPool], usage: Usage) -> Uses:
+    """How much of each group of pools is in use."""
+    return tuple((group, group.used(usage)) for pool in pools for group in groups(pool))
+
+
 def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
     """The groups of a pool's devices, in the order of their first devices."""
+    drawn = {each.id: _counter_sets(each, pool) for each in (*pool.devices, *pool.elsewhere)}
     leader: dict[str, str] = {}
 
     def leading(counter_set: str) -> str:
@@ -77,25 +87,24 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
             counter_set = leader[counter_set]
         return counter_set
 
-    for candidate in (*pool.devices, *pool.elsewhere):
-        names = _counter_sets(candidate, pool)
+    for names in drawn.values():
         for name in names[1:]:
             leader[leading(name)] = leading(names[0])
     together: dict[str | DeviceId, list[Candidate]] = {}
     for candidate in pool.devices:
-        names = _counter_sets(candidate, pool)
+        names = drawn[candidate.id]
         key = leading(names[0]) if names else candidate.id
         together.setdefault(key, []).append(candidate)
-    return tuple(_group(each, pool) for each in together.values())
+    return tuple(_group(each, pool, drawn) for each in together.values())
 
 
-def _group(members: Sequence[Candidate], pool: ReadyPool) -> DeviceGroup:
-    names = {name for member in members for name in _counter_sets(member, pool)}
+def _group(
+    members: Sequence[Candidate], pool: ReadyPool, drawn: Mapping[DeviceId, Sequence[str]]
+) -> DeviceGroup:
+    names = {name for member in members for name in drawn[member.id]}
     return DeviceGroup(
         members=tuple(members),
-        elsewhere=tuple(
-            each for each in pool.elsewhere if not names.isdisjoint(_counter_sets(each, pool))
-        ),
+        elsewhere=tuple(each for each in pool.elsewhere if not names.isdisjoint(drawn[each.id])),
         totals={name: pool.counters[name] for name in sorted(names)},
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from carina_dra.allocator.group import groups
+from carina_dra.allocator.group import Uses
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
@@ -76,29 +76,25 @@ UPSTREAM: Final = Policy(devices=None)
 """As kube-scheduler's allocator chooses on a node."""
 
 
-def in_order(state: NodeState, order: Order) -> tuple[Candidate, ...]:
-    """The devices of a node, the best to be given out first.
+def in_order(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate, ...]:
+    """The devices of a node, the best to be given out first; `uses` are of all its groups.
 
     Devices of a GPU that is used more come before others (binpack) or after them (spread); then
     those that keep fewer other devices from being given out; then those with fewer free neighbours
     (binpack), so that GPUs that are close to each other stay together; then as published.
     """
     sign = -1 if order is Order.BINPACK else 1
-    found = [group for pool in state.ready for group in groups(pool)]
-    used = [group.used(state.usage) for group in found]
+    offered = [candidate for pool in state.ready for candidate in pool.devices]
+    places = {candidate.id: _places(candidate) for candidate in offered}
     untouched = Counter(
-        place
-        for group, in_use in zip(found, used, strict=True)
-        if in_use == 0
-        for place in _places(group.members[0])
+        place for group, in_use in uses if in_use == 0 for place in places[group.members[0].id]
     )
     rank: dict[DeviceId, tuple[int, ...]] = {}
-    for group, in_use in zip(found, used, strict=True):
+    for group, in_use in uses:
         blocked = group.blocked(state.usage) if group.totals else {}
         for member in group.members:
-            near = (-sign * untouched[place] for place in _places(member))
+            near = (-sign * untouched[place] for place in places[member.id])
             rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *near)
-    offered = (candidate for pool in state.ready for candidate in pool.devices)
     return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
 
 
@@ -126,12 +122,9 @@ class Score:
     """Of the node's devices, in millionths; negative where most used comes first."""
 
 
-def score(
-    choices: Iterable[Sequence[Choice]], distance: int, state: NodeState, policy: Policy
-) -> Score:
-    """Scores what was found on a node that was in this state before it."""
-    used = [group.used(state.usage) for pool in state.ready for group in groups(pool)]
-    mean = sum(used) // len(used) if used else 0
+def score(choices: Iterable[Sequence[Choice]], distance: int, uses: Uses, policy: Policy) -> Score:
+    """Scores what was found on a node, of whose groups so much was in use before it."""
+    mean = sum(in_use for _, in_use in uses) // len(uses) if uses else 0
     return Score(
         alternatives=-_prioritized(choices),
         distance=distance,
