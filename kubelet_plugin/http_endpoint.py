@@ -9,46 +9,11 @@ import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
-import grpc
-
-from kubelet_plugin.dra_service import SUPPORTED_VERSIONS
-from kubelet_plugin.pb import dra_v1_pb2 as dra
-
-_PREPARE = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
-_PROBE_TIMEOUT = 5.0
-"""Seconds for each socket; both together before a probe of the kubelet's gives up."""
+from kubelet_plugin.socket_probe import Probe
 
 _log = logging.getLogger(__name__)
-
-Probe = Callable[[], str | None]
-"""Gives None when all is well, else what is not."""
-
-
-def socket_probe(registration_socket: Path, dra_socket: Path) -> Probe:
-    """Gives a probe that calls the plugin as the kubelet does, claiming nothing.
-
-    Asking for the plugin's info would look like a kubelet that has just started, so both sockets
-    are asked to prepare: each serves all services.
-    """
-
-    def probe() -> str | None:
-        for path in (registration_socket, dra_socket):
-            with grpc.insecure_channel(f"unix:{path}") as channel:
-                prepare = channel.unary_unary(
-                    _PREPARE,
-                    request_serializer=dra.NodePrepareResourcesRequest.SerializeToString,
-                    response_deserializer=dra.NodePrepareResourcesResponse.FromString,
-                )
-                try:
-                    prepare(dra.NodePrepareResourcesRequest(), timeout=_PROBE_TIMEOUT)
-                except grpc.RpcError as error:
-                    return f"{path} does not answer: {error!r}"
-        return None
-
-    return probe
 
 
 class HttpEndpoint:

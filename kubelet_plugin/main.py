@@ -27,7 +27,7 @@ from kubelet_plugin.dra_service import DraService
 from kubelet_plugin.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.gpu import DriverReplaced, Inventory
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.http_endpoint import HttpEndpoint, socket_probe
+from kubelet_plugin.http_endpoint import HttpEndpoint
 from kubelet_plugin.inventory_poller import InventoryPoller
 from kubelet_plugin.lock import NodeLock
 from kubelet_plugin.metrics import Metrics
@@ -38,6 +38,7 @@ from kubelet_plugin.publisher import Publisher
 from kubelet_plugin.registration import Registration
 from kubelet_plugin.settings import Settings, SettingsError
 from kubelet_plugin.slices import pool
+from kubelet_plugin.socket_probe import socket_probe
 from kubelet_plugin.unix_server import UnixServer, remove_abandoned_sockets
 
 PROGRAM = "carina-kubelet-plugin"
