@@ -132,8 +132,8 @@ class RunningPlugin:
     @contextmanager
     def calls(self) -> Iterator[tuple[Prepare, Unprepare]]:
         """Gives prepare (of nothing, for None) and unprepare, which raise if a claim fails."""
-        socket = self.bench.folder / "k/plugins" / DRIVER / "dra.sock"
-        with grpc.insecure_channel(f"unix:{socket}") as channel:
+        dra_socket = self.bench.folder / "k/plugins" / DRIVER / "dra.sock"
+        with grpc.insecure_channel(f"unix:{dra_socket}") as channel:
             prepare_call = channel.unary_unary(
                 f"{_SERVICE}/NodePrepareResources",
                 request_serializer=pb.NodePrepareResourcesRequest.SerializeToString,
