@@ -46,12 +46,12 @@ bench: setup ## measures it
 	$(BIN)/python -m tests.benchmarks
 
 cluster: setup ## leaves a real Kubernetes with one node running
-	$(BIN)/python -m tests.kubernetes up
+	$(BIN)/python -m simulation.kubernetes up
 
 cluster-down: setup ## ends it
-	$(BIN)/python -m tests.kubernetes down
+	$(BIN)/python -m simulation.kubernetes down
 
-proto: setup ## generates kubelet_plugin/pb from proto/
+proto: setup ## generates kubelet_plugin/kubelet/pb from proto/
 	$(BIN)/python proto/generate.py
 
 lock: setup ## pins what pyproject.toml asks for (needs uv)

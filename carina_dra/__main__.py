@@ -2,6 +2,6 @@
 
 import sys
 
-from carina_dra.command import main
+from carina_dra.cli.command import main
 
 sys.exit(main())

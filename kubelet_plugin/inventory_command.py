@@ -14,13 +14,13 @@ from typing import Any, Final, assert_never
 
 import yaml
 
-from carina_dra.command import Command
+from carina_dra.cli.command import Command
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
-from kubelet_plugin import logs
-from kubelet_plugin.device import devices
-from kubelet_plugin.driver_root import nvml_libraries
-from kubelet_plugin.gpu import (
+from kubelet_plugin.cdi.driver_root import nvml_libraries
+from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.gpu import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
@@ -31,11 +31,11 @@ from kubelet_plugin.gpu import (
     MigEnabled,
     MigUnsupported,
 )
-from kubelet_plugin.gpu_health import Health, gpu_health
-from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
-from kubelet_plugin.publish import resource_slices
-from kubelet_plugin.slices import pool
+from kubelet_plugin.inventory.health import Health, gpu_health
+from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.sync import resource_slices
+from kubelet_plugin.report import logs
 
 __all__ = ["COMMAND"]
 

@@ -16,30 +16,31 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin import logs, memory, settings
-from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.checkpoint_file import CheckpointFile
-from kubelet_plugin.claim import ClaimReference
-from kubelet_plugin.claim_report import ClaimReport
-from kubelet_plugin.claims import Claims
-from kubelet_plugin.device import Device, devices
-from kubelet_plugin.dra_service import DraService
-from kubelet_plugin.driver_root import DriverRoot, nvml_libraries
-from kubelet_plugin.gpu import DriverReplaced, Inventory
+from kubelet_plugin import memory, settings
+from kubelet_plugin.cdi.directory import CdiDirectory
+from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
+from kubelet_plugin.claims.checkpoint_file import CheckpointFile
+from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.lifecycle import Claims
+from kubelet_plugin.claims.lock import NodeLock
+from kubelet_plugin.devices.whole import Device, devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.http_endpoint import HttpEndpoint
-from kubelet_plugin.inventory_poller import InventoryPoller
-from kubelet_plugin.lock import NodeLock
-from kubelet_plugin.metrics import Metrics
-from kubelet_plugin.needs import ContainerNeeds
-from kubelet_plugin.node_report import NodeReport
-from kubelet_plugin.nvml import NvmlSession
-from kubelet_plugin.publisher import Publisher
-from kubelet_plugin.registration import Registration
+from kubelet_plugin.inventory.gpu import DriverReplaced, Inventory
+from kubelet_plugin.inventory.poller import InventoryPoller
+from kubelet_plugin.kubelet.dra_service import DraService
+from kubelet_plugin.kubelet.registration import Registration
+from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
+from kubelet_plugin.kubelet.socket_probe import socket_probe
+from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.prepare.needs import ContainerNeeds
+from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.publisher import Publisher
+from kubelet_plugin.report import logs
+from kubelet_plugin.report.claim import ClaimReport
+from kubelet_plugin.report.http_endpoint import HttpEndpoint
+from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.node import NodeReport
 from kubelet_plugin.settings import Settings, SettingsError
-from kubelet_plugin.slices import pool
-from kubelet_plugin.socket_probe import socket_probe
-from kubelet_plugin.unix_server import UnixServer, remove_abandoned_sockets
 
 PROGRAM = "carina-kubelet-plugin"
 _READ_TIMEOUT = 5.0

@@ -1,4 +1,4 @@
-"""Generates kubelet_plugin/pb from the .proto files beside this one.
+"""Generates kubelet_plugin/kubelet/pb from the .proto files beside this one.
 
 ``python proto/generate.py`` writes; with ``--check`` it only compares and exits 1 when what is
 committed is stale. The generator is pinned, so the same input gives the same bytes.
@@ -12,7 +12,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCES = Path(__file__).resolve().parent
-PACKAGE = "kubelet_plugin/pb"
+PACKAGE = "kubelet_plugin/kubelet/pb"
 TARGET = SOURCES.parent / PACKAGE
 DOCSTRING = '"""Generated from proto/ by `make proto`: messages of the kubelet\'s gRPC."""\n'
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.kubernetes.fixtures", "tests.oracle.fixtures")
+pytest_plugins = ("tests.real_kubernetes", "tests.oracle.fixtures")
 
 # How long an example takes says more about the machine, which may be busy, than about the code.
 settings.register_profile("carina", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -18,7 +18,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from carina_dra.resource import Device, ResourceSlice, StringAttribute, decode
-from kubelet_plugin.checkpoint import parse
+from kubelet_plugin.claims.checkpoint import parse
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.allocator import candidates

@@ -30,13 +30,13 @@ from simulation.nvml.node import DeviceNodes, SimulatedNode
 
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
-_CLUSTER = (sys.executable, "-m", "tests.kubernetes")
+_CLUSTER = (sys.executable, "-m", "simulation.kubernetes")
 _POD_SECONDS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class RealCluster:
-    """A cluster with one node, as `python -m tests.kubernetes up` describes it."""
+    """A cluster with one node, as `python -m simulation.kubernetes up` describes it."""
 
     node: str
     kubelet_root: Path

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from simulation.kubernetes.cluster import running_cluster
 from tests.benchmarks import allocator
 from tests.benchmarks.measured_plugin import Bench, bench
 from tests.benchmarks.reference import Times, durable_write
-from tests.kubernetes.cluster import running_cluster
 
 CALLS = 800
 MANY = 2000

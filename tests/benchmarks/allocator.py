@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
-from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.placement import Placed, Placement, Placer, Question
 from carina_dra.allocator.preference import Policy
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed, Placement, Placer, Question
 from carina_dra.resource import (
     Allocation,
     DeviceAllocation,

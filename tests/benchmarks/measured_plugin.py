@@ -17,9 +17,9 @@ import grpc
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS, RESOURCE_SLICES
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.pb import dra_v1_pb2 as pb
+from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials
 from simulation.nvml import DeviceNodes, SimulatedNode
-from tests.kubernetes.cluster import Cluster, ServiceAccountCredentials
 
 DRIVER, NODE = "gpu.carina.dev", "measured"
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"

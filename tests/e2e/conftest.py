@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from simulation.kubernetes import node as nodes
+from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
+from simulation.kubernetes.node import Node
 from simulation.nvml.node import DeviceNodes, SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Workloads
-from tests.kubernetes import node as nodes
-from tests.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
-from tests.kubernetes.node import Node
 
 _NAMESPACE, _SERVICE_ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _FIRST_HTTP_PORT = 8

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from simulation.kubernetes import process
+from simulation.kubernetes.cluster import ServiceAccountCredentials
+from simulation.kubernetes.node import Node
+from simulation.kubernetes.process import Process
 from simulation.nvml.node import SimulatedNode
-from tests.kubernetes import process
-from tests.kubernetes.cluster import ServiceAccountCredentials
-from tests.kubernetes.node import Node
-from tests.kubernetes.process import Process
 
 DRIVER = "gpu.carina.dev"
 _REPOSITORY = Path(__file__).parents[2]

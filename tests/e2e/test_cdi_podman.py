@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from carina_dra.device_config import GpuConfig
-from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.claim import ClaimDevice, PreparedClaim
-from kubelet_plugin.device import devices
-from kubelet_plugin.driver_root import DriverRoot
+from carina_dra.config.device import GpuConfig
+from kubelet_plugin.cdi.directory import CdiDirectory
+from kubelet_plugin.cdi.driver_root import DriverRoot
+from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.needs import ContainerNeeds
-from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.prepare.needs import ContainerNeeds
+from simulation.kubernetes import binaries, debian
 from simulation.nvml import DeviceNodes, SimulatedNode, installed
-from tests.kubernetes import binaries, debian
-from tests.kubernetes.fixtures import require_real_node
+from tests.real_kubernetes import require_real_node
 
 pytestmark = pytest.mark.node
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from simulation.kubernetes.cluster import Cluster
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Gpu, Workloads, container, request
-from tests.kubernetes.cluster import Cluster
 
 _EXAMPLES = sorted((Path(__file__).parents[2] / "deploy/examples").glob("*.yaml"))
 

@@ -2,12 +2,12 @@
 
 import shutil
 
+from simulation.kubernetes.cluster import KubectlError
+from simulation.kubernetes.node import Node
+from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import DRIVER, Plugin
 from tests.e2e.workloads import RETRY_S, START_S, Workloads, container, gpu_config, request
-from tests.kubernetes.cluster import KubectlError
-from tests.kubernetes.node import Node
-from tests.kubernetes.process import wait_for
 
 
 def _taints(node: Node) -> dict[str, list[str]]:

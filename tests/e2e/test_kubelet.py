@@ -27,12 +27,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from simulation.kubernetes.cluster import Cluster, KubectlError
+from simulation.kubernetes.node import Node
+from simulation.kubernetes.process import wait_for
 from tests.e2e.plugin import DRIVER, Plugin
 from tests.e2e.registrar import first_word_refused
 from tests.e2e.workloads import RETRY_S, Workloads, request
-from tests.kubernetes.cluster import Cluster, KubectlError
-from tests.kubernetes.node import Node
-from tests.kubernetes.process import wait_for
 
 _BINDING = "clusterrolebinding/carina-kubelet-plugin"
 _WIPE_S = 60.0

@@ -6,16 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.kubernetes import node as nodes
-from tests.kubernetes import reaper
-from tests.kubernetes.cluster import Cluster, KubectlError
-from tests.kubernetes.node import Node
-from tests.kubernetes.process import wait_for
+from simulation.kubernetes import node as nodes
+from simulation.kubernetes import reaper
+from simulation.kubernetes.cluster import Cluster, KubectlError
+from simulation.kubernetes.node import Node
+from simulation.kubernetes.process import wait_for
 
 _OWNER = """
 import signal
-from tests.kubernetes import node as nodes
-from tests.kubernetes.cluster import running_cluster
+from simulation.kubernetes import node as nodes
+from simulation.kubernetes.cluster import running_cluster
 with running_cluster() as cluster:
     node = nodes.start(cluster)
     cluster.kubectl("run", "left", "--image=busybox:1", "--command", "--", "sleep", "3600")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.kubernetes.cluster import Cluster
+from simulation.kubernetes.node import Node
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import RETRY_S, Workloads, container, request
-from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.node import Node
 
 _OTHER = "other.carina.dev"
 _ROLE, _ACCOUNT = "carina-kubelet-plugin", "other-driver"

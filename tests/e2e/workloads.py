@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from simulation.kubernetes.cluster import Cluster, KubectlError
+from simulation.kubernetes.process import wait_for
 from tests.e2e.plugin import DRIVER
-from tests.kubernetes.cluster import Cluster, KubectlError
-from tests.kubernetes.process import wait_for
 
 Object = dict[str, Any]
 START_S = 30.0

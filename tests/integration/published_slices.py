@@ -10,9 +10,9 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError
-from kubelet_plugin.feature_gate import FeatureGate
-from kubelet_plugin.publisher import Operation, Publisher
-from kubelet_plugin.slices import Pool
+from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.pool import Pool
+from kubelet_plugin.publish.publisher import Operation, Publisher
 
 DRIVER = "gpu.carina.dev"
 DEADLINE = 20.0

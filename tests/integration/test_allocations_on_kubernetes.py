@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from carina_dra.allocator.cluster import Cluster as Devices
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.placement import Placed, Placer, Question
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.kube.api_resource import (
     DEVICE_CLASSES,
@@ -26,6 +24,8 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from carina_dra.placement.cluster import Cluster as Devices
+from carina_dra.placement.placer import Placed, Placer, Question
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -34,8 +34,8 @@ from carina_dra.resource import (
     decode,
     encode,
 )
+from simulation.kubernetes.cluster import Cluster
 from tests.eventually import eventually
-from tests.kubernetes.cluster import Cluster
 
 _DRIVER = "allocated.example.com"
 _NODES = [f"alloc-{index}" for index in range(10)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kubernetes.cluster import Cluster
+from simulation.kubernetes.cluster import Cluster
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _EXAMPLES = sorted((_DEPLOY / "examples").glob("*.yaml"))

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes import reaper
-from tests.kubernetes.cluster import Cluster, running_cluster
-from tests.kubernetes.process import ComponentDiedError, wait_for
+from simulation.kubernetes import reaper
+from simulation.kubernetes.cluster import Cluster, running_cluster
+from simulation.kubernetes.process import ComponentDiedError, wait_for
 
 pytestmark = pytest.mark.kubernetes
 
 _OWNER = """
 import signal
-from tests.kubernetes.cluster import running_cluster
+from simulation.kubernetes.cluster import running_cluster
 with running_cluster() as cluster:
     print(cluster.state.path, flush=True)
     {then}

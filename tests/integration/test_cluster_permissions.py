@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, KubectlError, ServiceAccountCredentials
+from simulation.kubernetes.cluster import Cluster, KubectlError, ServiceAccountCredentials
 
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _OWN, _OTHER = "own-node", "other-node"

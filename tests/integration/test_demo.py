@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simulation.demo.manifests import DEPLOY
-from tests.kubernetes.state import kept
+from simulation.kubernetes.state import kept
 
 _COMMAND = (sys.executable, "-m", "simulation.demo")
 

@@ -14,15 +14,15 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.device import WholeGpu
-from kubelet_plugin.feature_gate import FeatureGate
-from kubelet_plugin.gpu_health import Healthy, Lost
-from kubelet_plugin.slices import pool
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.health import Healthy, Lost
+from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.pool import pool
 from simulation.api_server.server import ApiServer
+from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
-from tests.kubernetes.cluster import running_cluster
-from tests.kubernetes.fixtures import require_real_kubernetes
+from tests.real_kubernetes import require_real_kubernetes
 from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
 
 GATES_OFF = {

@@ -24,16 +24,16 @@ from typing import Any, BinaryIO, Literal, cast
 
 import pytest
 
-from kubelet_plugin.cdi_directory import CdiDirectory
-from kubelet_plugin.checkpoint_file import CheckpointFile
-from kubelet_plugin.claim import ClaimReference, PreparedClaim
-from kubelet_plugin.claims import Claims
-from kubelet_plugin.device import WholeGpu
-from kubelet_plugin.driver_root import DriverRoot
-from kubelet_plugin.gpu_health import Healthy
+from kubelet_plugin.cdi.directory import CdiDirectory
+from kubelet_plugin.cdi.driver_root import DriverRoot
+from kubelet_plugin.claims.checkpoint_file import CheckpointFile
+from kubelet_plugin.claims.claim import ClaimReference, PreparedClaim
+from kubelet_plugin.claims.lifecycle import Claims
+from kubelet_plugin.claims.lock import NodeLock
+from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.lock import NodeLock
-from kubelet_plugin.needs import ContainerNeeds
+from kubelet_plugin.inventory.health import Healthy
+from kubelet_plugin.prepare.needs import ContainerNeeds
 from simulation.nvml import DeviceNodes, SimulatedNode
 from tests.unit.kubelet_plugin.sample_gpus import gpu
 

@@ -12,15 +12,15 @@ from carina_dra.kube.api_resource import EVENTS, NODES
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin.device import devices
-from kubelet_plugin.gpu import Inventory
+from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory_poller import InventoryPoller
-from kubelet_plugin.metrics import Metrics
-from kubelet_plugin.node_report import NodeReport
-from kubelet_plugin.nvml import NvmlSession
-from kubelet_plugin.publisher import Publisher
-from kubelet_plugin.slices import pool
+from kubelet_plugin.inventory.gpu import Inventory
+from kubelet_plugin.inventory.poller import InventoryPoller
+from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.publisher import Publisher
+from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.node import NodeReport
 from simulation.api_server.server import ApiServer
 from simulation.nvml import SimulatedNode, installed
 from tests.eventually import eventually

@@ -13,9 +13,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kubelet_plugin.pb import dra_v1_pb2 as v1
-from kubelet_plugin.pb import dra_v1beta1_pb2 as v1beta1
-from kubelet_plugin.pb import plugin_registration_v1_pb2 as registration
+from kubelet_plugin.kubelet.pb import dra_v1_pb2 as v1
+from kubelet_plugin.kubelet.pb import dra_v1beta1_pb2 as v1beta1
+from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as registration
 from tests.eventually import eventually
 from tests.integration.plugin_host import DRIVER, NODE, Host, running_host
 

@@ -13,15 +13,15 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.client import Client, JsonPatch
 from carina_dra.kube.errors import Forbidden
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.device import WholeGpu
-from kubelet_plugin.gpu import Gpu, NvLink
-from kubelet_plugin.gpu_health import Health, Healthy, Lost
-from kubelet_plugin.slices import Pool, pool
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.gpu import Gpu, NvLink
+from kubelet_plugin.inventory.health import Health, Healthy, Lost
+from kubelet_plugin.publish.pool import Pool, pool
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
+from simulation.kubernetes.cluster import Cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
-from tests.kubernetes.cluster import Cluster
 from tests.unit.kubelet_plugin.golden_slices import simulated_pool
 from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import grpc
 
-from kubelet_plugin.checkpoint import parse
-from kubelet_plugin.claim import PreparedClaim
-from kubelet_plugin.pb import dra_v1_pb2 as pb
+from kubelet_plugin.claims.checkpoint import parse
+from kubelet_plugin.claims.claim import PreparedClaim
+from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.integration.plugin_host import DRIVER, Host, running_host
 
 KILLS, CLAIMS, USERS, GPUS = 200, 500, 4, 8

@@ -21,10 +21,10 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.errors import Conflict
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.resource import decode, encode
+from simulation.kubernetes import releases
+from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
-from tests.kubernetes import releases
-from tests.kubernetes.cluster import running_cluster
-from tests.kubernetes.fixtures import require_real_kubernetes
+from tests.real_kubernetes import require_real_kubernetes
 from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
 
 FEATURE_GATES = dict.fromkeys(

@@ -10,8 +10,8 @@ from pathlib import Path
 from shutil import which
 from typing import IO, Any, Literal, TypeAlias
 
-from tests.kubernetes import build
-from tests.kubernetes.releases import Release
+from simulation.kubernetes import build
+from simulation.kubernetes.releases import Release
 
 Object: TypeAlias = dict[str, Any]
 Subcommand: TypeAlias = Literal["allocate", "cel", "bench"]

@@ -7,9 +7,9 @@ import pytest
 from carina_dra.kube.api_resource import NAMESPACES
 from carina_dra.kube.client import Client
 from simulation.api_server.server import ApiServer
+from simulation.kubernetes.cluster import Cluster
 from tests.contract.kube.backend import Backend, Embedded, Real, ThroughProxy, through_proxy
 from tests.contract.kube.proxy import Proxy
-from tests.kubernetes.cluster import Cluster
 
 EMBEDDED, REAL = "embedded", "real"
 

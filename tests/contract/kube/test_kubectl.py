@@ -12,7 +12,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.event import EventType, ObjectReference, Reporter
 from carina_dra.kube.event_recorder import EventRecorder
 from simulation.api_server.server import ApiServer
-from tests.kubernetes import binaries
+from simulation.kubernetes import binaries
 
 pytestmark = pytest.mark.kubernetes
 

@@ -10,8 +10,8 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import from_service_account
 from carina_dra.kube.errors import Forbidden, Unauthorized
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from simulation.kubernetes.cluster import Cluster
 from tests.contract.kube.samples import config_map
-from tests.kubernetes.cluster import Cluster
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from kubelet_plugin.driver_root import nvml_libraries
-from kubelet_plugin.gpu import (
+from kubelet_plugin.cdi.driver_root import nvml_libraries
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.gpu import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
@@ -20,8 +21,7 @@ from kubelet_plugin.gpu import (
     UnknownGpu,
     UnreadableGpu,
 )
-from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.nvml.reader import NvmlSession
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker
 

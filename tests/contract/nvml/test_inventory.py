@@ -8,9 +8,9 @@ from dataclasses import replace
 import pynvml
 import pytest
 
-from kubelet_plugin.gpu import DriverReady, Gpu, MigUnsupported
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.inventory.gpu import DriverReady, Gpu, MigUnsupported
+from kubelet_plugin.nvml.reader import NvmlSession
 from tests.contract.nvml.conftest import NodeMaker
 
 

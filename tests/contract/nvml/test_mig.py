@@ -6,9 +6,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from kubelet_plugin.gpu import DriverReady, MigDisabled, MigEnabled
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.inventory.gpu import DriverReady, MigDisabled, MigEnabled
+from kubelet_plugin.nvml.reader import NvmlSession
 from simulation.nvml import SimulatedNode
 from tests.contract.nvml.conftest import NodeMaker
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.gpu import DriverMissing, DriverReady, DriverUnusable, NvmlFailure
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
+from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, DriverUnusable, NvmlFailure
+from kubelet_plugin.nvml.reader import NvmlSession
 from simulation.nvml import uninstall
 
 # A driver of which little is left: it starts, stops and counts no GPUs.

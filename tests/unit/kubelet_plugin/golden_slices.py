@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 
 from carina_dra.resource import encode
-from kubelet_plugin.device import devices
+from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml import NvmlSession
-from kubelet_plugin.publish import resource_slices
-from kubelet_plugin.slices import Pool, pool
+from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.publish.pool import Pool, pool
+from kubelet_plugin.publish.sync import resource_slices
 from simulation.nvml import SimulatedNode, installed
 
 PROFILES = ("dgx-h100", "mixed")

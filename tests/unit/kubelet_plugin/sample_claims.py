@@ -1,7 +1,7 @@
 """Claims to write tests with."""
 
-from carina_dra.device_config import GpuConfig
-from kubelet_plugin.claim import ClaimDevice, PreparedClaim
+from carina_dra.config.device import GpuConfig
+from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
 
 UID = "d3797add-c027-4ff8-ade9-756e9b3fba9d"
 

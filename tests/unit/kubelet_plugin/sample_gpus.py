@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from kubelet_plugin.gpu import (
+from kubelet_plugin.inventory.gpu import (
     Gpu,
     LostGpu,
     MigDisabled,

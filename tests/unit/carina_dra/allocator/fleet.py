@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.placement import Placed, Placement, Placer, Question
 from carina_dra.allocator.preference import Policy
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed, Placement, Placer, Question
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 
 DRIVER = "gpu.carina.dev"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.explanation import explain
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.request import check
+from carina_dra.placement.cluster import Cluster
 from carina_dra.resource import ResourceClaim
 from tests.unit.carina_dra.allocator.fleet import (
     CLASSES,

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.allocator.allocate import Allocated
-from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.placement import Placed, Placer, Question
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed, Placer, Question
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from carina_dra.allocator.cluster import Cluster
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import UPSTREAM, Order, Policy
+from carina_dra.placement.cluster import Cluster
 from tests.unit.carina_dra.allocator.fleet import (
     claim,
     claim_of,

@@ -1,0 +1,1 @@
+"""The `carina` command, and those of its subcommands that belong to the library."""

@@ -1,0 +1,1 @@
+"""Carina's own API kinds: what users write about devices."""

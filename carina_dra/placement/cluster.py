@@ -1,0 +1,283 @@
+"""What the API says of a cluster's devices, kept so that a change costs what it changes.
+
+Nodes, slices, taint rules and allocated claims come in as they change. What follows from them for
+a node is worked out when somebody asks, and kept until something of it changes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.group import groups
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.node_state import NodeState
+from carina_dra.allocator.pool import Pool, PoolSlice, ReadyPool, in_order, resolve
+from carina_dra.allocator.taint import may_apply
+from carina_dra.allocator.usage import PoolId, Usage
+from carina_dra.placement.shape import ShapedGroup, Shapes
+from carina_dra.resource import (
+    Allocation,
+    DeviceResult,
+    DeviceTaintRule,
+    OnNode,
+    ResourceClaim,
+    ResourceSlice,
+)
+
+_NOTHING = Usage()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offer:
+    """What a node offers."""
+
+    pools: tuple[Pool, ...]
+    """In the order in which upstream tries them."""
+    groups: tuple[ShapedGroup, ...]
+    others: tuple[object, ...]
+    """What sets the node apart, beside its groups of devices."""
+
+
+@dataclass(slots=True, eq=False)
+class Cluster:
+    """Nodes, what they offer, and what is in use of it."""
+
+    features: Features = field(default_factory=Features)
+    shapes: Shapes = field(default_factory=Shapes)
+    _nodes: dict[str, Node] = field(default_factory=dict)
+    _slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    _rules: dict[str, DeviceTaintRule] = field(default_factory=dict)
+    _pools: dict[PoolId, tuple[PoolSlice, ...]] = field(default_factory=dict)
+    _pools_of_node: dict[str, frozenset[PoolId]] = field(default_factory=dict)
+    """Those with a slice that names the node."""
+    _shared_pools: set[PoolId] = field(default_factory=set)
+    """Those with a slice that may reach any node."""
+    _allocations: dict[str, tuple[DeviceResult, ...]] = field(default_factory=dict)
+    _usage: dict[PoolId, Usage] = field(default_factory=dict)
+    _offers: dict[str, _Offer] = field(default_factory=dict)
+    _shape: dict[str, int] = field(default_factory=dict)
+    _shape_version: int = 0
+    _unshaped: set[str] = field(default_factory=set)
+    _nodes_of_shape: dict[int, dict[str, None]] = field(default_factory=dict)
+
+    def copy(self) -> "Cluster":
+        """The cluster as it is now, for trying what would be if: neither sees the other's changes.
+
+        Takes time by the number of nodes, not devices: what is in use is kept by pool.
+        """
+        return replace(
+            self,
+            _nodes=dict(self._nodes),
+            _slices=dict(self._slices),
+            _rules=dict(self._rules),
+            _pools=dict(self._pools),
+            _pools_of_node=dict(self._pools_of_node),
+            _shared_pools=set(self._shared_pools),
+            _allocations=dict(self._allocations),
+            _usage=dict(self._usage),
+            _offers=dict(self._offers),
+            _shape=dict(self._shape),
+            _unshaped=set(self._unshaped),
+            _nodes_of_shape={shape: dict(nodes) for shape, nodes in self._nodes_of_shape.items()},
+        )
+
+    # Nodes.
+
+    def put_node(self, node: Node) -> None:
+        """A node is there, or has changed."""
+        if self._nodes.get(node.name) != node:
+            self._nodes[node.name] = node
+            self._forget(node.name)
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone."""
+        if self._nodes.pop(name, None) is not None:
+            self._forget(name)
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """By name."""
+        return self._nodes
+
+    # Slices.
+
+    def put_slice(self, published: ResourceSlice) -> None:
+        """A slice is there, or has changed."""
+        self.remove_slice(published.metadata.name)
+        prepared = PoolSlice.of(published, tuple(self._rules.values()))
+        self.shapes.learn(prepared.devices)
+        self._slices[prepared.name] = published
+        self._set_pool(prepared.pool, (*self._pools.get(prepared.pool, ()), prepared))
+
+    def remove_slice(self, name: str) -> None:
+        """A slice is gone."""
+        published = self._slices.pop(name, None)
+        if published is not None:
+            pool = PoolId(published.spec.driver, published.spec.pool.name)
+            self._set_pool(pool, tuple(each for each in self._pools[pool] if each.name != name))
+
+    def put_rule(self, rule: DeviceTaintRule) -> None:
+        """A taint rule is there, or has changed."""
+        self._set_rules({**self._rules, rule.metadata.name: rule}, rule)
+
+    def remove_rule(self, name: str) -> None:
+        """A taint rule is gone."""
+        rule = self._rules.get(name)
+        if rule is not None:
+            self._set_rules({key: each for key, each in self._rules.items() if key != name}, rule)
+
+    def _set_rules(self, rules: dict[str, DeviceTaintRule], changed: DeviceTaintRule) -> None:
+        concerned = (self._rules.get(changed.metadata.name), changed)
+        self._rules = rules
+        for published in list(self._slices.values()):
+            spec = published.spec
+            if any(
+                may_apply(rule, spec.driver, spec.pool.name)
+                for rule in concerned
+                if rule is not None
+            ):
+                self.put_slice(published)
+
+    # Claims.
+
+    def put_claim(self, claim: ResourceClaim) -> None:
+        """A claim is there, or has changed: with devices or without."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            self.release(claim.key)
+        else:
+            self.allocate(claim.key, allocation)
+
+    def allocate(self, claim: str, allocation: Allocation) -> None:
+        """A claim (`namespace/name`) has these devices, instead of what it may have had before."""
+        results = allocation.devices.results
+        if self._allocations.get(claim) != results:
+            self.release(claim)
+            self._allocations[claim] = results
+            self._use(results, Usage.plus)
+
+    def release(self, claim: str) -> None:
+        """A claim has no devices any more: undoes `allocate` exactly."""
+        results = self._allocations.pop(claim, None)
+        if results is not None:
+            self._use(results, Usage.minus)
+
+    # What follows.
+
+    def state(self, node: str) -> NodeState:
+        """What a node offers, and what is in use of it.
+
+        Raises:
+            AllocationError: a slice's node selector is not valid.
+        """
+        offer = self._offer(node)
+        return NodeState(self._nodes[node], offer.pools, self._usage_of(offer.pools), self.features)
+
+    def by_shape(self) -> Mapping[int, Mapping[str, None]]:
+        """The nodes of each shape.
+
+        Raises:
+            AllocationError: a slice's node selector is not valid.
+        """
+        self.shapes.tidy()
+        if self._shape_version != self.shapes.version:
+            self._shape_version = self.shapes.version
+            self._offers.clear()
+            self._shape.clear()
+            self._nodes_of_shape.clear()
+            self._unshaped = set(self._nodes)
+        for name in self._unshaped:
+            offer = self._offer(name)
+            usage = self._usage_of(offer.pools)
+            shape = self.shapes.of_node(offer.groups, offer.others, usage)
+            self._shape[name] = shape
+            self._nodes_of_shape.setdefault(shape, {})[name] = None
+        self._unshaped.clear()
+        return self._nodes_of_shape
+
+    def _offer(self, node: str) -> _Offer:
+        known = self._offers.get(node)
+        if known is None:
+            known = self._offers[node] = self._of_node(self._nodes[node])
+        return known
+
+    def _usage_of(self, pools: Iterable[Pool]) -> Usage:
+        of_pools = [self._usage[pool.id] for pool in pools if pool.id in self._usage]
+        if len(of_pools) == 1:
+            return of_pools[0]
+        return Usage(
+            dict(chain.from_iterable(each.dedicated.items() for each in of_pools)),
+            dict(chain.from_iterable(each.shared.items() for each in of_pools)),
+        )
+
+    def _of_node(self, node: Node) -> _Offer:
+        names = self._pools_of_node.get(node.name, frozenset()) | self._shared_pools
+        resolved = (resolve(self._pools[name], node, self.features) for name in names)
+        pools = in_order(pool for pool in resolved if pool is not None)
+        ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
+        return _Offer(
+            pools,
+            tuple(self.shapes.group(group) for pool in ready for group in groups(pool)),
+            others=(
+                frozenset(pool.id.driver for pool in pools if not isinstance(pool, ReadyPool)),
+                node.declared_features,
+            ),
+        )
+
+    def _set_pool(self, pool: PoolId, slices: tuple[PoolSlice, ...]) -> None:
+        before = set(self._nodes_with(pool))
+        for name in self._named_by(pool):
+            self._pools_of_node[name] -= {pool}
+        self._pools[pool] = slices
+        for name in self._named_by(pool):
+            self._pools_of_node[name] = self._pools_of_node.get(name, frozenset()) | {pool}
+        if any(not isinstance(each.spec.nodes, OnNode) for each in slices):
+            self._shared_pools.add(pool)
+        else:
+            self._shared_pools.discard(pool)
+        if not slices:
+            del self._pools[pool]
+        for name in before.union(self._nodes_with(pool)):
+            self._forget(name)
+
+    def _named_by(self, pool: PoolId) -> set[str]:
+        """The nodes that slices of the pool name."""
+        nodes = (each.spec.nodes for each in self._pools.get(pool, ()))
+        return {each.node_name for each in nodes if isinstance(each, OnNode)}
+
+    def _nodes_with(self, pool: PoolId) -> Collection[str]:
+        """The nodes that the pool may have something for."""
+        return self._nodes if pool in self._shared_pools else self._named_by(pool)
+
+    def _use(
+        self,
+        results: Iterable[DeviceResult],
+        change: Callable[[Usage, Iterable[DeviceResult]], Usage],
+    ) -> None:
+        by_pool: dict[PoolId, list[DeviceResult]] = {}
+        for result in results:
+            by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
+        for pool, of_pool in by_pool.items():
+            self._usage[pool] = change(self._usage.get(pool, _NOTHING), of_pool)
+            if self._usage[pool] == _NOTHING:
+                del self._usage[pool]
+            for name in self._nodes_with(pool):
+                self._reshape(name)
+
+    def _forget(self, node: str) -> None:
+        """What the node offers has changed."""
+        self._offers.pop(node, None)
+        self._reshape(node)
+
+    def _reshape(self, node: str) -> None:
+        """What is in use on the node has changed."""
+        shape = self._shape.pop(node, None)
+        if shape is not None:
+            del self._nodes_of_shape[shape][node]
+            if not self._nodes_of_shape[shape]:
+                del self._nodes_of_shape[shape]
+        if node in self._nodes:
+            self._unshaped.add(node)
+        else:
+            self._unshaped.discard(node)

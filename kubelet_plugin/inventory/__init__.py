@@ -1,0 +1,1 @@
+"""What the node's GPUs are and how they are: values, their changes, and the thread that looks."""

@@ -1,0 +1,1 @@
+"""What operators see: Events, metrics, logs, health over HTTP."""

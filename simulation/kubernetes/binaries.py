@@ -1,0 +1,180 @@
+"""Which programs this machine has, or can build, and where they lie.
+
+A control plane is taken from $KUBEBUILDER_ASSETS where that is set, else from what is built of the
+pinned releases. A node is always built.
+"""
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulation.kubernetes import debian, releases
+from simulation.kubernetes.releases import Release
+
+
+class BinariesMissingError(RuntimeError):
+    """A cluster cannot be started here; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerBinaries:
+    """What acts on objects: makes claims from templates, allocates, binds, collects garbage."""
+
+    kube_controller_manager: Path
+    kube_scheduler: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlaneBinaries:
+    """The programs of a control plane.
+
+    `controllers` is None for assets that are an API server and no more, as envtest's are.
+    """
+
+    etcd: Path
+    kube_apiserver: Path
+    kubectl: Path
+    controllers: ControllerBinaries | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBinaries:
+    """The programs of a node."""
+
+    kubelet: Path
+    containerd: Path
+    ctr: Path
+    runc: Path
+    cni_folder: Path
+    busybox: Path
+
+
+def control_plane() -> ControlPlaneBinaries:
+    """The programs of a control plane.
+
+    Raises:
+        BinariesMissingError: they are not there.
+    """
+    assets = _assets()
+    if assets is not None:
+        return _from_assets(assets)
+    etcd, kubernetes = _built(releases.etcd()), _built(releases.kubernetes())
+    return ControlPlaneBinaries(
+        etcd=etcd.program("etcd"),
+        kube_apiserver=kubernetes.program("kube-apiserver"),
+        kubectl=kubernetes.program("kubectl"),
+        controllers=ControllerBinaries(
+            kube_controller_manager=kubernetes.program("kube-controller-manager"),
+            kube_scheduler=kubernetes.program("kube-scheduler"),
+        ),
+    )
+
+
+def node() -> NodeBinaries:
+    """The programs of a node.
+
+    Raises:
+        BinariesMissingError: they are not there.
+    """
+    containerd = _built(releases.containerd())
+    runc, cni_folder, busybox = debian.runc(), debian.cni_folder(), debian.busybox()
+    if runc is None or cni_folder is None or busybox is None:
+        raise BinariesMissingError(
+            f"missing from the distribution: {', '.join(debian.missing_packages())}; "
+            "`python -m simulation.kubernetes.build` as root installs them"
+        )
+    return NodeBinaries(
+        kubelet=_built(releases.kubernetes()).program("kubelet"),
+        containerd=containerd.program("containerd"),
+        ctr=containerd.program("ctr"),
+        runc=runc,
+        cni_folder=cni_folder,
+        busybox=busybox,
+    )
+
+
+def nvidia_cdi_hook() -> Path:
+    """NVIDIA's own CDI hook.
+
+    Raises:
+        BinariesMissingError: it is not built.
+    """
+    return _built(releases.nvidia_container_toolkit()).program("nvidia-cdi-hook")
+
+
+def control_plane_releases() -> tuple[Release, ...]:
+    """What has to be built for a control plane."""
+    return () if _assets() is not None else (releases.etcd(), releases.kubernetes())
+
+
+def node_releases() -> tuple[Release, ...]:
+    """What has to be built for a node, beside its control plane."""
+    return (releases.containerd(), releases.nvidia_container_toolkit())
+
+
+def why_no_control_plane() -> str | None:
+    """The reason why no control plane can run here, if there is one."""
+    if shutil.which("openssl") is None:
+        return "a real Kubernetes needs the openssl command for its certificates"
+    assets = _assets()
+    if assets is not None:
+        try:
+            _from_assets(assets)
+        except BinariesMissingError as error:
+            return str(error)
+        return None
+    return _why_not_built(control_plane_releases())
+
+
+def why_no_node() -> str | None:
+    """The reason why no node that runs containers can run here, if there is one."""
+    if _assets() is not None:
+        return "KUBEBUILDER_ASSETS is set and holds a control plane only: unset it to run a node"
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "a node that runs containers needs Linux and root"
+    packages = debian.missing_packages()
+    if packages and shutil.which("apt-get") is None:
+        return f"a node needs {', '.join(packages)} of the distribution"
+    return why_no_control_plane() or _why_not_built(node_releases())
+
+
+def _why_not_built(wanted: tuple[Release, ...]) -> str | None:
+    missing = [f"{release.project} {release.version}" for release in wanted if not release.is_built]
+    if not missing or shutil.which("go") is not None:
+        return None
+    return f"{', '.join(missing)} not built and no Go to do it (or set KUBEBUILDER_ASSETS)"
+
+
+def _assets() -> Path | None:
+    configured = os.environ.get("KUBEBUILDER_ASSETS")
+    return Path(configured) if configured else None
+
+
+def _from_assets(assets: Path) -> ControlPlaneBinaries:
+    missing = [
+        name for name in ("etcd", "kube-apiserver", "kubectl") if not (assets / name).exists()
+    ]
+    if missing:
+        raise BinariesMissingError(f"KUBEBUILDER_ASSETS={assets} has no {', '.join(missing)}")
+    controllers = ControllerBinaries(
+        kube_controller_manager=assets / "kube-controller-manager",
+        kube_scheduler=assets / "kube-scheduler",
+    )
+    complete = controllers.kube_controller_manager.exists() and controllers.kube_scheduler.exists()
+    return ControlPlaneBinaries(
+        etcd=assets / "etcd",
+        kube_apiserver=assets / "kube-apiserver",
+        kubectl=assets / "kubectl",
+        controllers=controllers if complete else None,
+    )
+
+
+def _built(release: Release) -> Release:
+    if not release.is_built:
+        raise BinariesMissingError(
+            f"{release.project} {release.version} is not in {release.home}: "
+            "`python -m simulation.kubernetes.build` builds it"
+        )
+    return release

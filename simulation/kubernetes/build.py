@@ -1,0 +1,113 @@
+"""Builds what a cluster needs and is not there yet: `python -m simulation.kubernetes.build`.
+
+Invariant: the folder of a release's programs appears under its name only when all of them are
+built, so a build that breaks off is never taken for a finished one. Builders of the same release
+wait for each other. Where Go gets its modules from is the environment's affair.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from simulation.kubernetes import debian, releases
+from simulation.kubernetes.releases import Release
+
+_REPORT_EVERY_S = 15.0
+
+
+class BuildError(RuntimeError):
+    """A release could not be built; the message ends with what Go said."""
+
+
+def build(wanted: Iterable[Release]) -> None:
+    """Builds the releases that are not there yet, saying what it does and how far it is.
+
+    Raises:
+        BuildError: Go is missing, or does not build one.
+    """
+    missing = [release for release in wanted if not release.is_built]
+    for number, release in enumerate(missing, start=1):
+        _say(f"[{number}/{len(missing)}] {release.project} {release.version} -> {release.home}")
+        with _alone(release.home):
+            if not release.is_built:  # another builder may have been faster
+                _build(release)
+
+
+def _build(release: Release) -> None:
+    for broken_off in release.home.glob("bin.*"):
+        shutil.rmtree(broken_off)
+    partial = release.home / f"bin.{os.getpid()}"
+    partial.mkdir()
+    started = time.monotonic()
+    for program, package in release.packages.items():
+        _go_build(release, package, partial / program)
+        _say(f"    {program} after {time.monotonic() - started:.0f} s")
+    partial.rename(release.home / "bin")
+
+
+def _go_build(release: Release, package: str, output: Path) -> None:
+    command = ["go", "build", "-v", "-o", str(output), "-ldflags", release.ldflags, package]
+    environment = {**os.environ, "CGO_ENABLED": "1" if release.cgo else "0"}
+    lines: list[str] = []
+    try:
+        go = subprocess.Popen(
+            command,
+            cwd=release.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    except FileNotFoundError as error:
+        raise BuildError(f"{release.project} is not built and there is no Go to do it") from error
+    with go:
+        assert go.stdout is not None
+        reported = time.monotonic()
+        for line in go.stdout:  # with -v Go names each package that it compiles or downloads
+            lines.append(line)
+            if time.monotonic() - reported > _REPORT_EVERY_S:
+                reported = time.monotonic()
+                _say(f"    {output.name}: {len(lines)} packages so far")
+    if go.returncode != 0:
+        raise BuildError(f"{' '.join(command)} in {release.folder}:\n{''.join(lines[-30:])}")
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"    another build of {home} is running: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def everything() -> tuple[Release, ...]:
+    """All that a control plane and a node are built from."""
+    return (
+        releases.etcd(),
+        releases.kubernetes(),
+        releases.containerd(),
+        releases.nvidia_container_toolkit(),
+    )
+
+
+if __name__ == "__main__":
+    try:
+        debian.install_missing()
+        build(everything())
+    except (BuildError, debian.PackagesMissingError, ValueError) as error:
+        sys.exit(str(error))
+    _say(f"All binaries are in {releases.cache()}")

@@ -1,0 +1,238 @@
+"""A running cluster, as the tests see it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulation.kubernetes import binaries, control_plane, images, pki, process, state
+from simulation.kubernetes.control_plane import ControlPlane
+from simulation.kubernetes.state import StateDirectory
+
+_DEPLOY = Path(__file__).parents[2] / "deploy"
+# A slice that the policy of deploy/ refuses.
+_PROBE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "probe"},
+    "spec": {
+        "driver": "gpu.carina.dev",
+        "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
+        "allNodes": True,
+        "devices": [{"name": "probe"}],
+    },
+}
+
+
+class KubectlError(RuntimeError):
+    """kubectl failed; the message is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountCredentials:
+    """What a pod of a ServiceAccount is given.
+
+    `folder` is shaped like /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` says the
+    same to programs that want one.
+    """
+
+    folder: Path
+    kubeconfig: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A control plane that is ready, and the administrator's access to it.
+
+    Without controllers (`controllers_run`) it is an API server and no more: nothing is scheduled,
+    and no claim is made from a template.
+    """
+
+    state: StateDirectory
+    control_plane: ControlPlane
+    kubectl_program: Path
+    feature_gates: Mapping[str, bool]
+    controllers_run: bool
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.control_plane.kubeconfig
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self.control_plane.server
+
+    @property
+    def ca_file(self) -> Path:
+        """What the API server's certificate is signed with."""
+        return self.control_plane.authority.ca.certificate
+
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
+    ) -> str:
+        """What a kubectl command prints; as administrator, unless told otherwise.
+
+        Raises:
+            KubectlError: it exits with another status than 0.
+        """
+        done = subprocess.run(
+            [self.kubectl_program, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                **os.environ,
+                "KUBECONFIG": str(kubeconfig or self.kubeconfig),
+                "KUBECACHEDIR": str(self.state.path / "kubectl"),
+            },
+        )
+        if done.returncode != 0:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, *objects: Mapping[str, object]) -> None:
+        """Applies objects."""
+        self.kubectl("apply", "-f", "-", stdin=_list(objects))
+
+    def install_carina(self) -> None:
+        """Applies deploy/, as an administrator would, and waits until its policy is in force.
+
+        An API server takes up a new admission policy about a second after it is made.
+        """
+        self.kubectl("apply", "-k", str(_DEPLOY))
+        process.wait_for(
+            "the admission policy of deploy/ to be in force",
+            self._policy_is_in_force,
+            retry_on=(KubectlError,),
+        )
+
+    def _policy_is_in_force(self) -> bool:
+        try:
+            self.kubectl(
+                *("create", "--dry-run=server", "-f", "-"),
+                "--as=system:serviceaccount:carina-system:carina-kubelet-plugin",
+                stdin=json.dumps(_PROBE),
+            )
+        except KubectlError as error:
+            if "ValidatingAdmissionPolicy" in str(error):
+                return True
+            raise
+        return False
+
+    def create_namespace(self, name: str) -> str:
+        """Makes a namespace that takes pods, and gives its name."""
+        self.kubectl("create", "namespace", name)
+        self.await_default_service_account(name)
+        return name
+
+    def await_default_service_account(self, namespace: str) -> None:
+        """Waits for what no pod of a namespace is admitted without.
+
+        A controller makes it some time after the namespace; where none runs, it is made here.
+        """
+        if self.controllers_run:
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
+        else:
+            metadata = {"namespace": namespace, "name": "default"}
+            self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+
+    def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
+        """Makes a pod that is on a node from the start, and does nothing there."""
+        container = {"name": "pause", "image": images.PAUSE, "imagePullPolicy": "Never"}
+        spec = {
+            "serviceAccountName": service_account,
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        metadata = {"namespace": namespace, "name": name}
+        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def service_account_credentials(
+        self, namespace: str, name: str, *, pod: str | None = None
+    ) -> ServiceAccountCredentials:
+        """What the kubelet would give to `pod`, for a day; with None, a token without a pod.
+
+        The token of a pod that is on a node says which node that is.
+        """
+        bound: tuple[str, ...] = ()
+        if pod is not None:
+            uid = self.kubectl(
+                *("get", "pod", pod, "--namespace", namespace, "-o", "jsonpath={.metadata.uid}")
+            )
+            bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+            bound += (f"--bound-object-uid={uid}",)
+        token = self.kubectl(
+            *("create", "token", name, "--namespace", namespace, "--duration=24h", *bound)
+        )
+        folder = self.state.path / "service-accounts" / namespace / name / (pod or "unbound")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "token").write_text(token.strip())
+        (folder / "namespace").write_text(namespace)
+        (folder / "ca.crt").write_bytes(self.ca_file.read_bytes())
+        kubeconfig = pki.write_kubeconfig(
+            folder / "kubeconfig",
+            server=self.server,
+            ca=self.ca_file,
+            user={"tokenFile": str(folder / "token")},
+        )
+        return ServiceAccountCredentials(folder, kubeconfig)
+
+    def add_fake_nodes(self, names: Iterable[str]) -> None:
+        """Adds nodes that have no kubelet: pods can be bound to them and never run."""
+        self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
+
+
+@contextmanager
+def running_cluster(
+    *,
+    feature_gates: Mapping[str, bool] | None = None,
+    runtime_config: Mapping[str, bool] | None = None,
+) -> Iterator[Cluster]:
+    """A cluster as long as the context, or until this process ends, however it does.
+
+    `feature_gates` holds for every component, nodes included; `runtime_config` turns API versions
+    ("scheduling.k8s.io/v1beta1") on and off.
+
+    Raises:
+        BinariesMissingError: its programs are not there.
+        ComponentDiedError: a component ended at start.
+        NotReachedError: it did not become ready.
+    """
+    programs = binaries.control_plane()
+    gates = dict(feature_gates or {})
+    with state.claimed() as directory:
+        running = control_plane.start(
+            directory, programs, feature_gates=gates, runtime_config=runtime_config or {}
+        )
+        cluster = Cluster(
+            state=directory,
+            control_plane=running,
+            kubectl_program=programs.kubectl,
+            feature_gates=gates,
+            controllers_run=programs.controllers is not None,
+        )
+        cluster.await_default_service_account("default")
+        yield cluster
+
+
+def _list(objects: Iterable[Mapping[str, object]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def _fake_node(name: str) -> dict[str, object]:
+    capacity = {"cpu": "64", "memory": "1Ti", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "Fake", "message": "has no kubelet"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
+    }

@@ -1,0 +1,120 @@
+"""containerd with runc: configuration, start, images."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulation.kubernetes import images, process
+from simulation.kubernetes.binaries import NodeBinaries
+from simulation.kubernetes.process import Process
+from simulation.kubernetes.state import StateDirectory
+
+_START_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRuntime:
+    """A running containerd. It reads CDI specs from `cdi_folders`, later ones first."""
+
+    process: Process
+    socket: Path
+    cdi_folders: tuple[Path, ...]
+    ctr: Path
+
+    def import_images(self, archive: Path) -> None:
+        """Makes the images of a docker archive known to the kubelet."""
+        self._ctr("images", "import", "--local", str(archive))
+
+    def _ctr(self, *arguments: str) -> str:
+        command = [str(self.ctr), "--address", str(self.socket), "--namespace", "k8s.io"]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"ctr {' '.join(arguments)} failed: {done.stderr}")
+        return done.stdout
+
+
+def start(
+    state: StateDirectory, folder: Path, binaries: NodeBinaries, name: str
+) -> ContainerRuntime:
+    """Starts containerd with everything of its own below `folder`, and waits for its socket.
+
+    Raises:
+        ComponentDiedError: it ended at start.
+        NotReachedError: it does not answer.
+    """
+    home = folder / "containerd"
+    cdi_folders = (folder / "cdi" / "static", folder / "cdi" / "run")
+    for made in (home, home / "net", *cdi_folders):
+        made.mkdir(parents=True)
+    (home / "net" / "10-pods.conflist").write_text(_network(state, home))
+    registries = home / "registries" / "_default"
+    registries.mkdir(parents=True)
+    (registries / "hosts.toml").write_text('server = "http://127.0.0.1:9"  # nobody\n')
+    config = home / "config.toml"
+    config.write_text(_config(home, binaries, cdi_folders))
+    runtime = ContainerRuntime(
+        process=process.start(
+            state, f"containerd-{name}", [binaries.containerd, "--config", config]
+        ),
+        socket=home / "containerd.sock",
+        cdi_folders=cdi_folders,
+        ctr=binaries.ctr,
+    )
+    process.wait_for(
+        "containerd to answer",
+        lambda: runtime._ctr("version"),  # noqa: SLF001 - of this module
+        timeout=_START_TIMEOUT_S,
+        alive=(runtime.process,),
+        retry_on=(RuntimeError,),
+    )
+    return runtime
+
+
+def _config(home: Path, binaries: NodeBinaries, cdi_folders: tuple[Path, ...]) -> str:
+    folders = ", ".join(f'"{folder}"' for folder in cdi_folders)
+    return f"""\
+version = 3
+root = "{home / "root"}"
+state = "{home / "state"}"
+# The first would listen where another containerd does, the second write into /opt.
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
+
+[grpc]
+address = "{home / "containerd.sock"}"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{images.PAUSE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{home / "registries"}"  # an image that is not there is not looked for anywhere
+
+[plugins."io.containerd.cri.v1.runtime"]
+cdi_spec_dirs = [{folders}]
+netns_mounts_under_state_dir = true
+# Without CAP_SYS_RESOURCE runc cannot lower a score: "can't get final child's PID from pipe: EOF".
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{binaries.cni_folder}"]
+conf_dir = "{home / "net"}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+BinaryName = "{binaries.runc}"
+Root = "{home / "runc"}"
+SystemdCgroup = false
+"""
+
+
+def _network(state: StateDirectory, home: Path) -> str:
+    """A veth pair for each pod: enough for the node to reach it, and no way out."""
+    addresses = {
+        "type": "host-local",
+        "ranges": [[{"subnet": str(state.pod_subnet)}]],
+        "dataDir": str(home / "addresses"),
+    }
+    plugin = {"type": "ptp", "ipMasq": False, "ipam": addresses}
+    return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": [plugin]})

@@ -1,0 +1,214 @@
+"""etcd, the API server, the controllers and the scheduler, on loopback ports of their own."""
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from simulation.kubernetes import pki, process
+from simulation.kubernetes.binaries import ControllerBinaries, ControlPlaneBinaries
+from simulation.kubernetes.pki import Authority
+from simulation.kubernetes.process import Process
+from simulation.kubernetes.state import StateDirectory
+
+_ETCD, _ETCD_PEER, _API_SERVER, _CONTROLLER_MANAGER, _SCHEDULER = range(5)
+_START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A running control plane, and the files of its administrator.
+
+    `etcd` and `server` are URLs, the first without TLS.
+    """
+
+    etcd: str
+    server: str
+    authority: Authority
+    kubeconfig: Path
+    processes: tuple[Process, ...]
+
+
+def start(
+    state: StateDirectory,
+    binaries: ControlPlaneBinaries,
+    *,
+    feature_gates: Mapping[str, bool],
+    runtime_config: Mapping[str, bool],
+) -> ControlPlane:
+    """Starts a control plane and waits until its API server is ready.
+
+    `feature_gates` goes to every component that is Kubernetes, `runtime_config` ("group/version")
+    to the API server.
+
+    Raises:
+        ComponentDiedError: a component ended at start.
+        NotReachedError: the API server did not become ready.
+    """
+    authority = pki.create_authority(state.path / "pki")
+    gates = [f"--feature-gates={_pairs(feature_gates)}"] if feature_gates else []
+    server = f"https://127.0.0.1:{state.port(_API_SERVER)}"
+    etcd_url = f"http://127.0.0.1:{state.port(_ETCD)}"
+    etcd = _start_etcd(state, binaries.etcd, etcd_url)
+    api_server = _start_api_server(
+        state, binaries.kube_apiserver, authority, [*gates, *_runtime_config(runtime_config)]
+    )
+    admin = authority.issue("admin", user="carina-tests", group="system:masters")
+    kubeconfig = pki.write_kubeconfig(
+        state.path / "kubeconfig",
+        server=server,
+        ca=authority.ca.certificate,
+        user=pki.client_certificate(admin),
+    )
+    context = ssl.create_default_context(cafile=str(authority.ca.certificate))
+    context.load_cert_chain(admin.certificate, admin.key)
+    process.wait_for(
+        "the API server to be ready",
+        lambda: _is_ready(state.port(_API_SERVER), context),
+        timeout=_START_TIMEOUT_S,
+        alive=(etcd, api_server),
+        retry_on=(OSError, http.client.HTTPException),
+    )
+    match binaries.controllers:
+        case None:
+            controllers: tuple[Process, ...] = ()
+        case ControllerBinaries() as programs:
+            controllers = (
+                _start_controller_manager(
+                    state, programs.kube_controller_manager, authority, server, gates
+                ),
+                _start_scheduler(state, programs.kube_scheduler, authority, server, gates),
+            )
+        case unreachable:
+            assert_never(unreachable)
+    processes = (etcd, api_server, *controllers)
+    return ControlPlane(etcd_url, server, authority, kubeconfig, processes)
+
+
+def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
+    peer = f"http://127.0.0.1:{state.port(_ETCD_PEER)}"
+    return process.start(
+        state,
+        "etcd",
+        [
+            program,
+            f"--data-dir={state.path / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",  # nothing here outlives the machine
+            "--log-level=warn",
+        ],
+    )
+
+
+def _start_api_server(
+    state: StateDirectory, program: Path, authority: Authority, more: list[str]
+) -> Process:
+    serving = authority.issue("kube-apiserver", user="kube-apiserver")
+    to_kubelets = authority.issue(
+        "kube-apiserver-kubelet-client", user="kube-apiserver", group="system:masters"
+    )
+    signing = authority.issue("service-accounts", user="service-accounts")
+    return process.start(
+        state,
+        "kube-apiserver",
+        [
+            program,
+            f"--etcd-servers=http://127.0.0.1:{state.port(_ETCD)}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={state.port(_API_SERVER)}",
+            "--endpoint-reconciler-type=none",  # which refuses to advertise a loopback address
+            "--service-cluster-ip-range=198.19.255.0/24",
+            f"--cert-dir={state.path / 'pki'}",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            f"--client-ca-file={authority.ca.certificate}",
+            f"--kubelet-certificate-authority={authority.ca.certificate}",
+            f"--kubelet-client-certificate={to_kubelets.certificate}",
+            f"--kubelet-client-key={to_kubelets.key}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={signing.certificate}",
+            f"--service-account-signing-key-file={signing.key}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged=true",
+            *more,
+        ],
+    )
+
+
+def _start_controller_manager(
+    state: StateDirectory, program: Path, authority: Authority, server: str, gates: list[str]
+) -> Process:
+    name = "kube-controller-manager"
+    signing = authority.issue("service-accounts", user="service-accounts")
+    return process.start(
+        state,
+        name,
+        [
+            program,
+            f"--kubeconfig={_kubeconfig(state, authority, name, server)}",
+            # At its default of 20 requests a second it takes 7 s to start.
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={state.port(_CONTROLLER_MANAGER)}",
+            f"--cert-dir={state.path / 'pki'}",
+            "--leader-elect=false",
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={signing.key}",
+            f"--root-ca-file={authority.ca.certificate}",
+            *gates,
+        ],
+    )
+
+
+def _start_scheduler(
+    state: StateDirectory, program: Path, authority: Authority, server: str, gates: list[str]
+) -> Process:
+    name = "kube-scheduler"
+    return process.start(
+        state,
+        name,
+        [
+            program,
+            f"--kubeconfig={_kubeconfig(state, authority, name, server)}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={state.port(_SCHEDULER)}",
+            f"--cert-dir={state.path / 'pki'}",
+            "--leader-elect=false",
+            *gates,
+        ],
+    )
+
+
+def _kubeconfig(state: StateDirectory, authority: Authority, component: str, server: str) -> Path:
+    return pki.write_kubeconfig(
+        state.path / f"{component}.kubeconfig",
+        server=server,
+        ca=authority.ca.certificate,
+        user=pki.client_certificate(authority.issue(component, user=f"system:{component}")),
+    )
+
+
+def _is_ready(port: int, context: ssl.SSLContext) -> bool:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    finally:
+        connection.close()
+
+
+def _runtime_config(served: Mapping[str, bool]) -> list[str]:
+    return [f"--runtime-config={_pairs(served)}"] if served else []
+
+
+def _pairs(settings: Mapping[str, bool]) -> str:
+    return ",".join(f"{name}={str(value).lower()}" for name, value in settings.items())

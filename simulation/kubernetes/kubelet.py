@@ -1,0 +1,192 @@
+"""A kubelet that a test can stop and start again."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulation.kubernetes import pki, process, reaper
+from simulation.kubernetes.control_plane import ControlPlane
+from simulation.kubernetes.process import Process
+from simulation.kubernetes.state import StateDirectory
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_START_TIMEOUT_S = 30.0
+
+
+@dataclass(slots=True)
+class Kubelet:
+    """The kubelet of one node: the same command each time it is started.
+
+    `root` is its --root-dir, where the plugin folders are.
+    """
+
+    root: Path
+    log: Path
+    _state: StateDirectory
+    _name: str
+    _command: tuple[str | Path, ...]
+    _port: int
+    _tls: ssl.SSLContext
+    _process: Process | None = field(default=None)
+
+    @property
+    def plugins(self) -> Path:
+        """Where a driver keeps its socket, in a folder of its own."""
+        return self.root / "plugins"
+
+    @property
+    def plugins_registry(self) -> Path:
+        """Where a driver puts its registration socket."""
+        return self.root / "plugins_registry"
+
+    @property
+    def process(self) -> Process:
+        """The running process.
+
+        Raises:
+            RuntimeError: it is stopped.
+        """
+        if self._process is None:
+            raise RuntimeError(f"{self._name} is stopped")
+        return self._process
+
+    def start(self) -> None:
+        """Starts it and waits until it is healthy.
+
+        Raises:
+            ComponentDiedError: it ended at start.
+            NotReachedError: it did not become healthy.
+        """
+        if self._process is not None:
+            raise RuntimeError(f"{self._name} runs already")
+        self._process = process.start(self._state, self._name, self._command)
+        process.wait_for(
+            f"{self._name} to be healthy",
+            self._is_healthy,
+            timeout=_START_TIMEOUT_S,
+            alive=(self._process,),
+            retry_on=(OSError, http.client.HTTPException),
+        )
+
+    def stop(self) -> None:
+        """Stops it with SIGTERM; containers keep running."""
+        self.process.stop()
+        self._process = None
+
+    def restart(self) -> None:
+        """Stops it and starts it again."""
+        self.stop()
+        self.start()
+
+    def _is_healthy(self) -> bool:
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._tls, timeout=5
+        )
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        finally:
+            connection.close()
+
+
+def configure(
+    state: StateDirectory,
+    control_plane: ControlPlane,
+    *,
+    program: Path,
+    folder: Path,
+    node: str,
+    port: int,
+    runtime_socket: Path,
+    feature_gates: Mapping[str, bool],
+    sync_period: str,
+) -> Kubelet:
+    """Writes what a kubelet reads, and gives the kubelet, stopped."""
+    authority = control_plane.authority
+    identity = authority.issue(f"kubelet-{node}", user=f"system:node:{node}", group="system:nodes")
+    kubeconfig = pki.write_kubeconfig(
+        folder / "kubelet.kubeconfig",
+        server=control_plane.server,
+        ca=authority.ca.certificate,
+        user=pki.client_certificate(identity),
+    )
+    # One of its own: a kubelet kills the pods below its root that it does not know.
+    cgroup = f"{reaper.cgroup_name(state.path)}/{node}"
+    _make_cgroup(cgroup)
+    config = folder / "kubelet.json"
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubelet.config.k8s.io/v1beta1",
+                "kind": "KubeletConfiguration",
+                "address": "127.0.0.1",
+                "port": port,
+                "healthzPort": 0,
+                "readOnlyPort": 0,
+                "tlsCertFile": str(identity.certificate),
+                "tlsPrivateKeyFile": str(identity.key),
+                "authentication": {
+                    "anonymous": {"enabled": False},
+                    "webhook": {"enabled": False},
+                    "x509": {"clientCAFile": str(authority.ca.certificate)},
+                },
+                "authorization": {"mode": "AlwaysAllow"},
+                "containerRuntimeEndpoint": f"unix://{runtime_socket}",
+                "podLogsDir": str(folder / "pods"),
+                "volumePluginDir": str(folder / "volume-plugins"),
+                # There is none, but without one every pod gets a warning for it.
+                "clusterDNS": ["198.19.255.10"],
+                "cgroupDriver": "cgroupfs",
+                "cgroupRoot": f"/{cgroup}",
+                "enforceNodeAllocatable": [],
+                "failCgroupV1": False,
+                "failSwapOn": False,
+                "makeIPTablesUtilChains": False,
+                # A developer's disk may be full, and what is collected cannot be pulled again.
+                "evictionHard": {
+                    "memory.available": "50Mi",
+                    "nodefs.available": "0%",
+                    "imagefs.available": "0%",
+                },
+                "imageGCHighThresholdPercent": 100,
+                "syncFrequency": sync_period,
+                "featureGates": dict(feature_gates),
+            },
+            indent=2,
+        )
+    )
+    root = folder / "kubelet"
+    tls = ssl.create_default_context(cafile=str(authority.ca.certificate))
+    admin = authority.issue("admin", user="carina-tests", group="system:masters")
+    tls.load_cert_chain(admin.certificate, admin.key)
+    name = f"kubelet-{node}"
+    command = (
+        program,
+        f"--config={config}",
+        f"--kubeconfig={kubeconfig}",
+        f"--root-dir={root}",
+        f"--cert-dir={folder / 'pki'}",
+        f"--hostname-override={node}",
+        # Nobody looks for an address then: a loopback one would be refused.
+        "--cloud-provider=external",
+    )
+    return Kubelet(root, state.logs / f"{name}.log", state, name, command, port, tls)
+
+
+def _make_cgroup(path: str) -> None:
+    """Makes the cgroup in which all pods will be: kubelet wants it to be there."""
+    if (_CGROUPS / "cgroup.controllers").exists():
+        folder = _CGROUPS
+        for name in path.split("/"):
+            enabled = (folder / "cgroup.controllers").read_text().split()
+            wanted = " ".join(f"+{controller}" for controller in enabled)
+            (folder / "cgroup.subtree_control").write_text(wanted)
+            folder /= name
+            folder.mkdir(exist_ok=True)
+        return
+    for hierarchy in _CGROUPS.iterdir():
+        if hierarchy.is_dir() and not hierarchy.is_symlink():
+            (hierarchy / path).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,99 @@
+"""A node that runs containers: containerd, kubelet and the images that pods name."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulation.kubernetes import binaries, container_runtime, images, kubelet, process
+from simulation.kubernetes.cluster import Cluster, KubectlError
+from simulation.kubernetes.container_runtime import ContainerRuntime
+from simulation.kubernetes.kubelet import Kubelet
+
+_FIRST_KUBELET_PORT = 5
+_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Ready node of a cluster. It ends with its cluster."""
+
+    name: str
+    cluster: Cluster
+    kubelet: Kubelet
+    runtime: ContainerRuntime
+
+    @property
+    def cdi_folder(self) -> Path:
+        """Where a driver writes its CDI specs: the node's /var/run/cdi."""
+        return self.runtime.cdi_folders[-1]
+
+
+def start(
+    cluster: Cluster,
+    name: str = "node",
+    *,
+    feature_gates: Mapping[str, bool] | None = None,
+    sync_period: str = "1m",
+) -> Node:
+    """Starts a node and waits until it is Ready. A cluster has room for five.
+
+    `sync_period` is the time after which the kubelet tries a failed pod again (Kubernetes' own
+    default is "1m", and it adds up to a half).
+
+    Raises:
+        BinariesMissingError: its programs are not there.
+        ComponentDiedError: containerd or kubelet ended at start.
+        NotReachedError: it did not become Ready.
+    """
+    programs = binaries.node()
+    index = len(list(cluster.state.path.glob("n[0-9]")))
+    folder = cluster.state.path / f"n{index}"
+    folder.mkdir()
+    runtime = container_runtime.start(cluster.state, folder, programs, name)
+    node_kubelet = kubelet.configure(
+        cluster.state,
+        cluster.control_plane,
+        program=programs.kubelet,
+        folder=folder,
+        node=name,
+        port=cluster.state.port(_FIRST_KUBELET_PORT + index),
+        runtime_socket=runtime.socket,
+        feature_gates={**cluster.feature_gates, **(feature_gates or {})},
+        sync_period=sync_period,
+    )
+    node_kubelet.start()
+    runtime.import_images(images.write_archive(folder / "images.tar", programs.busybox))
+    node = Node(name, cluster, node_kubelet, runtime)
+    _initialize(node)
+    return node
+
+
+def _initialize(node: Node) -> None:
+    """Does what a cloud provider's controller would: gives it an address, and lets pods come."""
+    alive = (node.kubelet.process, node.runtime.process)
+    process.wait_for(
+        f"node {node.name} to register",
+        lambda: node.cluster.kubectl("get", "node", node.name, "-o", "name"),
+        alive=alive,
+        retry_on=(KubectlError,),
+    )
+    addresses = [
+        {"type": "InternalIP", "address": "127.0.0.1"},
+        {"type": "Hostname", "address": node.name},
+    ]
+    status = json.dumps({"status": {"addresses": addresses}})
+    node.cluster.kubectl("patch", "node", node.name, "--subresource=status", "-p", status)
+    node.cluster.kubectl("taint", "node", node.name, f"{_UNINITIALIZED}-")
+    process.wait_for(
+        f"node {node.name} to be Ready, without taints",
+        lambda: _is_ready(node),
+        timeout=60.0,
+        alive=alive,
+    )
+
+
+def _is_ready(node: Node) -> bool:
+    seen = json.loads(node.cluster.kubectl("get", "node", node.name, "-o", "json"))
+    conditions = {each["type"]: each["status"] for each in seen["status"].get("conditions", [])}
+    return conditions.get("Ready") == "True" and not seen["spec"].get("taints")

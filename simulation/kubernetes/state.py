@@ -1,0 +1,153 @@
+"""State directories: everything that a running cluster owns, told apart by one small number.
+
+The number gives the path (short: unix socket paths end at 107 bytes), the ports, the pods'
+addresses and the cgroup, so that clusters side by side share nothing. A directory is in use while
+its lock is held; one that is there without a lock is what a killed run left behind, unless it is
+marked as kept.
+"""
+
+import fcntl
+import ipaddress
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from simulation.kubernetes import reaper
+
+ROOT = Path("/tmp/carina")
+_FIRST_PORT = 21000  # below the ports that Linux gives to outgoing connections
+_PORTS_EACH = 10
+# Of the range that RFC 2544 sets aside for tests in isolated networks: nothing routes it.
+_SUBNETS = tuple(ipaddress.IPv4Network("198.18.0.0/15").subnets(new_prefix=24))
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """The folder, ports and addresses of one cluster, and the processes that were started in it."""
+
+    number: int
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list, compare=False)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return ROOT / str(self.number)
+
+    @property
+    def logs(self) -> Path:
+        """The folder of all processes' logs."""
+        return self.path / "logs"
+
+    @property
+    def pod_subnet(self) -> ipaddress.IPv4Network:
+        """Where the pods' addresses come from."""
+        return _SUBNETS[self.number]
+
+    def port(self, index: int) -> int:
+        """One of the loopback ports that are ours."""
+        if not 0 <= index < _PORTS_EACH:
+            raise ValueError(f"a state directory has {_PORTS_EACH} ports: there is no {index}")
+        return _FIRST_PORT + self.number * _PORTS_EACH + index
+
+    def keep(self) -> None:
+        """Lets what runs here outlive this process."""
+        reaper.kept_marker(self.path).touch()
+
+
+@contextmanager
+def claimed() -> Iterator[StateDirectory]:
+    """A new state directory; all that belongs to it ends with the context, or with this process.
+
+    Raises:
+        RuntimeError: there are as many clusters as there can be.
+    """
+    _make_root()
+    for number in range(len(_SUBNETS)):
+        directory = StateDirectory(number)
+        with _lock(directory) as lock:
+            if lock is None or reaper.kept_marker(directory.path).exists():
+                continue
+            reaper.sweep(directory.path)
+            if not _ports_are_free(directory):
+                continue
+            directory.path.mkdir(mode=0o700)
+            directory.logs.mkdir()
+            with _guarded(directory):
+                yield directory
+            return
+    raise RuntimeError(f"no state directory is free: see what runs in {ROOT}")
+
+
+def kept() -> list[StateDirectory]:
+    """The state directories of clusters that were left running."""
+    return [
+        StateDirectory(int(marker.parent.name))
+        for marker in sorted(ROOT.glob("*/kept"))
+        if os.access(marker, os.W_OK)
+    ]
+
+
+def release(directory: StateDirectory) -> None:
+    """Ends a cluster that was left running."""
+    with _lock(directory) as lock:
+        if lock is None:
+            raise RuntimeError(f"{directory.path} is in use: another process is ending it")
+        reaper.sweep(directory.path)
+
+
+@contextmanager
+def _guarded(directory: StateDirectory) -> Iterator[None]:
+    guard = subprocess.Popen(
+        [sys.executable, "-I", reaper.__file__, str(directory.path)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for the owner
+    )
+    try:
+        yield
+    finally:
+        if not reaper.kept_marker(directory.path).exists():
+            reaper.sweep(directory.path)
+            for child in directory.children:
+                child.wait()
+        guard.kill()
+        guard.communicate()
+
+
+@contextmanager
+def _lock(directory: StateDirectory) -> Iterator[IO[str] | None]:
+    """The directory's lock, or None where another process, or another user, has it."""
+    try:
+        lock = reaper.lock_path(directory.path).open("a")
+    except PermissionError:
+        yield None
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield lock
+
+
+def _make_root() -> None:
+    if not ROOT.is_dir():
+        ROOT.mkdir(exist_ok=True)
+        ROOT.chmod(0o1777)  # like /tmp: every user has clusters of their own
+
+
+def _ports_are_free(directory: StateDirectory) -> bool:
+    for index in range(_PORTS_EACH):
+        with closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT is no user
+            try:
+                probe.bind(("127.0.0.1", directory.port(index)))
+            except OSError:
+                return False
+    return True

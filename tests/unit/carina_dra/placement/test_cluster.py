@@ -1,0 +1,219 @@
+"""A cluster's state follows what the API says, and costs what changes."""
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.preference import Policy
+from carina_dra.placement import cluster as cluster_module
+from carina_dra.placement import shape as shape_module
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
+from carina_dra.resource import DeviceTaintRule, decode
+from tests.unit.carina_dra.allocator.fleet import (
+    CLASSES,
+    DRIVER,
+    claim,
+    claim_of,
+    cluster,
+    give,
+    gpu,
+    place,
+    slices,
+)
+
+
+def test_released_devices_are_free_again() -> None:
+    nodes, first = cluster(a=[gpu("g0")]), claim()
+    give(nodes, first)
+    assert give(nodes, claim()) == []
+    nodes.release(first.key)
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_slice_that_goes_takes_its_devices_along() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.remove_slice("a-0")
+    assert give(nodes, claim()) == []
+
+
+def test_slice_that_changes_brings_new_devices() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    for each in slices("a", {"devices": [gpu("g1")]}):
+        nodes.put_slice(each)
+    assert give(nodes, claim()) == ["a/g1"]
+
+
+def test_node_that_comes_later_brings_its_slices() -> None:
+    nodes = cluster()
+    for each in slices("late", {"devices": [gpu("g0")]}):
+        nodes.put_slice(each)
+    assert give(nodes, claim()) == []
+    nodes.put_node(Node("late"))
+    assert give(nodes, claim()) == ["late/g0"]
+
+
+def test_taint_rule_keeps_claims_away_until_it_is_gone() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    rule = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"driver": DRIVER}, "taint": taint},
+    }
+    nodes.put_rule(decode(DeviceTaintRule, rule))
+    assert give(nodes, claim()) == []
+    nodes.remove_rule("r")
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_copy_and_original_go_separate_ways() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    copied = nodes.copy()
+    give(copied, claim())
+    assert give(copied, claim()) == []
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_network_device_is_given_to_one_claim_of_all_nodes() -> None:
+    nodes = cluster(a=[], b=[])
+    attached = slices("a", {"devices": [gpu("net")]})[0]
+    content = {
+        "metadata": {"name": "net"},
+        "spec": {
+            "driver": DRIVER,
+            "allNodes": True,
+            "pool": {"name": "net", "generation": 1, "resourceSliceCount": 1},
+            "devices": [gpu("net")],
+        },
+    }
+    nodes.put_slice(decode(type(attached), content))
+    assert give(nodes, claim()) == ["net/net"]
+    assert give(nodes, claim()) == []
+
+
+def test_nodes_of_one_shape_are_asked_once() -> None:
+    names = [f"n{index}" for index in range(50)]
+    nodes = cluster(**{name: [gpu("g0"), gpu("g1")] for name in names})
+    assert len(nodes.by_shape()) == 1
+    give(nodes, claim())
+    assert sorted(map(len, nodes.by_shape().values())) == [1, 49]
+
+
+def test_shapes_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape_module, "_MOST", 5)
+    nodes = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
+    given_out = [give(nodes, claim()) for _ in range(5)]
+    assert given_out == [["a/g0"], ["a/g1"], ["b/g0"], ["b/g1"], []]
+
+
+def test_change_on_one_node_looks_at_that_node_only() -> None:
+    nodes = cluster(**{f"n{index}": [gpu("g0"), gpu("g1")] for index in range(20)})
+    give(nodes, claim())
+    with patch.object(cluster_module, "resolve", side_effect=AssertionError("looked again")):
+        give(nodes, claim())
+
+
+def test_selector_on_what_tells_gpus_apart_is_answered_node_by_node() -> None:
+    nodes = cluster(
+        **{
+            f"n{index}": [
+                {"name": "g0", "attributes": {"uuid": {"string": f"GPU-{index}"}}},
+            ]
+            for index in range(100)
+        }
+    )
+    wanted = f'device.attributes["{DRIVER}"].uuid == "GPU-73"'
+    assert give(nodes, claim(selector=wanted)) == ["n73/g0"]
+
+
+def test_claims_of_a_pod_go_to_one_node_together() -> None:
+    nodes = cluster(a=[gpu("g0")], b=[gpu("g0"), gpu("g1")])
+    pair = [claim(), claim()]
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    placed = placer.place(Question.of(pair, CLASSES, nodes.features))
+    assert isinstance(placed, Placed)
+    assert placed.node == "b"
+
+
+def test_answer_says_which_pools_are_invalid() -> None:
+    answer = place(cluster(a=[gpu("g0"), gpu("g0")]), claim())
+    assert isinstance(answer, Nowhere)
+    assert "duplicate device name g0" in answer.invalid[0]
+
+
+def test_search_that_is_cut_short_is_no_no() -> None:
+    gpus = [gpu(f"g{index}", numa=index % 2) for index in range(16)]
+    nodes = cluster(a=gpus)
+    asked = claim_of(
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 9}},
+        constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
+    )
+    short = Placer(nodes, Policy(), new_share_id=lambda: "share", max_steps=5)
+    answer = short.place(Question.of([asked], CLASSES, nodes.features))
+    assert answer == Nowhere(undecided=1, invalid=())
+    assert place(nodes, asked) == Nowhere(undecided=0, invalid=())
+
+
+def test_class_that_is_not_there_is_an_error_of_the_claim() -> None:
+    asked = claim_of({"name": "gpu", "exactly": {"deviceClassName": "nope"}})
+    with pytest.raises(AllocationError, match="could not retrieve device class nope"):
+        place(cluster(a=[gpu("g0")]), asked)
+
+
+def test_place_that_a_selector_reads_counts_by_value_from_then_on() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
+    assert len(nodes.by_shape()) == 1
+    on_second = 'device.attributes["resource.kubernetes.io"].numaNode == 1'
+    assert give(nodes, claim(selector=on_second)) == ["b/g0"]
+    nodes.put_node(Node("c"))
+    for each in slices("c", {"devices": [gpu("g0", numa=1)]}):
+        nodes.put_slice(each)
+    assert give(nodes, claim(selector=on_second)) == ["c/g0"]
+    assert give(nodes, claim(selector=on_second)) == []
+
+
+def test_shares_of_a_device_are_given_until_it_is_full() -> None:
+    shared = {**gpu("g0"), "allowMultipleAllocations": True}
+    nodes = cluster(a=[{**shared, "capacity": {"memory": {"value": "80Gi"}}}])
+    wanted = {"requests": {"memory": "30Gi"}}
+    first = claim(capacity=wanted)
+    assert [give(nodes, each) for each in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
+    assert give(nodes, claim(capacity=wanted)) == []
+    nodes.release(first.key)
+    assert give(nodes, claim(capacity=wanted)) == ["a/g0"]
+
+
+def test_two_claims_on_one_device_are_both_to_be_released() -> None:
+    nodes, first = cluster(a=[gpu("g0")]), claim()
+    give(nodes, first)
+    clashing = decode(type(first), {"metadata": {"name": "clash", "namespace": "x"}, "spec": {}})
+    placed = place(cluster(a=[gpu("g0")]), claim())
+    assert isinstance(placed, Placed)
+    nodes.allocate(clashing.key, placed.allocated.allocations[0])
+    nodes.release(first.key)
+    assert give(nodes, claim()) == []
+    nodes.release(clashing.key)
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_lists_that_overlap_are_another_shape_than_lists_that_do_not() -> None:
+    def linked(*links: str) -> list[dict[str, Any]]:
+        return [
+            {"name": f"g{index}", "attributes": {"links": {"strings": list(each)}}}
+            for index, each in enumerate(links)
+        ]
+
+    nodes = Cluster(Features(list_attributes=True))
+    for name, links in {"a": ("pq", "rs", "tu"), "b": ("pq", "qr", "tu")}.items():
+        nodes.put_node(Node(name))
+        for each in slices(name, {"devices": linked(*links)}):
+            nodes.put_slice(each)
+    asked = claim_of(
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        constraints=[{"matchAttribute": f"{DRIVER}/links"}],
+    )
+    assert give(nodes, asked) == ["b/g0", "b/g1"]

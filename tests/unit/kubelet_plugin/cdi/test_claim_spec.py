@@ -1,0 +1,145 @@
+"""What a claim's spec holds, and whose it is."""
+
+import itertools
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubelet_plugin.cdi.claim_spec import (
+    cdi_device_id,
+    claim_of,
+    claim_spec,
+    driver_edits,
+    grants,
+)
+from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
+from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render
+from kubelet_plugin.claims.claim import ClaimReference, GrantedDevice, PreparedClaim
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.health import Healthy
+from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
+from tests.unit.kubelet_plugin.sample_gpus import gpu
+
+DRIVER = "gpu.carina.dev"
+GOLDEN = Path(__file__).parents[1] / "golden"
+CONTROL_NODES = tuple(
+    DeviceNode(f"/dev/{name}", f"/dev/{name}")
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+)
+LABEL = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
+
+
+def driver_files(hook: str | None) -> DriverFiles:
+    def library(name: str, *links: str) -> Library:
+        path = f"/usr/lib64/{name}.so.550.163.01"
+        return Library(f"/run/nvidia/driver{path}", path, links)
+
+    def file(path: str) -> DriverFile:
+        return DriverFile(f"/run/nvidia/driver{path}", path)
+
+    return DriverFiles(
+        version="550.163.01",
+        libraries=(
+            library("libcuda", "libcuda.so", "libcuda.so.1"),
+            library("libnvidia-gpucomp"),
+            library("libnvidia-ml", "libnvidia-ml.so.1"),
+        ),
+        binaries=(file("/usr/bin/nvidia-smi"),),
+        sockets=(file("/run/nvidia-persistenced/socket"),),
+        firmware=(file("/lib/firmware/nvidia/550.163.01/gsp_ga10x.bin"),),
+        hook=hook,
+    )
+
+
+def spec(prepared: PreparedClaim, shared: ContainerEdits | None = None) -> CdiSpec:
+    names = {device.device for device in prepared.devices}
+    devices = {name: WholeGpu(gpu(number), Healthy()) for number, name in enumerate(sorted(names))}
+    nodes = {
+        name: (DeviceNode(f"/dev/nvidia{device.gpu.minor}", f"/dev/nvidia{device.gpu.minor}"),)
+        for name, device in devices.items()
+    }
+    return claim_spec(DRIVER, prepared, devices, nodes, shared or ContainerEdits())
+
+
+@pytest.mark.parametrize(
+    ("golden", "prepared", "hook"),
+    [
+        ("cdi-one-gpu-with-hook", claim(), "/usr/bin/nvidia-cdi-hook"),
+        ("cdi-one-gpu-without-hook", claim(), None),
+        (
+            "cdi-requests-admin-share",
+            claim(
+                granted("gpu-0", "train"),
+                granted("gpu-1", "train"),
+                granted("gpu-0", "watch-all", admin_access=True),
+                granted("gpu-1", "part", share_id="5e3f"),
+            ),
+            "/usr/bin/nvidia-cdi-hook",
+        ),
+    ],
+)
+def test_specs_are_as_written_down(golden: str, prepared: PreparedClaim, hook: str | None) -> None:
+    content = render(spec(prepared, driver_edits(driver_files(hook), CONTROL_NODES)))
+    file = GOLDEN / f"{golden}.json"
+    if os.environ.get("WRITE_GOLDEN"):
+        file.write_text(json.dumps(json.loads(content), indent=2) + "\n")
+    assert json.loads(content) == json.loads(file.read_bytes())
+
+
+def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
+    prepared = claim(granted("gpu-0", "a"), granted("gpu-1", "b", share_id="5e3f"))
+    names = [f"{DRIVER}/claim={device.name}" for device in spec(prepared).devices]
+    assert grants(DRIVER, prepared) == (
+        GrantedDevice("a", "node-1", "gpu-0", (names[0],), None),
+        GrantedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
+    )
+    assert [cdi_device_id(DRIVER, prepared, device) for device in prepared.devices] == names
+
+
+def test_a_spec_tells_whose_it_is() -> None:
+    content = render(spec(claim(name="train.set-1")))
+    assert claim_of(content) == ClaimReference(UID, "default", "train.set-1")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"containerEdits": {}}']
+    + [
+        json.dumps({"containerEdits": {"env": env}}).encode()
+        for env in ([], 1, [1], ["A=b"], ["CARINA_CLAIM_a=b"], ["CARINA_CLAIM_a_DEVICE_b=c/d"])
+    ],
+)
+def test_of_a_damaged_spec_it_is_not_known_whose_it_is(content: bytes) -> None:
+    assert claim_of(content) is None
+
+
+@given(st.binary(max_size=200))
+def test_reading_whose_a_spec_is_never_fails(content: bytes) -> None:
+    assert claim_of(content) is None
+
+
+@given(st.lists(st.tuples(LABEL, LABEL, LABEL, st.none() | LABEL), unique=True, max_size=6))
+def test_no_two_grants_share_a_device_name_or_a_variable(
+    grants_of_claims: list[tuple[str, str, str, str | None]],
+) -> None:
+    specs = [
+        spec(claim(granted(device, request, admin_access=True, share_id=share), uid=uid))
+        for uid, request, device, share in grants_of_claims
+    ]
+    devices = list(itertools.chain.from_iterable(spec.devices for spec in specs))
+    names = [device.name for device in devices]
+    variables = [v.partition("=")[0] for device in devices for v in device.edits.env]
+    assert len(set(names)) == len(names)
+    assert len(set(variables)) == len(variables)
+
+
+@pytest.mark.parametrize("name", ["A", "a_b", "a.b", "-a", "", "a/b", "a\n"])
+def test_names_that_the_api_does_not_allow_are_refused(name: str) -> None:
+    with pytest.raises(CdiSpecError, match="small letters"):
+        spec(claim(granted("gpu-0", name)))
+    with pytest.raises(CdiSpecError, match="small letters"):
+        spec(claim(uid=name))

@@ -1,0 +1,155 @@
+"""Which files of a driver are found, and by what names."""
+
+import os
+import socket
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kubelet_plugin.cdi.driver_files import Library
+from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
+from simulation.nvml import DeviceNodes, SimulatedNode
+
+VERSION = "550.163.01"
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A driver root with the two libraries that must be there."""
+    folder = tmp_path / LIBRARIES
+    folder.mkdir(parents=True)
+    for stem in ("libcuda", "libnvidia-ml"):
+        (folder / f"{stem}.so.{VERSION}").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def driver(root: Path) -> DriverRoot:
+    return DriverRoot(root, Path("/run/nvidia/driver"))
+
+
+def add(root: Path, path: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).touch()
+
+
+def test_an_installed_driver_is_found(tmp_path: Path) -> None:
+    node = SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.REGULAR)
+    version = node.hardware.driver_version
+    files = DriverRoot(node.root, Path("/")).files(version)
+    names = {PurePosixPath(library.container_path).name for library in files.libraries}
+    assert {f"libcuda.so.{version}", f"libnvidia-ml.so.{version}"} <= names
+    assert "/usr/bin/nvidia-smi" in {binary.container_path for binary in files.binaries}
+    assert {Path(file.host_path).name for file in files.firmware} == {
+        "gsp_ga10x.bin",
+        "gsp_tu10x.bin",
+    }
+    assert files.hook is None
+
+
+def test_files_are_named_as_the_container_runtime_sees_them(driver: DriverRoot) -> None:
+    cuda = driver.files(VERSION).libraries[0]
+    assert cuda == Library(
+        host_path=f"/run/nvidia/driver/{LIBRARIES}/libcuda.so.{VERSION}",
+        container_path=f"/{LIBRARIES}/libcuda.so.{VERSION}",
+        links=("libcuda.so.1",),
+    )
+
+
+def test_links_are_told_by_their_names_wherever_they_lead(root: Path, driver: DriverRoot) -> None:
+    folder = root / LIBRARIES
+    (folder / f"libnvidia-nvvm.so.{VERSION}").touch()
+    (folder / "libnvidia-nvvm.so.4").symlink_to("/etc/alternatives/nvvm")
+    (folder / "libnvidia-nvvm.so").symlink_to("libnvidia-nvvm.so.4")
+    (folder / "libnvidia-nvvm70.so.4").symlink_to("another.so")
+    nvvm = driver.files(VERSION).libraries[-1]
+    assert nvvm.links == ("libnvidia-nvvm.so", "libnvidia-nvvm.so.4")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "libcudart.so.12.4.127",
+        f"libcudart.so.{VERSION}.1",
+        "libnvidia-glcore.so.535.54.03",
+        "libc.so.6",
+        f"nvidia_drv.so.{VERSION}",
+    ],
+)
+def test_what_is_not_of_this_driver_is_left_out(root: Path, driver: DriverRoot, name: str) -> None:
+    add(root, f"{LIBRARIES}/{name}")
+    assert len(driver.files(VERSION).libraries) == 2
+
+
+def test_a_folder_with_two_names_is_listed_once(root: Path, driver: DriverRoot) -> None:
+    (root / "lib").symlink_to("usr/lib")
+    assert len(driver.files(VERSION).libraries) == 2
+
+
+def test_sockets_are_sockets(
+    root: Path, driver: DriverRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = root / "run/nvidia-persistenced"
+    add(root, "run/nvidia-fabricmanager/socket")
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")  # relative: the absolute path may be too long
+    assert [file.container_path for file in driver.files(VERSION).sockets] == [
+        "/run/nvidia-persistenced/socket"
+    ]
+
+
+def test_the_hook_is_looked_for(root: Path, driver: DriverRoot) -> None:
+    add(root, "usr/bin/nvidia-cdi-hook")
+    assert driver.files(VERSION).hook is None
+    (root / "usr/bin/nvidia-cdi-hook").unlink()
+    add(root, "usr/local/nvidia/toolkit/nvidia-cdi-hook")
+    (root / "usr/local/nvidia/toolkit/nvidia-cdi-hook").chmod(0o755)
+    assert driver.files(VERSION).hook == (
+        "/run/nvidia/driver/usr/local/nvidia/toolkit/nvidia-cdi-hook"
+    )
+
+
+def test_a_hook_that_was_named_is_not_looked_for(root: Path) -> None:
+    driver = DriverRoot(root, Path("/"), Path("/opt/nvidia-cdi-hook"))
+    assert driver.files(VERSION).hook == "/opt/nvidia-cdi-hook"
+
+
+@pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
+def test_without_its_main_libraries_the_error_says_where_they_should_be(
+    root: Path, driver: DriverRoot, stem: str
+) -> None:
+    (root / LIBRARIES / f"{stem}.so.{VERSION}").unlink()
+    with pytest.raises(DriverFilesError) as caught:
+        driver.files(VERSION)
+    for words in (f"{stem}.so.{VERSION} not found", str(root), f"/{LIBRARIES}", "set driver_root"):
+        assert words in str(caught.value)
+
+
+def test_nothing_is_listed_again_while_nothing_changes(driver: DriverRoot) -> None:
+    assert driver.files(VERSION) is driver.files(VERSION)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{LIBRARIES}/libnvidia-nvvm.so.{VERSION}",
+        f"usr/lib64/libnvidia-nvvm.so.{VERSION}",
+        "usr/bin/nvidia-smi",
+        f"lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin",
+    ],
+)
+def test_a_change_is_seen(root: Path, driver: DriverRoot, path: str) -> None:
+    before = driver.files(VERSION)
+    add(root, path)
+    folder = (root / path).parent
+    os.utime(folder, ns=(1, folder.stat().st_mtime_ns + 1))  # however coarse the clock is
+    assert driver.files(VERSION) != before
+
+
+def test_another_driver_is_another_search(root: Path, driver: DriverRoot) -> None:
+    driver.files(VERSION)
+    with pytest.raises(DriverFilesError, match=r"libcuda\.so\.570"):
+        driver.files("570.86.15")

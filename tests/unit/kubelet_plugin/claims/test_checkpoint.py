@@ -1,0 +1,115 @@
+"""The checkpoint: what is written is read, and what cannot be read is not guessed at."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.config.device import GpuConfig
+from kubelet_plugin.claims.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    StruckOut,
+    Written,
+    change,
+    parse,
+    render,
+    render_change,
+)
+from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
+
+EMPTY = render(Checkpoint("boot", {}))
+
+names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+claim_devices = st.builds(
+    ClaimDevice, names, names, names, st.just(GpuConfig()), st.booleans(), st.none() | names
+)
+prepared_claims = st.builds(
+    PreparedClaim, names, names, names, st.lists(claim_devices, max_size=4).map(tuple)
+)
+checkpoints = st.builds(
+    Checkpoint,
+    names,
+    st.lists(prepared_claims, max_size=5).map(lambda all_: {each.uid: each for each in all_}),
+)
+
+
+@given(checkpoints)
+def test_what_is_written_is_read(checkpoint: Checkpoint) -> None:
+    assert parse(render(checkpoint)) == checkpoint
+
+
+@given(checkpoints, prepared_claims)
+def test_striking_a_claim_out_undoes_adding_it(
+    checkpoint: Checkpoint, added: PreparedClaim
+) -> None:
+    without = checkpoint.without(added.uid)
+    assert without.with_claim(added).without(added.uid) == without
+
+
+def test_fields_of_a_newer_plugin_are_passed_over() -> None:
+    content = json.loads(render(Checkpoint("boot", {UID: claim(granted("gpu-0"))})))
+    content["later"] = 1
+    content["claims"][0]["later"] = 1
+    content["claims"][0]["devices"][0]["later"] = 1
+    content["claims"][0]["devices"][0]["config"]["later"] = 1
+    assert parse(json.dumps(content).encode()).claims[UID] == claim(granted("gpu-0"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "line 1 is damaged"),
+        (b"[]", "line 1 is damaged"),
+        (b'{"version": 2}', "line 1 is of version 2, not 1"),
+        (b'{"version": 1, "bootID": "b"}', "line 1 lacks the field 'claims'"),
+        (b'{"version": 1, "bootID": "b", "claims": [{"uid": 5}]}', "line 1 has 5 for the field"),
+        (EMPTY + b"\0\0\n", "line 2 is damaged"),
+        (EMPTY + b"{}\n", "line 2 lacks the field 'claim'"),
+        (EMPTY + b'{"gone": "u"}\n', "line 2 strikes out the unknown claim u"),
+        (EMPTY + b"{\n" + render_change(Written(claim(granted("gpu-0")))), "line 2 is damaged"),
+    ],
+)
+def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
+    with pytest.raises(CheckpointError, match=problem):
+        parse(content)
+
+
+@given(checkpoints, st.lists(prepared_claims, max_size=5))
+def test_changes_lead_from_one_state_to_the_next(
+    before: Checkpoint, claims: list[PreparedClaim]
+) -> None:
+    content, state = render(before), before
+    for each in claims:
+        for after in (state.with_claim(each), state.with_claim(each).without(each.uid)):
+            step = change(state, after)
+            content += b"" if step is None else render_change(step)
+            assert (step is None) == (state == after)
+            state = after
+    assert parse(content) == state
+
+
+def test_a_change_that_was_cut_off_does_not_count() -> None:
+    before = Checkpoint("boot", {UID: claim(granted("gpu-0"))})
+    line = render_change(StruckOut(UID))
+    for length in range(len(line)):
+        assert parse(render(before) + line[:length]) == before
+    assert parse(render(before) + line) == before.without(UID)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(Checkpoint("another boot", {}), id="another boot"),
+        pytest.param(Checkpoint("boot", {}), id="nothing"),
+        pytest.param(
+            Checkpoint("boot", {n: replace(claim(granted("gpu-0")), uid=n) for n in "ab"}),
+            id="two claims",
+        ),
+    ],
+)
+def test_more_or_less_than_one_claim_is_no_change(after: Checkpoint) -> None:
+    assert change(Checkpoint("boot", {}), after) is None

@@ -1,0 +1,156 @@
+"""Looking at the GPUs again and again."""
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
+from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, Inventory
+from kubelet_plugin.inventory.poller import InventoryPoller
+from tests.unit.kubelet_plugin.sample_gpus import gpu
+
+DEADLINE = 10.0
+ONE = DriverReady((gpu(0),))
+TWO = DriverReady((gpu(0), gpu(1)))
+MISSING = DriverMissing("not installed")
+
+
+class Node:
+    """GPUs that a test changes; it sees each look and may hold it up."""
+
+    def __init__(self, inventory: Inventory | Exception) -> None:
+        self.inventory = inventory
+        self.looks: queue.Queue[Inventory | None] = queue.Queue()
+        self.answering = threading.Event()
+        self.answering.set()
+
+    def read(self, previous: Inventory | None) -> Inventory:
+        self.looks.put(previous)
+        assert self.answering.wait(DEADLINE)
+        if isinstance(self.inventory, Exception):
+            raise self.inventory
+        return self.inventory
+
+
+class Report:
+    """What was told, in queues that a test waits on."""
+
+    def __init__(self) -> None:
+        self.inventories: queue.Queue[Inventory] = queue.Queue()
+        self.changes: queue.Queue[InventoryChange] = queue.Queue()
+        self.stalls: queue.Queue[str] = queue.Queue()
+
+    def inventory_read(self, seconds: float) -> None:
+        assert seconds >= 0
+
+    def inventory_seen(self, inventory: Inventory) -> None:
+        pass
+
+    def inventory_changed(self, change: InventoryChange) -> None:
+        self.changes.put(change)
+
+    def inventory_read_stalled(self, seconds: float) -> None:
+        self.stalls.put("stalled")
+
+    def inventory_read_resumed(self, seconds: float) -> None:
+        self.stalls.put("resumed")
+
+
+@contextmanager
+def polling(
+    node: Node, report: Report, *, interval: float = 3600, patience: float = 3600
+) -> Iterator[InventoryPoller]:
+    poller = InventoryPoller(
+        node.read,
+        changed=report.inventories.put,
+        reporter=report,
+        clock=time.monotonic,
+        interval=interval,
+        patience=patience,
+    )
+    poller.start()
+    try:
+        yield poller
+    finally:
+        poller.stop()
+        node.answering.set()
+
+
+def test_the_first_look_hands_over_what_there_is() -> None:
+    node, report = Node(ONE), Report()
+    with polling(node, report) as poller:
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+        assert poller.latest == ONE
+    assert report.changes.empty()
+
+
+def test_a_look_is_given_what_the_one_before_saw() -> None:
+    node, report = Node(ONE), Report()
+    with polling(node, report) as poller:
+        assert node.looks.get(timeout=DEADLINE) is None
+        report.inventories.get(timeout=DEADLINE)
+        poller.look_now()
+        assert node.looks.get(timeout=DEADLINE) == ONE
+
+
+def test_a_change_is_handed_over_and_told() -> None:
+    node, report = Node(ONE), Report()
+    with polling(node, report) as poller:
+        report.inventories.get(timeout=DEADLINE)
+        node.inventory = TWO
+        poller.look_now()
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+        assert report.changes.get(timeout=DEADLINE) == GpuAppeared(gpu(1))
+
+
+def test_what_has_not_changed_is_not_handed_over_again() -> None:
+    node, report = Node(ONE), Report()
+    with polling(node, report) as poller:
+        report.inventories.get(timeout=DEADLINE)
+        for _ in range(3):
+            poller.look_now()
+            node.looks.get(timeout=DEADLINE)
+        node.inventory = TWO
+        poller.look_now()
+        assert report.inventories.get(timeout=DEADLINE) == TWO
+
+
+def test_it_looks_again_by_itself() -> None:
+    node, report = Node(MISSING), Report()
+    with polling(node, report, interval=0.01):
+        report.inventories.get(timeout=DEADLINE)
+        node.inventory = ONE
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+        while not isinstance(report.changes.get(timeout=DEADLINE), DriverArrived):
+            pass
+
+
+def test_a_look_that_hangs_is_told_once_and_when_it_comes_back() -> None:
+    node, report = Node(ONE), Report()
+    node.answering.clear()
+    with polling(node, report, patience=0.01):
+        assert report.stalls.get(timeout=DEADLINE) == "stalled"
+        node.answering.set()
+        assert report.stalls.get(timeout=DEADLINE) == "resumed"
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+    assert report.stalls.empty()
+
+
+def test_stopping_does_not_wait_for_a_look_that_hangs() -> None:
+    node, report = Node(ONE), Report()
+    node.answering.clear()
+    with polling(node, report) as poller:
+        node.looks.get(timeout=DEADLINE)
+        poller.stop()
+    assert report.inventories.empty()
+
+
+def test_a_read_that_fails_unexpectedly_is_tried_again() -> None:
+    node, report = Node(RuntimeError("a bug")), Report()
+    with polling(node, report) as poller:
+        node.looks.get(timeout=DEADLINE)
+        node.inventory = ONE
+        poller.look_now()
+        assert report.inventories.get(timeout=DEADLINE) == ONE

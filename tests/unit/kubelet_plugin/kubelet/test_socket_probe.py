@@ -1,0 +1,105 @@
+"""The probe tells a plugin that answers on its sockets from one that does not."""
+
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import grpc
+import pytest
+
+from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from kubelet_plugin.kubelet.server import UnixServer
+from kubelet_plugin.kubelet.socket_probe import socket_probe
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="carina") as name:  # short: sockets' paths have limits
+        yield Path(name)
+
+
+Prepare = Callable[
+    [pb.NodePrepareResourcesRequest, grpc.ServicerContext], pb.NodePrepareResourcesResponse
+]
+
+
+@contextmanager
+def serving(prepare: Prepare, *paths: Path) -> Iterator[None]:
+    methods = {
+        "NodePrepareResources": grpc.unary_unary_rpc_method_handler(
+            prepare,
+            request_deserializer=pb.NodePrepareResourcesRequest.FromString,
+            response_serializer=pb.NodePrepareResourcesResponse.SerializeToString,
+        )
+    }
+    service = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+    server = UnixServer(paths, [grpc.method_handlers_generic_handler(service, methods)])
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(0)
+
+
+def test_a_plugin_that_answers_is_well(folder: Path) -> None:
+    asked: list[int] = []
+
+    def prepare(
+        request: pb.NodePrepareResourcesRequest, _: grpc.ServicerContext
+    ) -> pb.NodePrepareResourcesResponse:
+        asked.append(len(request.claims))
+        return pb.NodePrepareResourcesResponse()
+
+    one, other = folder / "one", folder / "other"
+    with serving(prepare, one, other):
+        probe = socket_probe(one, other)
+        assert probe() is None
+        assert probe() is None
+    assert asked == [0, 0, 0, 0]
+
+
+def test_a_plugin_whose_call_fails_is_not(folder: Path) -> None:
+    def prepare(
+        _: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.NodePrepareResourcesResponse:
+        context.abort(grpc.StatusCode.INTERNAL, "broken")
+        raise AssertionError
+
+    path = folder / "socket"
+    with serving(prepare, path):
+        assert socket_probe(path)() == f"{path} does not answer: the call failed"
+
+
+def test_a_socket_that_is_gone_is_named(folder: Path) -> None:
+    path = folder / "socket"
+    assert f"{path} does not answer: [Errno 2]" in str(socket_probe(path)())
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0"])
+def test_what_speaks_otherwise_or_hangs_up_is_not_well(folder: Path, answer: bytes) -> None:
+    path = folder / "socket"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        thread = Thread(target=hang_up)
+        thread.start()
+        assert socket_probe(path)() == f"{path} does not answer: the call failed"
+        thread.join()
+
+
+def test_a_plugin_that_hangs_is_given_up(folder: Path) -> None:
+    path = folder / "socket"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        assert socket_probe(path, timeout=0.05)() == f"{path} does not answer: timed out"

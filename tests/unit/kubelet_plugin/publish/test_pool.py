@@ -1,0 +1,197 @@
+"""What the node publishes of its devices."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.quantity import Quantity
+from carina_dra.resource import (
+    Counter,
+    Device,
+    DeviceTaint,
+    IntAttribute,
+    StringAttribute,
+    TaintEffect,
+    VersionAttribute,
+)
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.gpu import Gpu, MigDisabled, MigLayout, NvLink
+from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool, semantic_version
+from tests.unit.kubelet_plugin import golden_slices
+from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, UNREADABLE, gpu
+
+HEALTHY = Healthy()
+
+
+def pool_of(*gpus: Gpu, health: Health = HEALTHY) -> Pool:
+    return pool([WholeGpu(each, health) for each in gpus], driver="gpu.carina.dev", node="node-1")
+
+
+def published(*gpus: Gpu, health: Health = HEALTHY) -> list[Device]:
+    slices = pool_of(*gpus, health=health).slices
+    return [device for each in slices if isinstance(each, DeviceSlice) for device in each.devices]
+
+
+@pytest.mark.parametrize("profile", golden_slices.PROFILES)
+def test_slices_of_a_simulated_node_are_as_in_the_golden_file(profile: str, tmp_path: Path) -> None:
+    made = golden_slices.render(golden_slices.simulated_pool(profile, tmp_path))
+
+    assert made == golden_slices.golden_file(profile).read_text()
+
+
+def test_a_node_without_devices_has_one_empty_slice() -> None:
+    assert pool_of().slices == (DeviceSlice(()),)
+
+
+def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
+    made = pool_of(gpu(0), gpu(1))
+
+    counters, devices = made.slices
+    assert isinstance(counters, CounterSlice)
+    assert isinstance(devices, DeviceSlice)
+    assert [each.name for each in counters.counter_sets] == ["gpu-0", "gpu-1"]
+    assert [
+        (consumption.counter_set, consumption.counters)
+        for device in devices.devices
+        for consumption in device.consumes_counters
+    ] == [(each.name, each.counters) for each in counters.counter_sets]
+
+
+@pytest.mark.parametrize(
+    "number_of_gpus", [1, 8, 9, 16, 64, 65, 130], ids=lambda number: f"{number} GPUs"
+)
+def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
+    made = pool_of(*(gpu(minor) for minor in range(number_of_gpus)))
+
+    counters = [each for each in made.slices if isinstance(each, CounterSlice)]
+    devices = [each for each in made.slices if isinstance(each, DeviceSlice)]
+    assert made.slices == (*counters, *devices)
+    assert all(0 < len(each.counter_sets) <= 8 for each in counters)
+    assert all(0 < len(each.devices) <= 64 for each in devices)
+    names = [f"gpu-{minor}" for minor in range(number_of_gpus)]
+    assert [one.name for each in counters for one in each.counter_sets] == names
+    assert [one.name for each in devices for one in each.devices] == names
+
+
+def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> None:
+    (device,) = published(gpu(0, mig=MIG_OFF))
+
+    expected = {
+        "multiprocessors": 132,
+        "copy-engines": 8,
+        "decoders": 7,
+        "jpeg-engines": 7,
+        "ofa-engines": 1,
+        **{f"memory-slice-{index}": 1 for index in range(8)},
+    }
+    (consumption,) = device.consumes_counters
+    assert consumption.counters == {
+        name: Counter(Quantity.of(number)) for name, number in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [gpu(0), gpu(0, mig=MigDisabled(MigLayout(()), toggles_without_reset=False))],
+    ids=["no MIG", "a driver that tells no profiles"],
+)
+def test_a_gpu_that_cannot_be_partitioned_counts_itself(whole: Gpu) -> None:
+    (device,) = published(whole)
+
+    (consumption,) = device.consumes_counters
+    assert consumption.counters == {"gpu": Counter(Quantity.of(1))}
+
+
+def test_attributes_have_the_names_that_users_know() -> None:
+    (device,) = published(gpu(0, nvlink=NvLink(peers=(1, 2), domain="GPU-1")))
+
+    assert device.attributes == {
+        "type": StringAttribute("gpu"),
+        "uuid": StringAttribute("GPU-00000000-0000-0000-0000-000000000000"),
+        "productName": StringAttribute("NVIDIA L40S"),
+        "brand": StringAttribute("Nvidia"),
+        "architecture": StringAttribute("Ada Lovelace"),
+        "addressingMode": StringAttribute("HMM"),
+        "cudaComputeCapability": VersionAttribute("8.9.0"),
+        "cudaDriverVersion": VersionAttribute("12.4.0"),
+        "driverVersion": VersionAttribute("550.163.1"),
+        "nvlinkDomain": StringAttribute("GPU-1"),
+        "nvlinkPeers": StringAttribute("1,2"),
+        "resource.kubernetes.io/numaNode": IntAttribute(0),
+        "resource.kubernetes.io/pciBusID": StringAttribute("0000:00:00.0"),
+        "resource.kubernetes.io/pcieRoot": StringAttribute("pci0000:00"),
+    }
+    assert list(device.attributes) == sorted(device.attributes)
+    assert {name: str(each.value) for name, each in device.capacity.items()} == {"memory": "45Gi"}
+
+
+def test_what_the_driver_does_not_tell_is_left_out() -> None:
+    silent = gpu(
+        0,
+        product_name=None,
+        brand=None,
+        architecture=None,
+        cuda_compute_capability=None,
+        memory_bytes=None,
+        driver_version=None,
+        cuda_driver_version=None,
+        addressing_mode=None,
+        numa_node=None,
+        pcie_root=None,
+    )
+
+    (device,) = published(silent)
+
+    assert set(device.attributes) == {"type", "uuid", "resource.kubernetes.io/pciBusID"}
+    assert device.capacity == {}
+
+
+@given(st.text(min_size=1))
+def test_texts_are_cut_to_64_bytes(text: str) -> None:
+    (device,) = published(gpu(0, product_name=text))
+
+    shown = device.attributes["productName"]
+    assert isinstance(shown, StringAttribute)
+    assert text.startswith(shown.value)
+    assert len(shown.value.encode()) <= 64
+    assert len(shown.value) == len(text) or len(shown.value.encode()) > 60
+
+
+@pytest.mark.parametrize(("gpus", "told"), [(25, True), (26, False)])
+def test_peers_that_do_not_fit_are_left_out_and_not_cut(gpus: int, *, told: bool) -> None:
+    (device,) = published(gpu(0, nvlink=NvLink(tuple(range(1, gpus)), "GPU-0")))
+
+    assert ("nvlinkPeers" in device.attributes) == told
+    assert "nvlinkDomain" in device.attributes
+
+
+@pytest.mark.parametrize(
+    ("health", "key"),
+    [(Lost(LOST), "gpu.carina.dev/lost"), (Unreadable(UNREADABLE), "gpu.carina.dev/unreadable")],
+    ids=["lost", "unreadable"],
+)
+def test_a_gpu_that_does_not_answer_is_tainted(health: Health, key: str) -> None:
+    (device,) = published(gpu(0), health=health)
+
+    assert device.taints == (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE),)
+
+
+@pytest.mark.parametrize(
+    ("version", "semantic"),
+    [
+        ("550.163.01", "550.163.1"),
+        ("535.54.03", "535.54.3"),
+        ("470.82", "470.82.0"),
+        ("600", "600.0.0"),
+        ("550.90.07.01", "550.90.7"),
+        ("580.65.06-custom", "580.65.6"),
+        ("0.0.00", "0.0.0"),
+        ("", None),
+        ("N/A", None),
+    ],
+)
+def test_semantic_version_of_a_driver(version: str, semantic: str | None) -> None:
+    assert semantic_version(version) == semantic

@@ -1,0 +1,300 @@
+"""The writes that make the node's slices what they ought to be."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.resource import (
+    Device,
+    DeviceTaint,
+    ObjectMeta,
+    OnNode,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+    TaintEffect,
+)
+from kubelet_plugin.publish.pool import DeviceSlice, Pool
+from kubelet_plugin.publish.sync import Plan, resource_slices, sync
+
+DRIVER, NODE = "gpu.carina.dev", "node-1"
+TAINT = DeviceTaint(key="gpu.carina.dev/lost", effect=TaintEffect.NO_SCHEDULE)
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def pool(*contents: str) -> Pool:
+    """A pool with a slice for each text, and in it a device for each letter."""
+    return Pool(
+        DRIVER,
+        NODE,
+        tuple(DeviceSlice(tuple(Device(letter) for letter in content)) for content in contents),
+    )
+
+
+def stored(of: Pool, generation: int = 1) -> list[ResourceSlice]:
+    """The slices of a pool as the API server has them."""
+    return [
+        replace(each, metadata=replace(each.metadata, name=f"slice-{place}", resource_version="7"))
+        for place, each in enumerate(resource_slices(of, generation))
+    ]
+
+
+def after(existing: Sequence[ResourceSlice], plan: Plan) -> Iterator[list[ResourceSlice]]:
+    """The slices that there are after each write of a plan."""
+    slices = {each.metadata.name: each for each in existing}
+    for each in plan.update:
+        assert slices[each.metadata.name].metadata == each.metadata
+        slices[each.metadata.name] = each
+        yield list(slices.values())
+    for number, each in enumerate(plan.create, start=len(slices)):
+        name = f"created-{number}"
+        slices[name] = replace(each, metadata=replace(each.metadata, name=name))
+        yield list(slices.values())
+    for each in plan.delete:
+        assert slices.pop(each.metadata.name) == each
+        yield list(slices.values())
+
+
+def applied(existing: Sequence[ResourceSlice], plan: Plan) -> list[ResourceSlice]:
+    return [list(existing), *after(existing, plan)][-1]
+
+
+def generations(slices: Sequence[ResourceSlice]) -> set[int]:
+    return {each.spec.pool.generation for each in slices}
+
+
+def seen(slices: Sequence[ResourceSlice]) -> "Counter[str] | None":
+    """The devices that a consumer may see in the pool; None where it is incomplete (KEP-4381)."""
+    in_pool = [each for each in slices if each.spec.pool.name == NODE]
+    newest = max((each.spec.pool.generation for each in in_pool), default=0)
+    newest_slices = [each for each in in_pool if each.spec.pool.generation == newest]
+    if all(each.spec.pool.resource_slice_count != len(newest_slices) for each in newest_slices):
+        return None
+    return Counter(device.name for each in newest_slices for device in each.spec.devices)
+
+
+contents = st.sampled_from(["", "a", "b", "ab", "c"])
+pools = st.lists(contents, min_size=1, max_size=3).map(lambda texts: pool(*texts))
+
+
+@st.composite
+def left_behind(draw: st.DrawFn) -> list[ResourceSlice]:
+    """Slices as other processes, crashes and people may have left them."""
+    found = []
+    for number in range(draw(st.integers(0, 5))):
+        place = draw(st.integers(0, 3))
+        prefix = draw(st.sampled_from([f"{place:05x}-{DRIVER}-{NODE}-", "by-hand-", ""]))
+        found.append(
+            ResourceSlice(
+                metadata=ObjectMeta(
+                    name=f"slice-{draw(st.integers(0, 9))}-{number}",
+                    generate_name=prefix,
+                    resource_version="7",
+                ),
+                spec=ResourceSliceSpec(
+                    driver=DRIVER,
+                    nodes=OnNode(NODE),
+                    pool=ResourcePool(
+                        name=draw(st.sampled_from([NODE, NODE, NODE, "other-pool"])),
+                        generation=draw(st.integers(0, 2)),
+                        resource_slice_count=draw(st.integers(1, 4)),
+                    ),
+                    devices=tuple(Device(letter) for letter in draw(contents)),
+                ),
+            )
+        )
+    return found
+
+
+published = pools.flatmap(lambda of: st.integers(1, 3).map(lambda number: stored(of, number)))
+states = left_behind() | published
+
+
+@given(pools, states)
+def test_the_slices_become_the_pool_and_nothing_else(
+    wanted: Pool, existing: list[ResourceSlice]
+) -> None:
+    left = applied(existing, sync(wanted, existing))
+
+    (generation,) = generations(left)
+    by_place = sorted(left, key=lambda each: each.metadata.generate_name)
+    expected = resource_slices(wanted, generation)
+    assert [each.metadata.generate_name for each in by_place] == [
+        each.metadata.generate_name for each in expected
+    ]
+    assert [each.spec for each in by_place] == [each.spec for each in expected]
+
+
+@given(pools, states)
+def test_once_it_is_done_there_is_nothing_to_do(
+    wanted: Pool, existing: list[ResourceSlice]
+) -> None:
+    left = applied(existing, sync(wanted, existing))
+
+    assert not sync(wanted, left)
+
+
+@given(pools, states)
+def test_between_the_writes_no_consumer_sees_other_devices(
+    wanted: Pool, existing: list[ResourceSlice]
+) -> None:
+    plan = sync(wanted, existing)
+
+    before = seen(existing)
+    right = seen(resource_slices(wanted, 1))
+    views = [seen(each) for each in after(existing, plan)]
+    assert all(view in (None, before, right) for view in views)
+    if before is None:
+        assert all(view in (None, right) for view in views)
+    changed = [index for index, view in enumerate(views) if view != before]
+    if changed:  # once it is away, what there was before does not come back
+        assert all(view in (None, right) for view in views[changed[0] :])
+
+
+@given(pools, states, st.data())
+def test_a_plan_that_was_cut_short_is_taken_up_again(
+    wanted: Pool, existing: list[ResourceSlice], data: st.DataObject
+) -> None:
+    steps = [existing, *after(existing, sync(wanted, existing))]
+    interrupted = data.draw(st.sampled_from(steps))
+
+    again = sync(wanted, interrupted)
+
+    assert seen(applied(interrupted, again)) == seen(resource_slices(wanted, 1))
+    views = [seen(each) for each in after(interrupted, again)]
+    assert all(view in (None, seen(existing), seen(steps[-1])) for view in views)
+
+
+@given(pools, states)
+def test_the_generation_stays_unless_one_change_does_not_do(
+    wanted: Pool, existing: list[ResourceSlice]
+) -> None:
+    plan = sync(wanted, existing)
+    in_pool = [each for each in existing if each.spec.pool.name == NODE]
+    newest = max(generations(in_pool), default=0)
+
+    (generation,) = generations(applied(existing, plan))
+    visible = [
+        *plan.update,
+        *plan.create,
+        *(each for each in plan.delete if each in in_pool and each.spec.pool.generation == newest),
+    ]
+    if generation == newest:
+        assert not plan.create
+        assert len(visible) <= 1
+    else:
+        assert generation == newest + 1
+        assert len(visible) > 1 or plan.create
+
+
+@given(pools, states, st.randoms())
+def test_the_order_in_which_slices_are_listed_does_not_matter(
+    wanted: Pool, existing: list[ResourceSlice], random: Random
+) -> None:
+    shuffled = list(existing)
+    random.shuffle(shuffled)
+
+    assert sync(wanted, shuffled) == sync(wanted, existing)
+
+
+def test_a_new_pool_begins_with_generation_1() -> None:
+    plan = sync(pool("a", "b"), [])
+
+    assert (plan.update, plan.delete) == ((), ())
+    assert [each.metadata.generate_name for each in plan.create] == [
+        "00000-gpu.carina.dev-node-1-",
+        "00001-gpu.carina.dev-node-1-",
+    ]
+    assert [each.spec.pool for each in plan.create] == [ResourcePool(NODE, 1, 2)] * 2
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "updated", "created", "deleted", "generation"),
+    [
+        pytest.param(pool("a"), pool("a"), 0, 0, 0, 3, id="nothing"),
+        pytest.param(pool("a", "b"), pool("a", "c"), 1, 0, 0, 3, id="one slice changed"),
+        pytest.param(pool("a", "b"), pool("c", "d"), 2, 0, 0, 4, id="two slices changed"),
+        pytest.param(pool("a"), pool("a", "b"), 1, 1, 0, 4, id="a slice more"),
+        pytest.param(pool("a", "b"), pool("a"), 1, 0, 1, 4, id="a slice less"),
+        pytest.param(pool("a"), pool(""), 1, 0, 0, 3, id="no devices any more"),
+    ],
+)
+def test_how_much_is_written(
+    before: Pool, wanted: Pool, updated: int, created: int, deleted: int, generation: int
+) -> None:
+    existing = stored(before, 3)
+
+    plan = sync(wanted, existing)
+
+    assert (len(plan.update), len(plan.create), len(plan.delete)) == (updated, created, deleted)
+    assert generations(applied(existing, plan)) == {generation}
+
+
+def test_a_deleted_slice_is_made_anew_with_the_next_generation() -> None:
+    _, second = stored(pool("a", "b"), 3)
+
+    plan = sync(pool("a", "b"), [second])
+
+    assert [each.metadata.name for each in plan.update] == [second.metadata.name]
+    assert generations([*plan.update, *plan.create]) == {4}
+
+
+def test_of_two_slices_in_one_place_the_first_by_name_stays() -> None:
+    (first,) = stored(pool("a"))
+    second = replace(first, metadata=replace(first.metadata, name="zzz"))
+
+    assert sync(pool("a"), [second, first]) == Plan(delete=(second,))
+
+
+def test_slices_of_another_pool_are_deleted() -> None:
+    (ours,) = stored(pool("a"))
+    other_pool = replace(ours.spec.pool, name="other", generation=9)
+    other = replace(ours, spec=replace(ours.spec, pool=other_pool))
+
+    assert sync(pool("a"), [ours, other]) == Plan(delete=(other,))
+
+
+def test_a_taint_that_is_there_keeps_its_time_and_a_new_one_has_none() -> None:
+    def tainted(*taints: DeviceTaint) -> Pool:
+        return Pool(DRIVER, NODE, (DeviceSlice((Device("a", taints=taints),)),))
+
+    existing = stored(tainted(replace(TAINT, time_added=NOON)))
+    other = replace(TAINT, key="gpu.carina.dev/unreadable")
+
+    assert not sync(tainted(TAINT), existing)
+    (update,) = sync(tainted(TAINT, other), existing).update
+    assert update.spec.devices[0].taints == (replace(TAINT, time_added=NOON), other)
+
+
+def test_fields_that_are_not_known_stay() -> None:
+    (known,) = stored(pool("a"))
+    (device,) = known.spec.devices
+    newer = replace(
+        known,
+        spec=replace(
+            known.spec,
+            devices=(replace(device, unknown={"newField": 1}),),
+            unknown={"otherField": 2},
+        ),
+    )
+
+    assert not sync(pool("a"), [newer])
+    (update,) = sync(pool("ab"), [newer]).update
+    assert update.spec.unknown == {"otherField": 2}
+    assert update.spec.devices == (replace(device, unknown={"newField": 1}), Device("b"))
+
+
+@pytest.mark.parametrize("length", [1, 50, 253])
+def test_names_stay_valid_however_long_the_node_s_is(length: int) -> None:
+    (only,) = resource_slices(replace(pool("a"), node="n" * length), 1)
+
+    prefix = only.metadata.generate_name
+    assert len(prefix) <= 248
+    assert prefix.startswith("00000-gpu.carina.dev-n")
+    assert prefix.endswith("n-")

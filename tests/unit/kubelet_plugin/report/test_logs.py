@@ -1,0 +1,79 @@
+"""Log lines: one a line, its facts as fields."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kubelet_plugin.report import logs
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+
+
+def test_a_line_is_an_object_with_the_event_and_its_facts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("json", "info")
+    logging.getLogger("kubelet_plugin.claims.lifecycle").info(
+        "claim done", extra={"claim": "team/train"}
+    )
+
+    line = json.loads(capsys.readouterr().err)
+    assert line.pop("timestamp").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "kubelet_plugin.claims.lifecycle",
+        "event": "claim done",
+        "claim": "team/train",
+    }
+
+
+def test_lines_of_libraries_come_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("json", "warning")
+    logging.getLogger("urllib3").warning("lost %s of %d", "one", 3)
+
+    line = json.loads(capsys.readouterr().err)
+    assert (line["logger"], line["event"]) == ("urllib3", "lost one of 3")
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_an_exception_comes_with_its_traceback(
+    capsys: pytest.CaptureFixture[str], log_format: logs.Format
+) -> None:
+    logs.configure(log_format, "info")
+    try:
+        int("of all things")
+    except ValueError:
+        logging.getLogger("x").exception("a bug")
+
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "ValueError: invalid literal" in said
+
+
+def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("text", "info")
+    logging.getLogger("x").info("serving", extra={"driver": "gpu.carina.dev", "sockets": 2})
+
+    assert capsys.readouterr().err.endswith(" info    serving driver='gpu.carina.dev' sockets=2\n")
+
+
+def test_less_severe_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("json", "warning")
+    logging.getLogger("x").info("serving")
+
+    assert capsys.readouterr().err == ""
+
+
+def test_what_json_cannot_say_is_said_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("json", "info")
+    logging.getLogger("x").info("odd", extra={"path": b"\xff"})
+
+    assert json.loads(capsys.readouterr().err)["path"] == "b'\\xff'"

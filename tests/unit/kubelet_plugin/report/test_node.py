@@ -1,0 +1,173 @@
+"""What operators read about a node: Events, metrics."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from carina_dra.kube.api_resource import RESOURCE_SLICES
+from carina_dra.kube.errors import ApiError, Forbidden, Operation, ServerError
+from carina_dra.kube.event import EventType, ObjectReference
+from carina_dra.kube.event_recorder import EventRecorder
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.change import (
+    DriverArrived,
+    DriverGone,
+    DriverRefuses,
+    DriverWasReplaced,
+    GpuAppeared,
+    GpuIsLost,
+    GpuIsUnknown,
+    GpuIsUnreadable,
+    GpuRecovered,
+    GpuVanished,
+    InventoryChange,
+    MigModeChanged,
+)
+from kubelet_plugin.inventory.gpu import NvmlFailure, UnknownGpu
+from kubelet_plugin.inventory.health import Healthy
+from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.node import NodeReport, notice
+from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, MIG_ON, UNREADABLE, gpu
+
+NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
+GPU_3 = "GPU 3 (GPU-00000000-0000-0000-0000-000000000003, PCI 0000:03:00.0)"
+CREATE = Operation.on("create", RESOURCE_SLICES)
+PUBLISHED = pool([WholeGpu(gpu(0), Healthy())], driver="gpu.carina.dev", node="node-1")
+
+
+@dataclass
+class Recorded(EventRecorder):
+    """Keeps Events for the test instead of writing them."""
+
+    events: list[tuple[str, EventType, str, str]] = field(default_factory=list)
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str,
+    ) -> None:
+        assert action
+        self.events.append((f"{regarding.kind} {regarding.name}", event_type, reason, note))
+
+    def reasons(self) -> list[str]:
+        return [reason for _, _, reason, _ in self.events]
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def report(recorded: Recorded, metrics: Metrics) -> NodeReport:
+    return NodeReport(events=recorded, node="node-1", metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("change", "type_", "reason", "words"),
+    [
+        (DriverArrived(8), NORMAL, "GPUDriverReady", "GPUs: 8"),
+        (DriverGone("no module"), WARNING, "GPUDriverMissing", "no module. No GPU of this node"),
+        (
+            DriverRefuses(NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")),
+            WARNING,
+            "GPUDriverFailed",
+            "nvmlInit answered NVML_ERROR_NO_PERMISSION",
+        ),
+        (
+            DriverWasReplaced("/lib/libnvidia-ml.so.570"),
+            NORMAL,
+            "GPUDriverReplaced",
+            "with /lib/libnvidia-ml.so.570. The plugin ends",
+        ),
+        (GpuAppeared(gpu(3)), NORMAL, "GPUAppeared", f"{GPU_3} is there"),
+        (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is gone"),
+        (GpuIsLost(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ({LOST})"),
+        (GpuIsUnreadable(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "until it does"),
+        (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} answers again"),
+        (GpuIsUnknown(UnknownGpu(2, UNREADABLE)), WARNING, "GPUUnreadable", "GPU number 2"),
+        (MigModeChanged(gpu(3, mig=MIG_ON)), NORMAL, "MIGModeChanged", "is on: it is not"),
+        (MigModeChanged(gpu(3, mig=MIG_OFF)), NORMAL, "MIGModeChanged", "is off"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, (str, EventType)) else "",
+)
+def test_words_for_a_change(
+    change: InventoryChange, type_: EventType, reason: str, words: str
+) -> None:
+    told = notice(change)
+
+    assert (told.type, told.reason) == (type_, reason)
+    assert words in told.note
+
+
+def test_a_change_of_the_gpus_is_an_event_on_the_node(
+    report: NodeReport, recorded: Recorded
+) -> None:
+    report.inventory_changed(GpuAppeared(gpu(3)))
+
+    assert recorded.events == [("Node node-1", NORMAL, "GPUAppeared", f"{GPU_3} is there")]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Forbidden(CREATE, "no right"), "no right; give the plugin the rights"),
+        (ServerError(CREATE, "out of order"), "out of order"),
+    ],
+)
+def test_what_keeps_slices_from_being_published_is_told_with_the_remedy(
+    report: NodeReport, recorded: Recorded, error: ApiError, words: str
+) -> None:
+    report.publishing_failed(error)
+
+    ((_, type_, reason, note),) = recorded.events
+    assert (type_, reason) == (WARNING, "PublishFailed")
+    assert words in note
+
+
+def test_a_failure_is_told_once_until_it_is_another_or_over(
+    report: NodeReport, recorded: Recorded, metrics: Metrics
+) -> None:
+    for _ in range(3):
+        report.publishing_failed(Forbidden(CREATE, "no right"))
+    assert recorded.reasons() == ["PublishFailed"]
+
+    report.publishing_failed(ServerError(CREATE, "out of order"))
+    assert recorded.reasons() == ["PublishFailed"] * 2
+
+    report.slices_published(PUBLISHED)
+    report.publishing_failed(ServerError(CREATE, "out of order"))
+    assert recorded.reasons() == ["PublishFailed"] * 3
+    assert b"carina_resourceslice_publish_failures_total 5.0" in metrics.exposition()
+
+
+@pytest.mark.parametrize("gate", FeatureGate)
+def test_a_feature_gate_that_is_off_is_named(
+    report: NodeReport, recorded: Recorded, gate: FeatureGate
+) -> None:
+    report.feature_gate_off(gate)
+
+    ((_, type_, reason, note),) = recorded.events
+    assert (type_, reason) == (WARNING, "FeatureGateOff")
+    assert gate.value in note
+
+
+def test_a_kubelet_that_refuses_the_plugin_is_told_of(
+    report: NodeReport, recorded: Recorded
+) -> None:
+    report.registration_refused("no version in common")
+
+    ((subject, type_, reason, note),) = recorded.events
+    assert (subject, type_, reason) == ("Node node-1", WARNING, "RegistrationRefused")
+    assert "no version in common" in note
