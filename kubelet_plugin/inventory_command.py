@@ -18,20 +18,19 @@ from carina_dra.cli.command import Command
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
-from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import (
+from kubelet_plugin.inventory import health
+from kubelet_plugin.inventory.gpu import Gpu, GpuState, ObservedGpu
+from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
     DriverUnusable,
-    Gpu,
     Inventory,
-    MigDisabled,
-    MigEnabled,
-    MigUnsupported,
+    known_gpus,
 )
-from kubelet_plugin.inventory.health import Health, gpu_health
+from kubelet_plugin.inventory.mig import MigSupported, MigUnsupported
 from kubelet_plugin.nvml.reader import NvmlSession
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
@@ -75,7 +74,7 @@ def exit_code(inventory: Inventory) -> int:
     """Gives the exit code that says whether there is a GPU, and if not, why."""
     match inventory:
         case DriverReady():
-            return SHOWN if gpu_health(inventory) else NO_GPU
+            return SHOWN if known_gpus(inventory) else NO_GPU
         case DriverMissing():
             return NO_DRIVER
         case DriverUnusable() | DriverReplaced():
@@ -114,7 +113,7 @@ def as_yaml(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
 
 def _document(inventory: Inventory, published: Sequence[ResourceSlice]) -> dict[str, Any]:
     return {
-        "gpus": [_gpu_document(gpu, health) for gpu, health in gpu_health(inventory)],
+        "gpus": [_gpu_document(observed) for observed in known_gpus(inventory)],
         "resourceSlices": [encode(each) for each in published],
     }
 
@@ -129,19 +128,27 @@ def _gpu_table(inventory: Inventory) -> Iterator[str]:
         ("GPU", "PRODUCT", "MEMORY", "PCI ADDRESS", "NUMA", "NVLINK", "MIG", "STATE", "UUID"),
         [
             (
-                str(gpu.minor),
-                gpu.product_name or "-",
-                "-" if gpu.memory_bytes is None else str(Quantity.of(gpu.memory_bytes)),
-                gpu.pci_bus_id,
-                "-" if gpu.numa_node is None else str(gpu.numa_node),
-                ",".join(str(peer) for peer in gpu.nvlink.peers) if gpu.nvlink else "-",
-                _mig(gpu),
-                health.state,
-                gpu.uuid,
+                str(observed.gpu.minor),
+                observed.gpu.product_name or "-",
+                _memory(observed.gpu),
+                observed.gpu.pci_bus_id,
+                "-" if observed.gpu.numa_node is None else str(observed.gpu.numa_node),
+                _peers(observed.state),
+                _mig(observed),
+                health.state(observed.state.problems),
+                observed.gpu.uuid,
             )
-            for gpu, health in gpu_health(inventory)
+            for observed in known_gpus(inventory)
         ],
     )
+
+
+def _memory(gpu: Gpu) -> str:
+    return "-" if gpu.memory_bytes is None else str(Quantity.of(gpu.memory_bytes))
+
+
+def _peers(state: GpuState) -> str:
+    return ",".join(str(peer) for peer in state.nvlink.peers) if state.nvlink else "-"
 
 
 def _slice_table(published: Sequence[ResourceSlice]) -> Iterator[str]:
@@ -159,7 +166,8 @@ def _slice_table(published: Sequence[ResourceSlice]) -> Iterator[str]:
     )
 
 
-def _gpu_document(gpu: Gpu, health: Health) -> dict[str, Any]:
+def _gpu_document(observed: ObservedGpu) -> dict[str, Any]:
+    gpu, nvlink = observed.gpu, observed.state.nvlink
     document = {
         "minor": gpu.minor,
         "uuid": gpu.uuid,
@@ -174,24 +182,20 @@ def _gpu_document(gpu: Gpu, health: Health) -> dict[str, Any]:
         "addressingMode": gpu.addressing_mode,
         "numaNode": gpu.numa_node,
         "pcieRoot": gpu.pcie_root,
-        "nvlink": {"domain": gpu.nvlink.domain, "peers": list(gpu.nvlink.peers)}
-        if gpu.nvlink
-        else None,
-        "mig": _mig(gpu),
-        "state": health.state,
+        "nvlink": {"domain": nvlink.domain, "peers": list(nvlink.peers)} if nvlink else None,
+        "mig": _mig(observed),
+        "state": health.state(observed.state.problems),
     }
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _mig(gpu: Gpu) -> str:
-    match gpu.mig:
+def _mig(observed: ObservedGpu) -> str:
+    match observed.gpu.mig:
         case MigUnsupported():
             return "unsupported"
-        case MigDisabled():
-            return "off"
-        case MigEnabled():
-            return "on"
-    assert_never(gpu.mig)
+        case MigSupported():
+            return observed.state.mig_mode.value
+    assert_never(observed.gpu.mig)
 
 
 def _content(each: ResourceSlice) -> str:

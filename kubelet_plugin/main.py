@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -21,18 +22,20 @@ from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference
-from kubelet_plugin.claims.lifecycle import Claims
-from kubelet_plugin.claims.lock import NodeLock
-from kubelet_plugin.devices.whole import Device, devices
+from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
+from kubelet_plugin.claims.lifecycle import ClaimLifecycle
+from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.devices.device import Device, devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import DriverReplaced, Inventory
+from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.kubelet.socket_probe import socket_probe
 from kubelet_plugin.nvml.reader import NvmlSession
-from kubelet_plugin.prepare.needs import ContainerNeeds
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report import logs
@@ -43,8 +46,6 @@ from kubelet_plugin.report.node import NodeReport
 from kubelet_plugin.settings import Settings, SettingsError
 
 PROGRAM = "carina-kubelet-plugin"
-_READ_TIMEOUT = 5.0
-"""Seconds for which one try to prepare waits for the API server."""
 _GRACE = 10.0
 """Seconds that calls under way get to end, when the plugin is told to stop."""
 
@@ -133,7 +134,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
 
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
         claims = _claims(chosen, client, host, poller, claim_report)
-        service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
+        service = DraService(claims, observer=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
             endpoint=chosen.dra_socket,
@@ -165,7 +166,7 @@ def _make_folders(chosen: Settings) -> None:
             ) from error
 
 
-def _keep_repaired(claims: Claims, gpus_changed: threading.Event, interval: float) -> None:
+def _keep_repaired(claims: ClaimLifecycle, gpus_changed: threading.Event, interval: float) -> None:
     """Repairs once the GPUs are known, whenever they change, and at the interval in seconds.
 
     Not before: after a reboot a claim's GPU would seem to be gone, and stay so until the next time.
@@ -192,34 +193,37 @@ def _claims(
     host: HostPaths,
     poller: InventoryPoller,
     report: ClaimReport,
-) -> Claims:
+) -> ClaimLifecycle:
     def current_devices() -> dict[str, Device]:
-        latest = poller.latest
-        return {} if latest is None else {device.name: device for device in devices(latest)}
+        return {device.name: device for device in devices(poller.latest)}
 
-    def read_claim(claim: ClaimReference) -> Body:
-        return client.get(
-            RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=_READ_TIMEOUT
-        )
+    def read_claim(claim: ClaimReference, patience: float) -> Body:
+        return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
 
-    needs = ContainerNeeds(
+    preparer = Preparer(
         driver=chosen.driver_name,
         devices=current_devices,
-        driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
-        host=host,
-        host_device_root=chosen.host_root,
-        specs=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+        cdi_specs=CdiSpecs(
+            driver=chosen.driver_name,
+            driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
+            host=host,
+            host_device_root=chosen.host_root,
+            directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+        ),
     )
-    return Claims(
+    return ClaimLifecycle(
         driver=chosen.driver_name,
         pool=chosen.node_name,
         boot_id=host.boot_id() or "unknown",
         read_claim=read_claim,
+        read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         checkpoint=CheckpointFile(chosen.checkpoint),
-        lock=NodeLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
-        needs=needs,
-        reporter=report,
+        node_lock=FileLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
+        gpu_locks=GpuLocks(chosen.plugin_directory, clock=time.monotonic, pause=time.sleep),
+        preparer=preparer,
+        observer=report,
         clock=time.monotonic,
+        random=random.random,
     )
 
 

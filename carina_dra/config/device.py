@@ -1,13 +1,14 @@
-"""What users tell Carina about a device: the opaque configurations of resource.carina.dev/v1alpha1.
+"""What users say about a device: the opaque configurations of resource.carina.dev/v1alpha1.
 
-They stand in a DeviceClass or a ResourceClaim under `config[].opaque.parameters`, and arrive on the
-node with the allocation. Reading what a user wrote is strict: an unknown or misplaced field is
-refused by name, since a setting that is silently dropped is one that somebody believes in.
+They are written in a DeviceClass or a ResourceClaim under `config[].opaque.parameters`, and reach
+the node with the allocation. `DeviceConfig` is a closed union with a member for each kind. What a
+user wrote is read strictly: an unknown or misplaced field is refused by name, since a setting that
+is silently dropped is one that somebody believes in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,11 +16,11 @@ API_VERSION: Final = "resource.carina.dev/v1alpha1"
 
 
 class DeviceConfigError(ValueError):
-    """A configuration that cannot be honoured: names where it stands, the field and the remedy."""
+    """A configuration that cannot be honoured: names its location, the field and the remedy."""
 
 
 class GpuConfig(BaseModel):
-    """How a whole GPU is handed out. It has no settings of its own yet."""
+    """How a whole GPU is handed out. It has no settings yet."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -27,63 +28,133 @@ class GpuConfig(BaseModel):
     kind: Literal["GpuConfig"] = "GpuConfig"
 
 
+DeviceConfig: TypeAlias = GpuConfig
+"""A configuration of any kind."""
+
+_KINDS: Final[Mapping[str, type[DeviceConfig]]] = {"GpuConfig": GpuConfig}
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """One opaque configuration of an allocation, with the words to name it in a message."""
+    """One opaque configuration of an allocation, with the words that name it in a message."""
 
-    place: str
-    """Such as `claim default/train, config[0]`."""
+    location: str
+    """Such as `ResourceClaim default/train, status.allocation.devices.config[0]`."""
     from_class: bool
-    """The class's, which the claim's override, whatever their order."""
+    """Written in the class. The claim's configurations override the class's, in any order."""
     requests: frozenset[str]
     """Requests it applies to (`req` or `req/sub`); empty for all."""
     parameters: Mapping[str, Any]
     """The configuration as it was written."""
 
     def applies_to(self, request: str) -> bool:
-        """Whether it speaks of a result whose `request` is `req` or `req/sub`."""
+        """Whether it is for a result whose `request` is `req` or `req/sub`."""
         return not self.requests or not self.requests.isdisjoint(
             (request, request.partition("/")[0])
         )
 
 
-def parse_gpu_config(place: str, parameters: Mapping[str, Any]) -> GpuConfig:
-    """Reads a GpuConfig as strictly as it must be for a user.
+@dataclass(frozen=True, slots=True)
+class ConfiguredDevice:
+    """An allocated device, as far as its configuration depends on it."""
+
+    request: str
+    """The result's: `req` or `req/sub`."""
+    name: str
+    accepts: type[DeviceConfig]
+    """The kind of configuration that this kind of device takes."""
+
+
+def parse_device_config(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
+    """Reads a configuration of any kind as strictly as a user's must be.
 
     Raises:
-        DeviceConfigError: naming `place`, the field and what is allowed there.
+        DeviceConfigError: naming `location`, the field and what is allowed there.
     """
-    found = parameters.get("apiVersion"), parameters.get("kind")
-    if found != (API_VERSION, "GpuConfig"):
+    return _parse(location, parameters, extra="forbid")
+
+
+def read_recorded(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
+    """Reads a configuration that was accepted before: fields of a newer version are ignored.
+
+    Raises:
+        DeviceConfigError: as `parse_device_config`, but for unknown fields.
+    """
+    return _parse(location, parameters, extra="ignore")
+
+
+def _parse(
+    location: str, parameters: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]
+) -> DeviceConfig:
+    version, kind = parameters.get("apiVersion"), parameters.get("kind")
+    model = _KINDS.get(kind) if version == API_VERSION and isinstance(kind, str) else None
+    if model is None:
         raise DeviceConfigError(
-            f"{place}: opaque.parameters is {found[0] or 'no apiVersion'}, "
-            f"{found[1] or 'no kind'}; write apiVersion: {API_VERSION}, kind: GpuConfig"
+            f"{location}: opaque.parameters is {version or 'no apiVersion'}, {kind or 'no kind'}; "
+            f"write apiVersion: {API_VERSION}, kind: {' or '.join(_KINDS)}"
         )
     try:
-        return GpuConfig.model_validate(dict(parameters))
+        return model.model_validate(dict(parameters), extra=extra)
     except ValidationError as error:
-        problems = "; ".join(_problem(e["loc"], e["type"], e["msg"]) for e in error.errors())
-        raise DeviceConfigError(f"{place}: {problems}") from None
+        problems = "; ".join(_problem(model, e["loc"], e["type"], e["msg"]) for e in error.errors())
+        raise DeviceConfigError(f"{location}: {problems}") from None
 
 
-def gpu_config(request: str, sources: Iterable[ConfigSource]) -> GpuConfig:
-    """Gives the configuration in force for a whole GPU given to `request` (`req` or `req/sub`).
+def configs_in_force(
+    devices: Sequence[ConfiguredDevice], sources: Sequence[ConfigSource]
+) -> tuple[DeviceConfig, ...]:
+    """Gives the configuration of each device, in their order; the default where none is written.
 
-    Every source that applies is read, so that a mistake is found even where another overrides it.
-    The claim's beat the class's, and within either the later beats the earlier, as a whole: fields
-    of several are not mixed (KEP-4381, "opaque configuration").
+    Every source that applies to a device is read, so that a mistake is found even where another
+    source overrides it. The claim's take precedence over the class's, and within either the later
+    ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). A source
+    that names requests is for all of their devices; one that names none is for those of its kind.
 
     Raises:
-        DeviceConfigError: as `parse_gpu_config`.
+        DeviceConfigError: a source cannot be read, is not for the kind of device that its request
+            was allocated, or is for none of the devices.
     """
-    applying = [source for source in sources if source.applies_to(request)]
-    by_precedence = sorted(applying, key=lambda source: not source.from_class)
-    configs = [parse_gpu_config(source.place, source.parameters) for source in by_precedence]
-    return configs[-1] if configs else GpuConfig()
+    read: list[tuple[ConfigSource, DeviceConfig]] = []
+    for source in sorted(sources, key=lambda source: not source.from_class):
+        concerned = [device for device in devices if source.applies_to(device.request)]
+        if concerned:
+            config = parse_device_config(source.location, source.parameters)
+            _refuse_unsuitable(source, config, concerned)
+            read.append((source, config))
+    return tuple(_in_force(device, read) for device in devices)
 
 
-def _problem(path: tuple[int | str, ...], kind: str, message: str) -> str:
+def _in_force(
+    device: ConfiguredDevice, by_precedence: Iterable[tuple[ConfigSource, DeviceConfig]]
+) -> DeviceConfig:
+    configs = [
+        config
+        for source, config in by_precedence
+        if source.applies_to(device.request) and isinstance(config, device.accepts)
+    ]
+    return configs[-1] if configs else device.accepts()
+
+
+def _refuse_unsuitable(
+    source: ConfigSource, config: DeviceConfig, concerned: Sequence[ConfiguredDevice]
+) -> None:
+    unsuitable = [device for device in concerned if not isinstance(config, device.accepts)]
+    if unsuitable and (source.requests or len(unsuitable) == len(concerned)):
+        device = unsuitable[0]
+        raise DeviceConfigError(
+            f"{source.location}: kind {config.kind} is not for device {device.name}, which was "
+            f"allocated to request {device.request}; write kind: {_kind_of(device.accepts)}"
+        )
+
+
+def _kind_of(model: type[DeviceConfig]) -> str:
+    return str(model.model_fields["kind"].default)
+
+
+def _problem(
+    model: type[DeviceConfig], path: tuple[int | str, ...], kind: str, message: str
+) -> str:
     field = "opaque.parameters." + ".".join(str(part) for part in path)
     if kind == "extra_forbidden":
-        return f"{field} is not a field of GpuConfig; remove it or correct its name"
+        return f"{field} is not a field of {_kind_of(model)}; remove it or correct its name"
     return f"{field}: {message}"

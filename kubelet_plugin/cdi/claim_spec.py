@@ -1,6 +1,6 @@
 """The CDI specification of a claim: what its containers get, and how they are told.
 
-Each claim has a file of its own with a CDI device for each device that was granted to one of its
+Each claim has a file of its own with a CDI device for each device that was allocated to one of its
 requests; a container is given those of its requests. Names follow from the claim alone, so that
 the kubelet can be answered without looking at the file, and are never used for anything else, as
 runtimes that cache need it.
@@ -27,10 +27,11 @@ from kubelet_plugin.cdi.spec import (
     Hook,
     Mount,
 )
-from kubelet_plugin.claims.claim import ClaimDevice, ClaimReference, GrantedDevice, PreparedClaim
-from kubelet_plugin.devices.whole import Device, WholeGpu
+from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim, PreparedDevice
+from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.whole import WholeGpu
 
-__all__ = ["cdi_device_id", "claim_of", "claim_spec", "driver_edits", "grants", "kind"]
+__all__ = ["cdi_device_id", "claim_of", "claim_spec", "driver_edits", "kind", "prepared_devices"]
 
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _CLAIM_VARIABLE = re.compile(
@@ -48,15 +49,15 @@ def kind(driver: str) -> str:
     return f"{driver}/claim"
 
 
-def cdi_device_id(driver: str, claim: PreparedClaim, device: ClaimDevice) -> str:
+def cdi_device_id(driver: str, claim: NodeClaim, device: AllocatedDevice) -> str:
     """Gives the qualified name of a device of a claim, as container runtimes are given it."""
     return f"{kind(driver)}={_device_name(claim, device)}"
 
 
-def grants(driver: str, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
+def prepared_devices(driver: str, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
     """Gives the kubelet's answer for a prepared claim."""
     return tuple(
-        GrantedDevice(
+        PreparedDevice(
             request=device.request,
             pool=device.pool,
             device=device.device,
@@ -69,7 +70,7 @@ def grants(driver: str, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
 
 def claim_spec(
     driver: str,
-    claim: PreparedClaim,
+    claim: NodeClaim,
     devices: Mapping[str, Device],
     nodes: Mapping[str, tuple[DeviceNode, ...]],
     shared: ContainerEdits,
@@ -86,13 +87,13 @@ def claim_spec(
         kind=kind(driver),
         devices=tuple(
             CdiDevice(
-                _device_name(claim, granted),
+                _device_name(claim, allocated),
                 ContainerEdits(
-                    env=tuple(_told(claim, granted, devices[granted.device])),
-                    device_nodes=nodes[granted.device],
+                    env=tuple(_told(claim, allocated, devices[allocated.device])),
+                    device_nodes=nodes[allocated.device],
                 ),
             )
-            for granted in claim.devices
+            for allocated in claim.devices
         ),
         edits=ContainerEdits(
             env=(*shared.env, f"CARINA_CLAIM_{_part(claim.uid)}={claim.namespace}/{claim.name}"),
@@ -169,16 +170,16 @@ def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
         yield Hook("createContainer", program, (PurePosixPath(program).name, *arguments))
 
 
-def _told(claim: PreparedClaim, granted: ClaimDevice, device: Device) -> Iterable[str]:
+def _told(claim: NodeClaim, allocated: AllocatedDevice, device: Device) -> Iterable[str]:
     """The variables that tell a container which device it got for a request."""
     name = (
-        f"CARINA_CLAIM_{_part(claim.uid)}_REQUEST_{_part(granted.request)}"
-        f"_DEVICE_{_part(granted.device)}"
+        f"CARINA_CLAIM_{_part(claim.uid)}_REQUEST_{_part(allocated.request)}"
+        f"_DEVICE_{_part(allocated.device)}"
     )
-    if granted.share_id is not None:
-        name += f"_SHARE_{_part(granted.share_id)}"
+    if allocated.share_id is not None:
+        name += f"_SHARE_{_part(allocated.share_id)}"
     yield f"{name}={_cuda_name(device)}"
-    if granted.admin_access:
+    if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
 
 
@@ -190,10 +191,10 @@ def _cuda_name(device: Device) -> str:
     assert_never(device)
 
 
-def _device_name(claim: PreparedClaim, granted: ClaimDevice) -> str:
-    names = [claim.uid, granted.request, granted.device]
-    if granted.share_id is not None:
-        names.append(granted.share_id)
+def _device_name(claim: NodeClaim, allocated: AllocatedDevice) -> str:
+    names = [claim.uid, allocated.request, allocated.device]
+    if allocated.share_id is not None:
+        names.append(allocated.share_id)
     return "claim-" + "_".join(_api_name(name) for name in names)
 
 

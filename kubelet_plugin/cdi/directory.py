@@ -1,6 +1,6 @@
 """The folder from which container runtimes read CDI specs: one file of ours for each claim.
 
-Files are replaced as a whole: written beside under a name that ends in `.tmp`, which runtimes do
+Files are replaced as a whole: written beside under a name that ends in `.new`, which runtimes do
 not read, put on disk, renamed. That name follows from the claim's UID and counts as a file of the
 claim, so that what a killed process left is found, and removed, like any other. Every method is to
 be called with the node's lock held.
@@ -17,7 +17,9 @@ from kubelet_plugin.claims.checkpoint_file import sync_folder
 __all__ = ["CdiDirectory"]
 
 _SUFFIX = ".json"
-_TEMPORARY = ".tmp"
+_TEMPORARY = ".new"
+_TEMPORARY_BEFORE = ".tmp"
+"""As version 0.1.0 writes, which may run beside this one: not to be written by both at once."""
 
 
 class CdiDirectory:
@@ -38,7 +40,8 @@ class CdiDirectory:
         if self.read(uid) == content:
             return
         self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        temporary, file = self._files(uid)
+        file = self._file(uid)
+        temporary = file + _TEMPORARY
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as stream:
@@ -53,9 +56,9 @@ class CdiDirectory:
     def remove(self, uid: str) -> None:
         """Removes the claim's spec, if there is one."""
         removed = False
-        for file in self._files(uid):
+        for suffix in ("", _TEMPORARY, _TEMPORARY_BEFORE):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(file)
+                os.unlink(self._file(uid) + suffix)
                 removed = True
         if removed:
             sync_folder(self._path)
@@ -63,7 +66,7 @@ class CdiDirectory:
     def read(self, uid: str) -> bytes | None:
         """Gives the claim's spec, None if there is none."""
         try:
-            with open(self._files(uid)[1], "rb") as file:
+            with open(self._file(uid), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -71,7 +74,10 @@ class CdiDirectory:
     def uids(self) -> frozenset[str]:
         """Gives the UIDs of the claims of which there is a file, a temporary one included."""
         try:
-            names = [entry.name.removesuffix(_TEMPORARY) for entry in self._path.iterdir()]
+            names = [
+                entry.name.removesuffix(_TEMPORARY).removesuffix(_TEMPORARY_BEFORE)
+                for entry in self._path.iterdir()
+            ]
         except FileNotFoundError:
             return frozenset()
         return frozenset(
@@ -80,7 +86,5 @@ class CdiDirectory:
             if name.startswith(self._prefix) and name.endswith(_SUFFIX)
         )
 
-    def _files(self, uid: str) -> tuple[str, str]:
-        """The claim's temporary file and its file."""
-        file = f"{self._path}/{self._prefix}{uid}{_SUFFIX}"
-        return f"{file}{_TEMPORARY}", file
+    def _file(self, uid: str) -> str:
+        return f"{self._path}/{self._prefix}{uid}{_SUFFIX}"

@@ -1,78 +1,135 @@
-"""From a ResourceClaim's allocation to what it means on this node."""
+"""What a ResourceClaim's allocation says about this node: `Wanted | Gone | Refused | Unknown`."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
 
-from carina_dra.config.device import ConfigSource, gpu_config
-from carina_dra.resource import Allocation, ResourceClaim, decode
-from carina_dra.resource.allocation import ConfigSource as Source
-from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from carina_dra.config.device import (
+    ConfigSource,
+    ConfiguredDevice,
+    DeviceConfig,
+    DeviceConfigError,
+    GpuConfig,
+    configs_in_force,
+)
+from carina_dra.resource import Allocation, DecodeError, DeviceResult, ResourceClaim, decode
+from carina_dra.resource.allocation import ConfigSource as WrittenBy
+from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import AllocationRefused, ApiUnavailable, ClaimGone
+from kubelet_plugin.devices.name import DeviceName, UnknownName, WholeGpuName, parse_name
 
 
-class NotAllocatedError(Exception):
-    """The claim is not, or no longer, what holds devices here."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The claim holds these devices of this node."""
+
+    claim: NodeClaim
 
 
-class AllocationError(Exception):
-    """An allocation that this node cannot serve."""
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The claim holds nothing of this node: it was deleted, deallocated, or allocated elsewhere."""
+
+    failure: ClaimGone
 
 
-def prepared_claim(body: Mapping[str, Any], uid: str, *, driver: str, pool: str) -> PreparedClaim:
-    """Gives what the claim with that UID holds of this driver's devices in this node's pool.
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The claim holds devices of this node in a way that cannot be served."""
 
-    Raises:
-        NotAllocatedError: the claim is another one of the same name, or has no allocation.
-        AllocationError: devices of another node, or none of ours.
-        DecodeError: it is no ResourceClaim.
-        DeviceConfigError: a configuration of ours in it cannot be honoured.
-    """
-    claim = decode(ResourceClaim, body)
-    if claim.metadata.uid != uid:
-        raise NotAllocatedError(
-            f"ResourceClaim {claim.key} has the UID {claim.metadata.uid} now, not {uid}: "
-            "it was deleted and made anew"
+    failure: AllocationRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The API server could not be asked, which says nothing about the claim."""
+
+    failure: ApiUnavailable
+
+
+Reading: TypeAlias = Wanted | Gone | Refused | Unknown
+
+
+def read_allocation(
+    body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
+) -> Wanted | Gone | Refused:
+    """Gives what the claim with that UID holds of this driver's devices in this node's pool."""
+    try:
+        claim = decode(ResourceClaim, body)
+    except DecodeError as error:
+        return Refused(AllocationRefused(reference, str(error)))
+    if claim.metadata.uid != reference.uid:
+        return _gone(
+            reference,
+            f"has the UID {claim.metadata.uid} now, not {reference.uid}: it was deleted and "
+            "created again",
         )
     allocation = claim.status.allocation
     if allocation is None:
-        raise NotAllocatedError(f"ResourceClaim {claim.key} is not allocated")
-    return PreparedClaim(
-        uid=uid,
-        namespace=claim.metadata.namespace,
-        name=claim.metadata.name,
-        devices=_devices(claim.key, allocation, driver, pool),
-    )
-
-
-def _devices(key: str, allocation: Allocation, driver: str, pool: str) -> tuple[ClaimDevice, ...]:
+        return _gone(reference, "is not allocated")
     results = [result for result in allocation.devices.results if result.driver == driver]
     if not results:
-        raise AllocationError(f"ResourceClaim {key} was allocated no device of {driver}")
-    for result in results:
-        if result.pool != pool:
-            raise AllocationError(
-                f"ResourceClaim {key} was allocated {result.device} of the pool {result.pool}; "
-                f"this node's pool is {pool}"
-            )
-    sources = _configurations(key, allocation, driver)
+        return _gone(reference, f"was allocated no device of {driver}")
+    elsewhere = [result for result in results if result.pool != pool]
+    if elsewhere:
+        problem = (
+            f"was allocated {elsewhere[0].device} of the pool {elsewhere[0].pool}; this node's "
+            f"pool is {pool}"
+        )
+        if len(elsewhere) == len(results):
+            return _gone(reference, problem)
+        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+    try:
+        devices = _devices(reference, results, allocation, driver)
+    except DeviceConfigError as error:
+        return Refused(AllocationRefused(reference, str(error)))
+    return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+
+
+def _gone(claim: ClaimReference, what: str) -> Gone:
+    return Gone(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
+
+
+def _devices(
+    claim: ClaimReference, results: Sequence[DeviceResult], allocation: Allocation, driver: str
+) -> tuple[AllocatedDevice, ...]:
+    configs = configs_in_force(
+        [
+            ConfiguredDevice(result.request, result.device, _accepts(parse_name(result.device)))
+            for result in results
+        ],
+        _configurations(claim, allocation, driver),
+    )
     return tuple(
-        ClaimDevice(
+        AllocatedDevice(
             request=result.request.partition("/")[0],
             pool=result.pool,
             device=result.device,
-            config=gpu_config(result.request, sources),
+            config=config,
             admin_access=bool(result.admin_access),
             share_id=result.share_id,
+            consumed_capacity=result.consumed_capacity,
         )
-        for result in results
+        for result, config in zip(results, configs, strict=True)
     )
 
 
-def _configurations(key: str, allocation: Allocation, driver: str) -> tuple[ConfigSource, ...]:
+def _accepts(name: DeviceName) -> type[DeviceConfig]:
+    """The kind of configuration that a device takes."""
+    match name:
+        case WholeGpuName() | UnknownName():  # an unknown device is refused when it is looked for
+            return GpuConfig
+    assert_never(name)
+
+
+def _configurations(
+    claim: ClaimReference, allocation: Allocation, driver: str
+) -> tuple[ConfigSource, ...]:
     return tuple(
         ConfigSource(
-            place=f"ResourceClaim {key}, status.allocation.devices.config[{index}] "
-            f"({'of the DeviceClass' if config.source is Source.CLASS else 'of the claim'})",
-            from_class=config.source is Source.CLASS,
+            location=f"ResourceClaim {claim.key}, status.allocation.devices.config[{index}] "
+            f"({'of the DeviceClass' if config.source is WrittenBy.CLASS else 'of the claim'})",
+            from_class=config.source is WrittenBy.CLASS,
             requests=frozenset(config.requests),
             parameters=config.opaque.parameters,
         )

@@ -5,19 +5,21 @@ struck out after everything made for it is gone; what has to exist for a claim f
 entry and is made again whenever it is missing. So there are no half-way states to record: killed
 at any line, it leaves an entry that the next call or the next repair completes, or none.
 
-Written down it is JSON lines: the state as it once was, then each change since. A last line without
-an end is a change that was cut off before anybody was told of it, and does not count; any other
-line that cannot be read makes the checkpoint unreadable. Reading ignores fields it does not know,
-so that a plugin reads what a newer one of the same version number wrote.
+The file is JSON lines: a whole state, then each change since. A last line without an end is a
+change that was cut off before its call was answered, and does not count; any other line that cannot
+be read makes the checkpoint unreadable. Unknown fields are ignored, so that a plugin reads what a
+newer one of the same version number wrote.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from carina_dra.config.device import GpuConfig, parse_gpu_config
-from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from carina_dra.config.device import read_recorded
+from carina_dra.quantity import Quantity
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
+from kubelet_plugin.devices.conflict import Hold, conflict
 
 T = TypeVar("T")
 
@@ -33,9 +35,9 @@ class Checkpoint:
     """The claims that hold devices of this node, by UID, and the boot in which that was written."""
 
     boot_id: str
-    claims: Mapping[str, PreparedClaim]
+    claims: Mapping[str, NodeClaim]
 
-    def with_claim(self, claim: PreparedClaim) -> "Checkpoint":
+    def with_claim(self, claim: NodeClaim) -> "Checkpoint":
         """Gives it with the claim added, or replaced where its UID is there."""
         return replace(self, claims={**self.claims, claim.uid: claim})
 
@@ -45,28 +47,28 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Recorded:
     """A claim was added, or replaced."""
 
-    claim: PreparedClaim
+    claim: NodeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class StruckOut:
+class Removed:
     """A claim was removed."""
 
     uid: str
 
 
-Change: TypeAlias = Written | StruckOut
+Change: TypeAlias = Recorded | Removed
 
 
 def change(before: Checkpoint, after: Checkpoint) -> Change | None:
     """Gives the one claim in which they differ; None where they differ in more, or in nothing."""
     if before.boot_id != after.boot_id:
         return None
-    changes: list[Change] = [StruckOut(uid) for uid in before.claims.keys() - after.claims.keys()]
-    changes += [Written(c) for uid, c in after.claims.items() if before.claims.get(uid) != c]
+    changes: list[Change] = [Removed(uid) for uid in before.claims.keys() - after.claims.keys()]
+    changes += [Recorded(c) for uid, c in after.claims.items() if before.claims.get(uid) != c]
     return changes[0] if len(changes) == 1 else None
 
 
@@ -79,9 +81,9 @@ def render(checkpoint: Checkpoint) -> bytes:
 def render_change(changed: Change) -> bytes:
     """Gives the line that a change adds to the file."""
     match changed:
-        case Written(claim):
+        case Recorded(claim):
             return _line({"claim": _claim_json(claim)})
-        case StruckOut(uid):
+        case Removed(uid):
             return _line({"gone": uid})
 
 
@@ -96,32 +98,27 @@ def parse(content: bytes) -> Checkpoint:
     claims = dict(checkpoint.claims)
     for number, line in enumerate(later, start=2):
         match _parsed(_parse_change, line, number):
-            case Written(claim):
+            case Recorded(claim):
                 claims[claim.uid] = claim
-            case StruckOut(uid) if claims.pop(uid, None) is None:
+            case Removed(uid) if claims.pop(uid, None) is None:
                 raise CheckpointError(f"line {number} strikes out the unknown claim {uid}")
     return Checkpoint(checkpoint.boot_id, claims)
 
 
-def overlap(checkpoint: Checkpoint, claim: PreparedClaim) -> tuple[str, PreparedClaim] | None:
-    """Finds a device of `claim` that another claim holds: the device's name and that claim.
+def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeClaim, Hold] | None:
+    """Finds what keeps `claim` from its devices.
 
-    Results with admin access neither hold a device nor are kept from one (KEP-5018), and two
-    results that both name a share are told apart by the allocator's capacities, not here.
+    Gives the device that it cannot have, the claim in its way and the device which that one holds.
     """
-    wanted = {(d.pool, d.device): d for d in _holding(claim.devices)}
+    holds = claim.holds
     for other in checkpoint.claims.values():
         if other.uid == claim.uid:
             continue
-        for held in _holding(other.devices):
-            mine = wanted.get((held.pool, held.device))
-            if mine is not None and (mine.share_id is None or held.share_id is None):
-                return held.device, other
+        for held in other.holds:
+            for wanted in holds:
+                if conflict(wanted, held):
+                    return wanted, other, held
     return None
-
-
-def _holding(devices: Iterable[ClaimDevice]) -> Iterable[ClaimDevice]:
-    return (device for device in devices if not device.admin_access)
 
 
 def _line(content: Mapping[str, object]) -> bytes:
@@ -148,11 +145,11 @@ def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
 
 def _parse_change(content: Mapping[str, Any]) -> Change:
     if "gone" in content:
-        return StruckOut(_text(content, "gone"))
-    return Written(_parse_claim(content["claim"]))
+        return Removed(_text(content, "gone"))
+    return Recorded(_parse_claim(content["claim"]))
 
 
-def _claim_json(claim: PreparedClaim) -> dict[str, Any]:
+def _claim_json(claim: NodeClaim) -> dict[str, Any]:
     devices = [_device_json(device) for device in claim.devices]
     return {
         "uid": claim.uid,
@@ -162,7 +159,7 @@ def _claim_json(claim: PreparedClaim) -> dict[str, Any]:
     }
 
 
-def _device_json(device: ClaimDevice) -> dict[str, Any]:
+def _device_json(device: AllocatedDevice) -> dict[str, Any]:
     content: dict[str, Any] = {
         "request": device.request,
         "pool": device.pool,
@@ -174,11 +171,15 @@ def _device_json(device: ClaimDevice) -> dict[str, Any]:
         content["adminAccess"] = True
     if device.share_id is not None:
         content["shareID"] = device.share_id
+    if device.consumed_capacity:
+        content["consumedCapacity"] = {
+            name: str(quantity) for name, quantity in device.consumed_capacity.items()
+        }
     return content
 
 
-def _parse_claim(content: Mapping[str, Any]) -> PreparedClaim:
-    return PreparedClaim(
+def _parse_claim(content: Mapping[str, Any]) -> NodeClaim:
+    return NodeClaim(
         uid=_text(content, "uid"),
         namespace=_text(content, "namespace"),
         name=_text(content, "name"),
@@ -186,16 +187,19 @@ def _parse_claim(content: Mapping[str, Any]) -> PreparedClaim:
     )
 
 
-def _parse_device(content: Mapping[str, Any]) -> ClaimDevice:
+def _parse_device(content: Mapping[str, Any]) -> AllocatedDevice:
     share = content.get("shareID")
-    known = {k: v for k, v in content["config"].items() if k in GpuConfig.model_fields}
-    return ClaimDevice(
+    return AllocatedDevice(
         request=_text(content, "request"),
         pool=_text(content, "pool"),
         device=_text(content, "device"),
-        config=parse_gpu_config("config", known),
+        config=read_recorded("config", content["config"]),
         admin_access=content.get("adminAccess", False) is True,
         share_id=None if share is None else str(share),
+        consumed_capacity={
+            str(name): Quantity.parse(str(quantity))
+            for name, quantity in content.get("consumedCapacity", {}).items()
+        },
     )
 
 

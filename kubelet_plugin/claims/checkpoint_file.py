@@ -6,8 +6,8 @@ the file is replaced: temporary file, fsync, rename, fsync of the folder. During
 several plugin processes share the file, under the lock of `kubelet_plugin.claims.lock`.
 """
 
-import contextlib
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -106,8 +106,13 @@ class CheckpointFile:
         """
         modified = self._path.stat().st_mtime_ns
         copy = self._path.with_name(f"{self._path.name}.unreadable-{modified}")
-        with contextlib.suppress(FileExistsError):
+        try:
             copy.hardlink_to(self._path)
+        except FileExistsError:
+            pass
+        except OSError:  # refused by the file system, or by the kernel for a file of another user
+            shutil.copyfile(self._path, copy)
+            sync_file(copy)
         sync_folder(self._path.parent)
         return copy
 

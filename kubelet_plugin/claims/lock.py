@@ -1,26 +1,29 @@
-"""The node's lock: one change of prepared claims at a time, among threads and among processes.
+"""Locks on what plugin threads and processes share: one file for the node, one for each GPU.
 
-An flock(2) on a file beside the checkpoint, which the kernel frees when its holder dies. Waiting
-for it means trying again and again, so threads of one process wait for each other first.
+A lock is an flock(2) on a file beside the checkpoint, which the kernel frees when its holder dies.
+Waiting for it means polling, so threads of one process wait for each other first.
+
+The order is fixed: locks of GPUs by name, then the node's. Nobody waits for a GPU while holding the
+node's lock, so that a slow GPU does not delay claims on others.
 """
 
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 POLL = 0.01
-"""Seconds between two tries: flock(2) knows no deadline of its own."""
+"""Seconds between two tries: flock(2) has no deadline of its own."""
 
 
 class LockError(Exception):
-    """The lock cannot be had: says what stands in the way, and the remedy."""
+    """A lock cannot be taken: says what stands in the way, and the remedy."""
 
 
-class NodeLock:
-    """The lock on one node's prepared claims."""
+class FileLock:
+    """A lock among the threads of this process and all processes that use the same file."""
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float], pause: Callable[[float], object]
@@ -32,23 +35,25 @@ class NodeLock:
         self._threads = threading.Lock()
 
     @contextmanager
-    def held(self, deadline: float) -> Iterator[None]:
-        """Holds the lock inside the `with` block.
+    def held(self, deadline: float) -> Iterator[bool]:
+        """Holds the lock inside the `with` block. Gives whether it had to be waited for.
 
         Raises:
             LockError: it was not free by `deadline`, a reading of the clock, or its file cannot be
                 used.
         """
-        if not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
+        waited = not self._threads.acquire(blocking=False)
+        if waited and not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
             raise self._timeout()
         try:
             descriptor = self._opened()
             try:
-                while not _try_lock(descriptor):
+                while not self._try_lock(descriptor):
                     if self._clock() >= deadline:
                         raise self._timeout()
+                    waited = True
                     self._pause(POLL)
-                yield
+                yield waited
             finally:
                 os.close(descriptor)
         finally:
@@ -62,6 +67,17 @@ class NodeLock:
                 f"the lock file cannot be opened: {error}; repair its folder"
             ) from error
 
+    def _try_lock(self, descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise LockError(
+                f"{self._path} cannot be locked: {error}; it must be on a file system with locks"
+            ) from error
+        return True
+
     def _timeout(self) -> LockError:
         return LockError(
             f"{self._path} is held by another call or another plugin process; "
@@ -69,9 +85,34 @@ class NodeLock:
         )
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+class GpuLocks:
+    """A lock for each GPU of the node."""
+
+    def __init__(
+        self, folder: Path, *, clock: Callable[[], float], pause: Callable[[float], object]
+    ) -> None:
+        """Locks by files in `folder`; `clock` and `pause` are in seconds."""
+        self._folder = folder
+        self._clock = clock
+        self._pause = pause
+        self._locks: dict[str, FileLock] = {}
+        self._guard = threading.Lock()
+
+    @contextmanager
+    def held(self, gpus: Collection[str], deadline: float) -> Iterator[bool]:
+        """Holds the locks of these GPUs inside the `with` block. Gives whether it had to wait.
+
+        Raises:
+            LockError: one was not free by `deadline`, a reading of the clock, or cannot be used.
+        """
+        with ExitStack() as stack:
+            locks = [self._lock(gpu) for gpu in sorted(gpus)]
+            waits = [stack.enter_context(lock.held(deadline)) for lock in locks]
+            yield any(waits)
+
+    def _lock(self, gpu: str) -> FileLock:
+        with self._guard:
+            if gpu not in self._locks:
+                path = self._folder / f"{gpu}.lock"
+                self._locks[gpu] = FileLock(path, clock=self._clock, pause=self._pause)
+            return self._locks[gpu]

@@ -1,18 +1,14 @@
-"""The devices of a node: each way in which one of its GPUs can be handed out.
-
-A device is what the scheduler picks, a claim is given and the kubelet asks to prepare. `Device` is
-a closed union with a member for each kind; whoever acts on a device matches on its kind. Every
-kind has a `name`, unique on the node and telling all of its identity, the `gpu` it is made of, and
-that GPU's `health`.
-"""
+"""The kind `gpu`: a GPU, all of it."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
 
-from kubelet_plugin.inventory.gpu import Gpu, Inventory, MigDisabled, MigEnabled, MigUnsupported
-from kubelet_plugin.inventory.health import Health, gpu_health
-
-__all__ = ["Device", "WholeGpu", "devices"]
+from carina_dra.resource import Device as PublishedDevice
+from carina_dra.resource import DeviceCounterConsumption
+from kubelet_plugin.devices.attributes import gpu_attributes, gpu_memory
+from kubelet_plugin.devices.counters import counter_set_name, counters
+from kubelet_plugin.devices.name import WholeGpuName
+from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.inventory.gpu import Gpu, GpuState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,33 +16,21 @@ class WholeGpu:
     """A GPU, all of it."""
 
     gpu: Gpu
-    """As it was when it last answered."""
-    health: Health
+    state: GpuState
 
     @property
     def name(self) -> str:
         """`gpu-<minor>`: what the device is called in its pool."""
-        return f"gpu-{self.gpu.minor}"
+        return str(WholeGpuName(self.gpu.minor))
 
-
-Device: TypeAlias = WholeGpu
-
-
-def devices(inventory: Inventory) -> tuple[Device, ...]:
-    """Gives the node's devices, sorted by the minor number of their GPU.
-
-    A GPU that no longer answers keeps its devices: whether they may still be given to anyone is for
-    their `health` to say.
-    """
-    return tuple(
-        device for gpu, health in gpu_health(inventory) for device in _devices_of(gpu, health)
-    )
-
-
-def _devices_of(gpu: Gpu, health: Health) -> tuple[Device, ...]:
-    match gpu.mig:
-        case MigUnsupported() | MigDisabled():
-            return (WholeGpu(gpu, health),)
-        case MigEnabled():
-            return ()  # CUDA cannot use it as a whole
-    assert_never(gpu.mig)
+    def published(self, driver: str) -> PublishedDevice:
+        """Gives the device as it is in a ResourceSlice. It draws all that its GPU has."""
+        return PublishedDevice(
+            name=self.name,
+            attributes=gpu_attributes("gpu", self.gpu, self.state),
+            capacity=gpu_memory(self.gpu),
+            consumes_counters=(
+                DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),
+            ),
+            taints=taints(self.state.problems, driver),
+        )

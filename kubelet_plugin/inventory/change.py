@@ -7,33 +7,16 @@ one change, not one for each of its GPUs.
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from kubelet_plugin.inventory.gpu import (
+from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
+from kubelet_plugin.inventory.health import NvmlFailure, Problem, in_order
+from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
     DriverUnusable,
-    Gpu,
     Inventory,
-    MigEnabled,
-    NvmlFailure,
     UnknownGpu,
 )
-from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable, gpu_health
-
-__all__ = [
-    "DriverArrived",
-    "DriverGone",
-    "DriverRefuses",
-    "GpuAppeared",
-    "GpuIsLost",
-    "GpuIsUnknown",
-    "GpuIsUnreadable",
-    "GpuRecovered",
-    "GpuVanished",
-    "InventoryChange",
-    "MigModeChanged",
-    "changes",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +49,7 @@ class DriverWasReplaced:
 
 @dataclass(frozen=True, slots=True)
 class GpuAppeared:
-    """A GPU that was not there before."""
+    """A GPU was added."""
 
     gpu: Gpu
 
@@ -79,24 +62,16 @@ class GpuVanished:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuIsLost:
-    """A GPU fell off the bus."""
+class ProblemAppeared:
+    """A GPU has a problem that it did not have before."""
 
     gpu: Gpu
-    failure: NvmlFailure
-
-
-@dataclass(frozen=True, slots=True)
-class GpuIsUnreadable:
-    """A GPU has stopped to answer."""
-
-    gpu: Gpu
-    failure: NvmlFailure
+    problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRecovered:
-    """A GPU that was lost or unreadable answers again."""
+    """A GPU has no problem any more."""
 
     gpu: Gpu
 
@@ -113,6 +88,7 @@ class MigModeChanged:
     """MIG mode was switched on or off."""
 
     gpu: Gpu
+    mode: MigMode
     """As it is now."""
 
 
@@ -123,8 +99,7 @@ InventoryChange: TypeAlias = (
     | DriverWasReplaced
     | GpuAppeared
     | GpuVanished
-    | GpuIsLost
-    | GpuIsUnreadable
+    | ProblemAppeared
     | GpuRecovered
     | GpuIsUnknown
     | MigModeChanged
@@ -151,39 +126,38 @@ def changes(before: Inventory | None, after: Inventory) -> tuple[InventoryChange
 
 
 def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[InventoryChange, ...]:
-    now = {gpu.uuid: (gpu, health) for gpu, health in gpu_health(after)}
+    now = {observed.gpu.uuid: observed for observed in after.gpus}
     match before:
         case None:
             return tuple(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverMissing() | DriverUnusable() | DriverReplaced():
             return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverReady():
-            then = {gpu.uuid: (gpu, health) for gpu, health in gpu_health(before)}
-            told: list[InventoryChange] = [
-                GpuVanished(gpu) for uuid, (gpu, _) in then.items() if uuid not in now
+            then = {observed.gpu.uuid: observed for observed in before.gpus}
+            found: list[InventoryChange] = [
+                GpuVanished(observed.gpu) for uuid, observed in then.items() if uuid not in now
             ]
-            for uuid, (gpu, health) in now.items():
+            for uuid, observed in now.items():
                 if uuid in then:
-                    told += _changes_of_gpu(*then[uuid], gpu, health)
+                    found += _changes_of_gpu(then[uuid], observed)
                 else:
-                    told.append(GpuAppeared(gpu))
-            told += [GpuIsUnknown(gpu) for gpu in after.unknown if gpu not in before.unknown]
-            return tuple(told)
+                    found.append(GpuAppeared(observed.gpu))
+            found += [GpuIsUnknown(gpu) for gpu in after.unknown if gpu not in before.unknown]
+            return tuple(found)
     assert_never(before)
 
 
-def _changes_of_gpu(
-    gpu_before: Gpu, health_before: Health, gpu: Gpu, health: Health
-) -> list[InventoryChange]:
-    told: list[InventoryChange] = []
-    if isinstance(gpu_before.mig, MigEnabled) != isinstance(gpu.mig, MigEnabled):
-        told.append(MigModeChanged(gpu))
-    if type(health) is not type(health_before):
-        match health:
-            case Healthy():
-                told.append(GpuRecovered(gpu))
-            case Lost(failure):
-                told.append(GpuIsLost(gpu, failure))
-            case Unreadable(failure):
-                told.append(GpuIsUnreadable(gpu, failure))
-    return told
+def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
+    """What Carina itself changes, such as MIG instances, is in the state and no change here."""
+    found: list[InventoryChange] = []
+    if before.state.mig_mode is not after.state.mig_mode:
+        found.append(MigModeChanged(after.gpu, after.state.mig_mode))
+    known = {type(problem) for problem in before.state.problems}
+    found += [
+        ProblemAppeared(after.gpu, problem)
+        for problem in in_order(after.state.problems)
+        if type(problem) not in known
+    ]
+    if before.state.problems and not after.state.problems:
+        found.append(GpuRecovered(after.gpu))
+    return found

@@ -5,13 +5,11 @@ Domains are the connected components of that relation, several hops included (th
 DGX-1), unless a fabric manager has named a larger one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
-from kubelet_plugin.inventory.gpu import Gpu, NvLink
-
-__all__ = ["Links", "place"]
+from kubelet_plugin.inventory.gpu import Gpu, NvLink, ObservedGpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +26,19 @@ class Links:
     """"<cluster UUID>.<clique id>", where a fabric manager has joined the GPU to a fabric."""
 
 
-def place(
-    links: Mapping[str, Links], gpus: Iterable[Gpu], lost: Iterable[Gpu]
+def nvlinks(
+    links: Mapping[str, Links], gpus: Iterable[Gpu], silent: Collection[ObservedGpu]
 ) -> dict[int, NvLink]:
-    """The place of every GPU that has a link, by minor number.
+    """Gives the NVLink connections of every GPU that has a link, by minor number.
 
-    `links` are keyed by the GPU's PCI address. A lost GPU answers for no links; it keeps its
-    neighbours together by the peers it had, so that domains do not change their names.
+    `links` are keyed by the GPU's PCI address. A GPU that does not answer reports no links; the
+    peers it had keep its neighbours together, so that domains do not change their names.
     """
     answering = {gpu.minor: gpu for gpu in gpus}
-    known = {gpu.minor: gpu for gpu in lost} | answering
+    known = {observed.gpu.minor: observed.gpu for observed in silent} | answering
     minors = {gpu.pci_bus_id: gpu.minor for gpu in known.values()}
     reached: dict[int, set[int]] = {minor: set() for minor in known}
-    for one, other in [*_edges(links, minors), *_remembered(lost)]:
+    for one, other in [*_edges(links, minors), *_remembered(silent)]:
         if one != other and one in reached and other in reached:
             reached[one].add(other)
             reached[other].add(one)
@@ -67,10 +65,10 @@ def _edges(links: Mapping[str, Links], minors: Mapping[str, int]) -> Iterator[tu
         yield from permutations(group, 2)
 
 
-def _remembered(lost: Iterable[Gpu]) -> Iterator[tuple[int, int]]:
-    for gpu in lost:
-        for minor in gpu.nvlink.peers if gpu.nvlink else ():
-            yield gpu.minor, minor
+def _remembered(silent: Iterable[ObservedGpu]) -> Iterator[tuple[int, int]]:
+    for observed in silent:
+        for minor in observed.state.nvlink.peers if observed.state.nvlink else ():
+            yield observed.gpu.minor, minor
 
 
 def _leaders(reached: Mapping[int, set[int]]) -> dict[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kubelet_plugin.inventory.change import InventoryChange, changes
-from kubelet_plugin.inventory.gpu import Inventory
+from kubelet_plugin.inventory.inventory import Inventory
 
 __all__ = ["InventoryPoller", "Reporter"]
 

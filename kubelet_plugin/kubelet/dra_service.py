@@ -5,54 +5,63 @@ serve both (KEP-4381; field numbers in proto/). A failed claim is an `error` in 
 other claims of the call stand.
 
 The kubelet waits 45 s for an answer, but asks again only after 60 to 90 s. So a failure that may
-pass by itself is tried again here, for as long as the kubelet waits; who looks at the claim is told
-meanwhile what it waits for.
+pass by itself is tried again here, for as long as the caller waits. An Event says meanwhile what
+the claim waits for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any, Literal, Protocol, TypeAlias
 
 import grpc
 
-from kubelet_plugin.claims.claim import ClaimError, ClaimReference, GrantedDevice
+from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
+from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 """As registration names the services; the kubelet takes the first that it knows."""
 
 _SERVICES = tuple(f"k8s.io.kubelet.pkg.apis.dra.{version}" for version in SUPPORTED_VERSIONS)
-_KUBELET_PATIENCE = 45.0
+_LONGEST_CALL = 45.0
+"""Seconds for which the kubelet waits; a caller that names no deadline waits no longer."""
 _RESERVE = 5.0
-"""Seconds of the kubelet's patience that are left for the last try and the answer."""
+"""Seconds of that which are left for the last try and the answer."""
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries; the last again and again."""
 _SHORT = 1.5
-"""Seconds of trying again that nobody needs to be told of."""
+"""Seconds of trying again that are not worth an Event."""
 
 
-Operation: TypeAlias = Literal["prepare", "unprepare"]
+ClaimOperation: TypeAlias = Literal["prepare", "unprepare"]
 
 
-class CallReporter(Protocol):
-    """Hears how calls went."""
+class CallObserver(Protocol):
+    """Is told how calls went."""
 
-    def call_waits(self, operation: Operation, claim: ClaimReference, error: ClaimError) -> None:
-        """A call for one claim has failed for a while, and goes on trying."""
+    def call_waits(
+        self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
+    ) -> None:
+        """A call for one claim has failed for a while, and is still being tried."""
 
     def call_ended(
-        self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None
+        self,
+        operation: ClaimOperation,
+        claim: ClaimReference,
+        seconds: float,
+        failure: ClaimFailure | None,
     ) -> None:
-        """A call for one claim is over, tries and all."""
+        """A call for one claim is over, all tries included."""
 
 
 class NodeClaims(Protocol):
-    """What carries a call out, once."""
+    """Carries out one try of a call."""
 
-    def prepare(self, claim: ClaimReference) -> tuple[GrantedDevice, ...]:
+    def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
         """Prepares a claim, or finds it prepared; raises ClaimError."""
 
-    def unprepare(self, claim: ClaimReference) -> None:
+    def unprepare(self, reference: ClaimReference, call: Call) -> None:
         """Undoes that, or finds nothing to undo; raises ClaimError."""
 
 
@@ -63,13 +72,16 @@ class DraService:
         self,
         claims: NodeClaims,
         *,
-        reporter: CallReporter,
+        observer: CallObserver,
         clock: Callable[[], float],
         pause: Callable[[float], bool],
     ) -> None:
-        """`pause` waits so many seconds, and says True when waiting is over for good."""
+        """`clock` is monotonic, in seconds.
+
+        `pause` waits for a number of seconds, and gives True when the plugin is to stop.
+        """
         self._claims = claims
-        self._reporter = reporter
+        self._observer = observer
         self._clock = clock
         self._pause = pause
 
@@ -97,8 +109,8 @@ class DraService:
         """NodePrepareResources."""
         response = pb.NodePrepareResourcesResponse()
 
-        def once(claim: ClaimReference) -> None:
-            granted = self._claims.prepare(claim)
+        def once(claim: ClaimReference, call: Call) -> None:
+            prepared = self._claims.prepare(claim, call)
             response.claims[claim.uid].devices.extend(
                 pb.Device(
                     request_names=[device.request],
@@ -107,11 +119,12 @@ class DraService:
                     cdi_device_ids=device.cdi_ids,
                     share_id=device.share_id,
                 )
-                for device in granted
+                for device in prepared
             )
 
-        for claim, error in self._each("prepare", _references(request.claims), once, context):
-            response.claims[claim.uid].error = str(error)
+        failures = self._carry_out("prepare", _references(request.claims), once, context)
+        for claim, failure in failures:
+            response.claims[claim.uid].error = str(failure)
         return response
 
     def unprepare(
@@ -120,64 +133,84 @@ class DraService:
         """NodeUnprepareResources."""
         response = pb.NodeUnprepareResourcesResponse()
 
-        def once(claim: ClaimReference) -> None:
-            self._claims.unprepare(claim)
+        def once(claim: ClaimReference, call: Call) -> None:
+            self._claims.unprepare(claim, call)
             response.claims[claim.uid].error = ""
 
-        for claim, error in self._each("unprepare", _references(request.claims), once, context):
-            response.claims[claim.uid].error = str(error)
+        failures = self._carry_out("unprepare", _references(request.claims), once, context)
+        for claim, failure in failures:
+            response.claims[claim.uid].error = str(failure)
         return response
 
-    def _each(
+    def _carry_out(
         self,
-        operation: Operation,
-        claims: tuple[ClaimReference, ...],
-        once: Callable[[ClaimReference], None],
+        operation: ClaimOperation,
+        claims: Sequence[ClaimReference],
+        once: Callable[[ClaimReference, Call], None],
         context: grpc.ServicerContext,
-    ) -> tuple[tuple[ClaimReference, ClaimError], ...]:
-        """Does `once` for each claim, again for those whose failure may pass; gives what failed."""
-        begun = self._clock()
-        failed: list[tuple[ClaimReference, ClaimError]] = []
-        pending = claims
-        told: set[str] = set()
-        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
-            passing: list[tuple[ClaimReference, ClaimError]] = []
-            for claim in pending:
-                try:
-                    once(claim)
-                except ClaimError as error:
-                    (passing if error.may_pass else failed).append((claim, error))
-                else:
-                    self._reporter.call_ended(operation, claim, self._clock() - begun, None)
-            if passing and _patience(context) >= pause:
-                if self._clock() - begun > _SHORT:
-                    self._tell(operation, passing, told)
-                if not self._pause(pause):
-                    pending = tuple(claim for claim, _ in passing)
-                    continue
-            failed += passing
-            break
-        for claim, reason in failed:
-            self._reporter.call_ended(operation, claim, self._clock() - begun, reason)
-        return tuple(failed)
+    ) -> list[tuple[ClaimReference, ClaimFailure]]:
+        """Does `once` for each claim, again for those whose failure is retriable.
 
-    def _tell(
+        Gives those that failed in the end.
+        """
+        begun = self._clock()
+        call = _call(context, begun)
+        failed: list[tuple[ClaimReference, ClaimFailure]] = []
+        pending = claims
+        announced: set[str] = set()
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            waiting: list[tuple[ClaimReference, ClaimFailure]] = []
+            for claim in pending:
+                failure = _try(once, claim, call)
+                if failure is None:
+                    self._observer.call_ended(operation, claim, self._clock() - begun, None)
+                elif failure.retriable:
+                    waiting.append((claim, failure))
+                else:
+                    failed.append((claim, failure))
+            if not waiting:
+                break
+            if self._clock() - begun > _SHORT:
+                self._announce(operation, waiting, announced)
+            no_time = self._clock() + pause > call.deadline
+            if no_time or call.abandoned() or self._pause(pause):
+                failed += waiting
+                break
+            pending = [claim for claim, _ in waiting]
+        for claim, failure in failed:
+            self._observer.call_ended(operation, claim, self._clock() - begun, failure)
+        return failed
+
+    def _announce(
         self,
-        operation: Operation,
-        waiting: list[tuple[ClaimReference, ClaimError]],
-        told: set[str],
+        operation: ClaimOperation,
+        waiting: Iterable[tuple[ClaimReference, ClaimFailure]],
+        announced: set[str],
     ) -> None:
-        """Says once of each claim what it waits for."""
-        for claim, error in waiting:
-            if claim.uid not in told:
-                told.add(claim.uid)
-                self._reporter.call_waits(operation, claim, error)
+        """Tells once of each claim what it waits for."""
+        for claim, failure in waiting:
+            if claim.uid not in announced:
+                announced.add(claim.uid)
+                self._observer.call_waits(operation, claim, failure)
+
+
+def _try(
+    once: Callable[[ClaimReference, Call], None], claim: ClaimReference, call: Call
+) -> ClaimFailure | None:
+    if call.abandoned():
+        return CallerGone(claim)
+    try:
+        once(claim, call)
+    except ClaimError as error:
+        return error.failure
+    return None
+
+
+def _call(context: grpc.ServicerContext, now: float) -> Call:
+    """Reads the deadline once: what gRPC says is left follows the wall clock, which may be set."""
+    patience = min(_LONGEST_CALL, context.time_remaining()) - _RESERVE
+    return Call(deadline=now + patience, abandoned=lambda: not context.is_active())
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:
     return tuple(ClaimReference(claim.uid, claim.namespace, claim.name) for claim in claims)
-
-
-def _patience(context: grpc.ServicerContext) -> float:
-    """Seconds that the caller will still wait, less the reserve."""
-    return min(_KUBELET_PATIENCE, context.time_remaining()) - _RESERVE

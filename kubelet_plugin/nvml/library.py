@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pynvml
 
-from kubelet_plugin.inventory.gpu import NvmlFailure
+from kubelet_plugin.inventory.health import NvmlFailure
 
 __all__ = ["NvmlCallError", "NvmlLibrary", "call"]
 

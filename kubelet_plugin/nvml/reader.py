@@ -12,35 +12,36 @@ go only then.
 
 import ctypes
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 import pynvml
 
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import nvlink
-from kubelet_plugin.inventory.gpu import (
+from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, ObservedGpu
+from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, since
+from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
     DriverUnusable,
-    Gpu,
     Inventory,
-    LostGpu,
-    Mig,
-    MigDisabled,
-    MigEnabled,
+    UnknownGpu,
+    known_gpus,
+)
+from kubelet_plugin.inventory.mig import (
     MigLayout,
     MigPlacement,
     MigProfile,
     MigResources,
+    MigSupport,
+    MigSupported,
     MigUnsupported,
-    NvmlFailure,
-    UnknownGpu,
-    UnreadableGpu,
 )
 from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary, call
 from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, mig_profile_name
@@ -72,7 +73,13 @@ class _Driver:
     cuda_version: tuple[int, int] | None
 
 
-_Reading: TypeAlias = tuple[Gpu, nvlink.Links]
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a GPU answers for itself."""
+
+    gpu: Gpu
+    mig_mode: MigMode
+    links: nvlink.Links
 
 
 class NvmlSession:
@@ -82,8 +89,15 @@ class NvmlSession:
     loader's own `libnvidia-ml.so.1` is taken.
     """
 
-    def __init__(self, host: HostPaths, libraries: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        host: HostPaths,
+        libraries: Sequence[Path] = (),
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._host = host
+        self._now = now
         self._library = NvmlLibrary(libraries)
         self._open = False
         self._addresses: frozenset[str] | None = None
@@ -97,7 +111,7 @@ class NvmlSession:
         unreadable for as long as NVML knows their PCI address, and dropped when it does not.
         Blocks for as long as the driver does, which may be for ever.
         """
-        known = _known(previous)
+        known = {observed.gpu.uuid: observed for observed in known_gpus(previous)}
         try:
             return self._observe(known)
         except NvmlCallError:
@@ -135,24 +149,28 @@ class NvmlSession:
             case _:
                 return DriverUnusable(failure)
 
-    def _observe(self, known: Mapping[str, Gpu]) -> DriverReady:
+    def _observe(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
         self._ensure_open()
         driver = self._read_driver()
         readings, failed = self._enumerate(driver)
         anonymous = [gpu for uuid, gpu in failed if uuid is None]
         strangers = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
-        silent: list[LostGpu | UnreadableGpu] = []
-        for gpu in [gpu for uuid, gpu in known.items() if uuid not in readings]:
+        silent: list[ObservedGpu] = []
+        for observed in [observed for uuid, observed in known.items() if uuid not in readings]:
             try:
-                readings |= self._find(gpu, driver)
+                readings |= self._find(observed.gpu, driver)
             except NvmlCallError as error:
                 if error.failure.code == "NVML_ERROR_NOT_FOUND":
                     continue  # unplugged
-                kind = LostGpu if error.failure.code in _LOST else UnreadableGpu
-                silent.append(kind(gpu, error.failure))
-            if all(uuid != gpu.uuid for uuid, _ in failed):
+                silent.append(self._with_problem(observed, error.failure))
+            if all(uuid != observed.gpu.uuid for uuid, _ in failed):
                 del anonymous[:1]  # NVML listed this GPU and could not say which it was
         return _ready(readings.values(), silent, [*anonymous, *strangers])
+
+    def _with_problem(self, observed: ObservedGpu, failure: NvmlFailure) -> ObservedGpu:
+        kind = GpuLost if failure.code in _LOST else GpuUnreadable
+        problem = since(kind(failure, self._now()), observed.state.problems)
+        return replace(observed, state=replace(observed.state, problems=frozenset({problem})))
 
     def _ensure_open(self) -> None:
         addresses = self._host.gpu_addresses()
@@ -198,6 +216,7 @@ class NvmlSession:
         address = _address(call("nvmlDeviceGetPciInfo", handle))
         architecture = self._optional("nvmlDeviceGetArchitecture", handle)
         memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
+        modes = self._optional("nvmlDeviceGetMigMode", handle)
         gpu = Gpu(
             minor=call("nvmlDeviceGetMinorNumber", handle),
             uuid=uuid,
@@ -214,10 +233,9 @@ class NvmlSession:
             ),
             numa_node=self._host.numa_node(address),
             pcie_root=self._host.pcie_root(address),
-            nvlink=None,
-            mig=self._read_mig(handle, uuid, architecture),
+            mig=self._read_mig_support(handle, uuid, architecture, modes),
         )
-        return gpu, self._read_links(handle)
+        return _Reading(gpu, _mig_mode(modes), self._read_links(handle))
 
     def _optional(self, function: str, *arguments: object) -> Any:
         """What a function answers; None where the driver has no answer to give."""
@@ -276,18 +294,20 @@ class NvmlSession:
             return None
         return f"{cluster}.{info.cliqueId}"
 
-    def _read_mig(self, handle: object, uuid: str, architecture: int | None) -> Mig:
-        modes = self._optional("nvmlDeviceGetMigMode", handle)
+    def _read_mig_support(
+        self,
+        handle: object,
+        uuid: str,
+        architecture: int | None,
+        modes: tuple[int, int] | None,
+    ) -> MigSupport:
         if modes is None:
             return MigUnsupported()
-        current, _pending = modes
         if uuid not in self._layouts:
             self._layouts[uuid] = self._read_layout(handle)
-        layout = self._layouts[uuid]
         # NVML user guide, nvmlDeviceSetMigMode: a reset is needed on Ampere and not after it.
         at_once = architecture is not None and architecture >= _HOPPER
-        kind = MigEnabled if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigDisabled
-        return kind(layout=layout, toggles_without_reset=at_once)
+        return MigSupported(self._layouts[uuid], toggles_without_reset=at_once)
 
     def _read_layout(self, handle: object) -> MigLayout:
         profiles = []
@@ -332,31 +352,30 @@ class NvmlSession:
         return tuple(sorted(MigPlacement(each.start, each.size) for each in placements))
 
 
-def _known(previous: Inventory | None) -> dict[str, Gpu]:
-    """GPUs that were seen, by UUID, those included that no longer answered last time."""
-    match previous:
-        case DriverReady(gpus, lost, unreadable):
-            silent = [each.gpu for each in lost] + [each.gpu for each in unreadable]
-            return {gpu.uuid: gpu for gpu in (*gpus, *silent)}
-        case DriverMissing() | DriverUnusable() | DriverReplaced() | None:
-            return {}
-
-
 def _ready(
     readings: Collection[_Reading],
-    silent: Sequence[LostGpu | UnreadableGpu],
+    silent: Sequence[ObservedGpu],
     unknown: Sequence[UnknownGpu],
 ) -> DriverReady:
-    gpus = sorted((gpu for gpu, _ in readings), key=lambda gpu: gpu.minor)
-    links = {gpu.pci_bus_id: links for gpu, links in readings}
-    places = nvlink.place(links, gpus, [each.gpu for each in silent])
-    silent = sorted(silent, key=lambda each: each.gpu.minor)
+    links = {reading.gpu.pci_bus_id: reading.links for reading in readings}
+    connections = nvlink.nvlinks(links, (reading.gpu for reading in readings), silent)
+    answering = [
+        ObservedGpu(
+            reading.gpu,
+            GpuState(mig_mode=reading.mig_mode, nvlink=connections.get(reading.gpu.minor)),
+        )
+        for reading in readings
+    ]
     return DriverReady(
-        gpus=tuple(replace(gpu, nvlink=places.get(gpu.minor)) for gpu in gpus),
-        lost=tuple(each for each in silent if isinstance(each, LostGpu)),
-        unreadable=tuple(each for each in silent if isinstance(each, UnreadableGpu)),
-        unknown=tuple(sorted(unknown, key=lambda each: each.index)),
+        gpus=tuple(sorted((*answering, *silent), key=lambda observed: observed.gpu.minor)),
+        unknown=tuple(sorted(unknown, key=lambda gpu: gpu.index)),
     )
+
+
+def _mig_mode(modes: tuple[int, int] | None) -> MigMode:
+    """The mode in force; the second of the two that NVML gives is the one after a reset."""
+    on = modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    return MigMode.ON if on else MigMode.OFF
 
 
 def _address(info: Any) -> str:

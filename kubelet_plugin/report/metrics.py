@@ -24,6 +24,12 @@ class Metrics:
             buckets=_CALL_BUCKETS,
             registry=registry,
         )
+        self.call_failures = Counter(
+            "carina_claim_call_failures",
+            "Calls of the kubelet that failed for one claim, by operation and reason.",
+            ("operation", "reason"),
+            registry=registry,
+        )
         self.prepared_claims = Gauge(
             "carina_prepared_claims",
             "Claims that hold devices of this node.",
@@ -31,7 +37,8 @@ class Metrics:
         )
         self.repair_failures = Counter(
             "carina_claim_repair_failures",
-            "Prepared claims that lacked something which could not be made again.",
+            "Prepared claims that lacked something which could not be made again, by reason.",
+            ("reason",),
             registry=registry,
         )
         self.checkpoint_rebuilds = Counter(

@@ -13,23 +13,23 @@ from typing import assert_never
 from carina_dra.kube.errors import ApiError, Forbidden, Unauthorized
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.devices.device import devices
+from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.change import (
     DriverArrived,
     DriverGone,
     DriverRefuses,
     DriverWasReplaced,
     GpuAppeared,
-    GpuIsLost,
     GpuIsUnknown,
-    GpuIsUnreadable,
     GpuRecovered,
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    ProblemAppeared,
 )
-from kubelet_plugin.inventory.gpu import Gpu, Inventory, MigEnabled
-from kubelet_plugin.inventory.health import Healthy, Lost, Unreadable
+from kubelet_plugin.inventory.gpu import Gpu, MigMode
+from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.pool import DeviceSlice, Pool
 from kubelet_plugin.publish.publisher import Operation
@@ -60,9 +60,9 @@ class NodeReport:
 
     def inventory_seen(self, inventory: Inventory) -> None:
         """The GPUs are these now."""
-        states = Counter(device.health.state for device in devices(inventory))
-        for health in (Healthy, Lost, Unreadable):
-            self._metrics.devices.labels("gpu", health.state).set(states[health.state])
+        states = Counter(health.state(device.state.problems) for device in devices(inventory))
+        for state in health.STATES:
+            self._metrics.devices.labels("gpu", state).set(states[state])
 
     def inventory_changed(self, change: InventoryChange) -> None:
         """Something about the GPUs has changed."""
@@ -178,18 +178,11 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
             return Notice(normal, "GPUAppeared", f"{_name(gpu)} is there")
         case GpuVanished(gpu):
             return Notice(warning, "GPUVanished", f"{_name(gpu)} is gone")
-        case GpuIsLost(gpu, failure):
+        case ProblemAppeared(gpu, problem):
             return Notice(
                 warning,
-                "GPULost",
-                f"{_name(gpu)} fell off the bus ({failure}). It is not handed out any more; reset "
-                "it or restart the node",
-            )
-        case GpuIsUnreadable(gpu, failure):
-            return Notice(
-                warning,
-                "GPUUnreadable",
-                f"{_name(gpu)} does not answer ({failure}). It is not handed out until it does",
+                problem.event_reason,
+                f"{_name(gpu)} {problem}. It is not allocated meanwhile; {problem.remedy}",
             )
         case GpuRecovered(gpu):
             return Notice(normal, "GPURecovered", f"{_name(gpu)} answers again")
@@ -200,14 +193,10 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
                 f"GPU number {unknown.index} of the driver's list has never answered "
                 f"({unknown.failure}). It cannot be handed out; see nvidia-smi and the kernel log",
             )
-        case MigModeChanged(gpu):
-            state = "on: it is not handed out as a whole" if _in_mig_mode(gpu) else "off"
+        case MigModeChanged(gpu, mode):
+            state = "on: it is not handed out as a whole" if mode is MigMode.ON else "off"
             return Notice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
     assert_never(change)
-
-
-def _in_mig_mode(gpu: Gpu) -> bool:
-    return isinstance(gpu.mig, MigEnabled)
 
 
 def _name(gpu: Gpu) -> str:

@@ -15,7 +15,7 @@ import pytest
 from carina_dra.config.device import GpuConfig
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
-from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.reader import NvmlSession
@@ -39,10 +39,10 @@ class Machine:
     podman: Path
 
     def prepare(
-        self, *granted: ClaimDevice, hook: Path | None = None
-    ) -> tuple[PreparedClaim, ContainerNeeds]:
+        self, *granted: AllocatedDevice, hook: Path | None = None
+    ) -> tuple[NodeClaim, ContainerNeeds]:
         """Prepares a claim as the plugin does."""
-        claim = PreparedClaim(str(uuid.uuid4()), "default", "train", granted)
+        claim = NodeClaim(str(uuid.uuid4()), "default", "train", granted)
         host = HostPaths(self.gpus.root)
         with installed(self.gpus.directory):
             session = NvmlSession(host)
@@ -73,8 +73,8 @@ class Machine:
         return result.stdout
 
 
-def granted(request: str, device: str) -> ClaimDevice:
-    return ClaimDevice(request, "node", device, GpuConfig())
+def granted(request: str, device: str) -> AllocatedDevice:
+    return AllocatedDevice(request, "node", device, GpuConfig())
 
 
 @pytest.fixture

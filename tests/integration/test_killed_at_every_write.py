@@ -27,7 +27,7 @@ import pytest
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference, PreparedClaim
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.lifecycle import Claims
 from kubelet_plugin.claims.lock import NodeLock
 from kubelet_plugin.devices.whole import WholeGpu
@@ -58,10 +58,10 @@ class Silent:
     def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
         self.rebuilt.append(rebuilt)
 
-    def repair_failed(self, claim: PreparedClaim, reason: str) -> None:
+    def repair_failed(self, claim: NodeClaim, reason: str) -> None:
         raise AssertionError(f"{claim.key} cannot be repaired: {reason}")
 
-    def claim_abandoned(self, claim: PreparedClaim) -> None:
+    def claim_abandoned(self, claim: NodeClaim) -> None:
         raise AssertionError(f"{claim.key} is taken for abandoned")
 
     def prepared_claims(self, count: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from kubelet_plugin.claims.checkpoint import parse
-from kubelet_plugin.claims.claim import PreparedClaim
+from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.integration.plugin_host import DRIVER, Host, running_host
 
@@ -54,7 +54,7 @@ class User:
     def _spec(self, claim: pb.Claim) -> Path:
         return self._host.folder / f"cdi/{DRIVER}-claim_{claim.uid}.json"
 
-    def _recorded(self) -> Iterable[PreparedClaim]:
+    def _recorded(self) -> Iterable[NodeClaim]:
         return parse((self._host.plugin / "checkpoint.jsonl").read_bytes()).claims.values()
 
     def _insist(

@@ -1,7 +1,7 @@
 """Claims to write tests with."""
 
 from carina_dra.config.device import GpuConfig
-from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 
 UID = "d3797add-c027-4ff8-ade9-756e9b3fba9d"
 
@@ -12,11 +12,11 @@ def granted(
     *,
     admin_access: bool = False,
     share_id: str | None = None,
-) -> ClaimDevice:
+) -> AllocatedDevice:
     """A device granted to a request."""
-    return ClaimDevice(request, "node-1", device, GpuConfig(), admin_access, share_id)
+    return AllocatedDevice(request, "node-1", device, GpuConfig(), admin_access, share_id)
 
 
-def claim(*devices: ClaimDevice, uid: str = UID, name: str = "train") -> PreparedClaim:
+def claim(*devices: AllocatedDevice, uid: str = UID, name: str = "train") -> NodeClaim:
     """A claim of the namespace `default`, of `gpu-0` if nothing else is said."""
-    return PreparedClaim(uid, "default", name, devices or (granted("gpu-0"),))
+    return NodeClaim(uid, "default", name, devices or (granted("gpu-0"),))

@@ -18,7 +18,7 @@ from kubelet_plugin.cdi.claim_spec import (
 )
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
 from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render
-from kubelet_plugin.claims.claim import ClaimReference, GrantedDevice, PreparedClaim
+from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice, NodeClaim
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import Healthy
 from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
@@ -55,7 +55,7 @@ def driver_files(hook: str | None) -> DriverFiles:
     )
 
 
-def spec(prepared: PreparedClaim, shared: ContainerEdits | None = None) -> CdiSpec:
+def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
     names = {device.device for device in prepared.devices}
     devices = {name: WholeGpu(gpu(number), Healthy()) for number, name in enumerate(sorted(names))}
     nodes = {
@@ -82,7 +82,7 @@ def spec(prepared: PreparedClaim, shared: ContainerEdits | None = None) -> CdiSp
         ),
     ],
 )
-def test_specs_are_as_written_down(golden: str, prepared: PreparedClaim, hook: str | None) -> None:
+def test_specs_are_as_written_down(golden: str, prepared: NodeClaim, hook: str | None) -> None:
     content = render(spec(prepared, driver_edits(driver_files(hook), CONTROL_NODES)))
     file = GOLDEN / f"{golden}.json"
     if os.environ.get("WRITE_GOLDEN"):
@@ -94,8 +94,8 @@ def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
     prepared = claim(granted("gpu-0", "a"), granted("gpu-1", "b", share_id="5e3f"))
     names = [f"{DRIVER}/claim={device.name}" for device in spec(prepared).devices]
     assert grants(DRIVER, prepared) == (
-        GrantedDevice("a", "node-1", "gpu-0", (names[0],), None),
-        GrantedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
+        PreparedDevice("a", "node-1", "gpu-0", (names[0],), None),
+        PreparedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
     )
     assert [cdi_device_id(DRIVER, prepared, device) for device in prepared.devices] == names
 

@@ -18,17 +18,17 @@ from kubelet_plugin.claims.checkpoint import (
     render,
     render_change,
 )
-from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
 
 EMPTY = render(Checkpoint("boot", {}))
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 claim_devices = st.builds(
-    ClaimDevice, names, names, names, st.just(GpuConfig()), st.booleans(), st.none() | names
+    AllocatedDevice, names, names, names, st.just(GpuConfig()), st.booleans(), st.none() | names
 )
 prepared_claims = st.builds(
-    PreparedClaim, names, names, names, st.lists(claim_devices, max_size=4).map(tuple)
+    NodeClaim, names, names, names, st.lists(claim_devices, max_size=4).map(tuple)
 )
 checkpoints = st.builds(
     Checkpoint,
@@ -44,7 +44,7 @@ def test_what_is_written_is_read(checkpoint: Checkpoint) -> None:
 
 @given(checkpoints, prepared_claims)
 def test_striking_a_claim_out_undoes_adding_it(
-    checkpoint: Checkpoint, added: PreparedClaim
+    checkpoint: Checkpoint, added: NodeClaim
 ) -> None:
     without = checkpoint.without(added.uid)
     assert without.with_claim(added).without(added.uid) == without
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
 
 @given(checkpoints, st.lists(prepared_claims, max_size=5))
 def test_changes_lead_from_one_state_to_the_next(
-    before: Checkpoint, claims: list[PreparedClaim]
+    before: Checkpoint, claims: list[NodeClaim]
 ) -> None:
     content, state = render(before), before
     for each in claims:

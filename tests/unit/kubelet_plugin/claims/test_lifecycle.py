@@ -12,7 +12,7 @@ import pytest
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.errors import ApiError, Forbidden, NotFound, Operation, Unreachable
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
+from kubelet_plugin.claims.claim import ClaimError, ClaimReference, PreparedDevice, NodeClaim
 from kubelet_plugin.claims.lifecycle import Claims
 from kubelet_plugin.claims.lock import NodeLock
 from tests.unit.kubelet_plugin.sample_claims import UID
@@ -42,7 +42,7 @@ class World:
 
     folder: Path
     api: dict[str, dict[str, Any] | ApiError] = field(default_factory=dict)
-    made: dict[str, PreparedClaim] = field(default_factory=dict)
+    made: dict[str, NodeClaim] = field(default_factory=dict)
     failing: ClaimError | None = None
     making: Callable[[], object] = bool
     told: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class World:
 
     # ClaimNeeds
 
-    def make(self, claim: PreparedClaim) -> None:
+    def make(self, claim: NodeClaim) -> None:
         self.making()
         if self.failing is not None:
             raise self.failing
@@ -96,9 +96,9 @@ class World:
     def found(self) -> Mapping[str, ClaimReference]:
         return {c.uid: ClaimReference(c.uid, c.namespace, c.name) for c in self.made.values()}
 
-    def grants(self, claim: PreparedClaim) -> tuple[GrantedDevice, ...]:
+    def grants(self, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
         return tuple(
-            GrantedDevice(d.request, d.pool, d.device, (f"id-{d.device}",), d.share_id)
+            PreparedDevice(d.request, d.pool, d.device, (f"id-{d.device}",), d.share_id)
             for d in claim.devices
         )
 
@@ -107,10 +107,10 @@ class World:
     def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
         self.told.append(f"set aside, {rebuilt} rebuilt: {reason}")
 
-    def repair_failed(self, claim: PreparedClaim, reason: str) -> None:
+    def repair_failed(self, claim: NodeClaim, reason: str) -> None:
         self.told.append(f"repair of {claim.key} failed: {reason}")
 
-    def claim_abandoned(self, claim: PreparedClaim) -> None:
+    def claim_abandoned(self, claim: NodeClaim) -> None:
         self.told.append(f"abandoned {claim.key}")
 
     def prepared_claims(self, count: int) -> None:
@@ -124,7 +124,7 @@ def world(tmp_path: Path) -> World:
 
 def test_prepare_records_makes_and_answers(world: World) -> None:
     (granted,) = world.claims().prepare(TRAIN)
-    assert granted == GrantedDevice("gpu", NODE, "gpu-0", ("id-gpu-0",), None)
+    assert granted == PreparedDevice("gpu", NODE, "gpu-0", ("id-gpu-0",), None)
     assert world.recorded() == {"train": ("gpu-0",)}
     assert set(world.made) == {UID}
 
@@ -266,7 +266,7 @@ def test_concurrent_calls_for_a_shared_claim_are_serialised(world: World) -> Non
         inside -= 1
 
     world.making = making
-    answers: list[tuple[GrantedDevice, ...]] = []
+    answers: list[tuple[PreparedDevice, ...]] = []
     claims = world.claims()
     calls = [
         threading.Thread(target=lambda: answers.append(claims.prepare(TRAIN))) for _ in range(5)
@@ -282,7 +282,7 @@ def test_concurrent_calls_for_a_shared_claim_are_serialised(world: World) -> Non
 def test_repair_makes_what_is_missing_and_removes_what_is_nobodys(world: World) -> None:
     world.claims().prepare(TRAIN)
     prepared = world.made.pop(UID)
-    world.made["orphan"] = PreparedClaim("orphan", "default", "orphan", prepared.devices)
+    world.made["orphan"] = NodeClaim("orphan", "default", "orphan", prepared.devices)
     world.claims().repair()
     assert set(world.made) == {UID}
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import grpc
 
-from kubelet_plugin.claims.claim import ClaimError, ClaimReference, GrantedDevice
+from kubelet_plugin.claims.claim import ClaimError, ClaimReference, PreparedDevice
 from kubelet_plugin.kubelet.dra_service import DraService, Operation
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
@@ -34,9 +34,9 @@ class Script:
         if left:
             raise left.pop(0) if len(left) > 1 else left[0]
 
-    def prepare(self, claim: ClaimReference) -> tuple[GrantedDevice, ...]:
+    def prepare(self, claim: ClaimReference) -> tuple[PreparedDevice, ...]:
         self._try(claim)
-        return (GrantedDevice("gpu", "node", "gpu-0", ("vendor/class=id",), "share"),)
+        return (PreparedDevice("gpu", "node", "gpu-0", ("vendor/class=id",), "share"),)
 
     def unprepare(self, claim: ClaimReference) -> None:
         self._try(claim)

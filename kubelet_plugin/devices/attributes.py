@@ -1,0 +1,85 @@
+"""Attributes and capacities that devices of a GPU have of it.
+
+Names are those on which users of NVIDIA's DRA driver select already; names without a domain are in
+the driver's. Values longer than the API allows are cut.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from carina_dra.quantity import Quantity
+from carina_dra.resource import (
+    DeviceAttribute,
+    DeviceCapacity,
+    IntAttribute,
+    StringAttribute,
+    VersionAttribute,
+    limits,
+)
+from kubelet_plugin.inventory.gpu import Gpu, GpuState, NvLink
+
+_STANDARD: Final = "resource.kubernetes.io"
+
+
+def gpu_attributes(kind: str, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
+    """Gives the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
+    text = {
+        "type": kind,
+        "uuid": gpu.uuid,
+        "productName": gpu.product_name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "addressingMode": gpu.addressing_mode,
+        "nvlinkDomain": state.nvlink.domain if state.nvlink else None,
+        "nvlinkPeers": _peers(state.nvlink),
+        f"{_STANDARD}/pciBusID": gpu.pci_bus_id,
+        f"{_STANDARD}/pcieRoot": gpu.pcie_root,
+    }
+    versions = {
+        "cudaComputeCapability": _dotted(gpu.cuda_compute_capability),
+        "driverVersion": semantic_version(gpu.driver_version or ""),
+        "cudaDriverVersion": _dotted(gpu.cuda_driver_version),
+    }
+    attributes: dict[str, DeviceAttribute] = {
+        **{name: StringAttribute(_cut(value)) for name, value in text.items() if value},
+        **{name: VersionAttribute(value) for name, value in versions.items() if value},
+    }
+    if gpu.numa_node is not None:
+        attributes[f"{_STANDARD}/numaNode"] = IntAttribute(gpu.numa_node)
+    return dict(sorted(attributes.items()))
+
+
+def _peers(nvlink: NvLink | None) -> str | None:
+    """Minor numbers of the GPUs at the other end of NVLink, "1,2,3".
+
+    Left out where the API's 64 bytes do not hold them, which takes more than 24 GPUs: one that is
+    cut short would be wrong.
+    """
+    peers = ",".join(str(minor) for minor in nvlink.peers) if nvlink else ""
+    return peers if len(peers) <= limits.ATTRIBUTE_TEXT_BYTES else None
+
+
+def gpu_memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
+    """Gives the capacity `memory`, in bytes; nothing where the GPU has no memory of its own."""
+    if gpu.memory_bytes is None:
+        return {}
+    return {"memory": DeviceCapacity(Quantity.of(gpu.memory_bytes))}
+
+
+def semantic_version(version: str) -> str | None:
+    """Gives a driver's version as semantic versioning 2.0.0 has it; None if it begins otherwise.
+
+    "550.163.01" is 550.163.1, "470.82" is 470.82.0; a fourth number, which semantic versioning
+    does not have, is left out.
+    """
+    match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?!\d)", version)
+    return ".".join(str(int(part or 0)) for part in match.groups()) if match else None
+
+
+def _dotted(version: tuple[int, int] | None) -> str | None:
+    return f"{version[0]}.{version[1]}.0" if version else None
+
+
+def _cut(text: str) -> str:
+    return text.encode()[: limits.ATTRIBUTE_TEXT_BYTES].decode(errors="ignore")

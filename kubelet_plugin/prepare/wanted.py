@@ -1,0 +1,46 @@
+"""What claims need on the node. Pure: the same claims and devices always need the same.
+
+`identities` follows from the claim alone, so that what was made for it can be removed after its
+devices have vanished; `wanted` also needs the devices, as they are now.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.claims.failure import ClaimError, DeviceMissing, DeviceUnhealthy
+from kubelet_plugin.devices.device import Device
+from kubelet_plugin.inventory.health import in_order
+from kubelet_plugin.prepare.resource import ClaimSpec, Identity, NodeResource, spec_identity
+
+
+def identities(claim: NodeClaim) -> frozenset[Identity]:
+    """Identifies everything that the claim needs, or may have needed."""
+    return frozenset({spec_identity(claim.uid)})
+
+
+def wanted(
+    claims: Iterable[NodeClaim], devices: Mapping[str, Device]
+) -> Mapping[Identity, NodeResource]:
+    """Gives everything that the claims need; `devices` are the node's, by name.
+
+    Raises:
+        ClaimError: a device of a claim is missing or unhealthy.
+    """
+    resources = (resource for claim in claims for resource in _needed_by(claim, devices))
+    return {resource.identity: resource for resource in resources}
+
+
+def _needed_by(claim: NodeClaim, devices: Mapping[str, Device]) -> Iterable[NodeResource]:
+    usable = {
+        allocated.device: _usable(claim, allocated.device, devices) for allocated in claim.devices
+    }
+    yield ClaimSpec(claim, usable)
+
+
+def _usable(claim: NodeClaim, name: str, devices: Mapping[str, Device]) -> Device:
+    device = devices.get(name)
+    if device is None:
+        raise ClaimError(DeviceMissing(claim, name, tuple(sorted(devices))))
+    for problem in in_order(device.state.problems):
+        raise ClaimError(DeviceUnhealthy(claim, name, device.gpu.uuid, problem))
+    return device
