@@ -13,7 +13,7 @@ from carina_dra.kube.client import (
     StrategicMergePatch,
 )
 from carina_dra.kube.errors import Conflict, Invalid, NotFound
-from tests.contract.kube.samples import allocation, config_map, resource_claim
+from tests.samples.objects import allocation, config_map, resource_claim
 
 
 def patched(api: Client, namespace: str, patch: Patch) -> Body:
