@@ -23,13 +23,13 @@ from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.allocator import candidates
 from simulation.demo.claim_controller import release_claims
+from simulation.demo.console import DemoError, Narrator
 from simulation.demo.container_runtime import ContainerView, specs
-from simulation.demo.deadline import wait_for
-from simulation.demo.entitlement import allocated, devices_behind, devices_of
+from simulation.demo.expected_devices import allocated, devices_behind, devices_of
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
-from simulation.demo.narration import DemoError, Narrator
 from simulation.demo.scheduler import Placement, schedule
+from simulation.demo.wait import wait_for
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
 _GPUS = 12

@@ -21,11 +21,11 @@ import yaml
 
 from carina_dra.kube.body import Body
 from simulation.demo import manifests
+from simulation.demo.console import DemoError, Narrator
 from simulation.demo.container_runtime import specs
-from simulation.demo.deadline import wait_for
-from simulation.demo.entitlement import allocated, claim_names, devices_behind, devices_of
+from simulation.demo.expected_devices import allocated, claim_names, devices_behind, devices_of
 from simulation.demo.gpu_node import GpuNode, PluginPaths
-from simulation.demo.narration import DemoError, Narrator
+from simulation.demo.wait import wait_for
 from simulation.nvml.node import DeviceNodes, SimulatedNode
 
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
