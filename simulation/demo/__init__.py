@@ -7,8 +7,6 @@ and says so. Whatever is shown is checked: a wrong thing ends the demo with a fa
     manifests          the objects of deploy/
     wait               waiting for what other processes do
     gpu_node           a simulated node, and the plugin's process on it
-    selector           the few CEL expressions of deploy/
-    allocator          which devices a claim gets: first fit
     scheduler          in the role of kube-scheduler
     claim_controller   in the role of the controller that makes claims from templates
     kubelet            in the role of the kubelet
