@@ -104,7 +104,7 @@ def _start_nodes(
     narrator.say("scheduler are small stand-ins. CLUSTER=real shows the real ones.")
     for name in ("namespace", "deviceclass"):
         for each in manifests.load(manifests.DEPLOY / f"{name}.yaml"):
-            manifests.apply(client, each)
+            manifests.create(client, each)
     for node in nodes:
         client.create(NODES, {"metadata": {"name": node.name}})
         cleanup.callback(node.stop)
@@ -161,7 +161,7 @@ def _run_examples(
     for name in manifests.EXAMPLES:
         path = manifests.example(name)
         narrator.headline(f"{name}: {manifests.purpose(path)}")
-        applied = [manifests.apply(client, each) for each in manifests.load(path)]
+        applied = [manifests.create(client, each) for each in manifests.load(path)]
         objects += applied
         for pod in manifests.pods(applied):
             placement = schedule(client, pod)

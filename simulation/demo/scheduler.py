@@ -68,8 +68,9 @@ def schedule(client: Client, pod: Body) -> Placement:
         raise DemoError(f"pod {namespace}/{name} cannot be scheduled: {error}") from error
     for body, claim in zip(bodies, claims, strict=True):
         _record(client, body, allocations.get(claim.key), pod)
-    bound = client.patch(PODS, name, MergePatch({"spec": {"nodeName": node}}), namespace=namespace)
-    return Placement(bound, node, names)
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    client.create_subresource(PODS, name, "binding", binding, namespace=namespace)
+    return Placement(client.get(PODS, name, namespace=namespace), node, names)
 
 
 def snapshot(client: Client) -> Cluster:
