@@ -77,32 +77,13 @@ class MergePatch:
 
 
 @dataclass(frozen=True, slots=True)
-class StrategicMergePatch:
-    """As a merge patch, but lists merge by the keys that the API defines. Built-in kinds only."""
-
-    changes: Body
-
-
-@dataclass(frozen=True, slots=True)
 class JsonPatch:
     """RFC 6902: operations in order, all or none."""
 
     operations: list[Body]
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyPatch:
-    """Server-side apply: the fields that `field_manager` wants, complete with apiVersion and kind.
-
-    Conflict where another manager owns one with another value; `force` takes it over.
-    """
-
-    configuration: Body
-    field_manager: str
-    force: bool = False
-
-
-Patch: TypeAlias = MergePatch | StrategicMergePatch | JsonPatch | ApplyPatch
+Patch: TypeAlias = MergePatch | JsonPatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,17 +250,15 @@ class Client:
     ) -> Body:
         """The object as patched.
 
-        Raises NotFound (but an ApplyPatch creates), Conflict where the patch carries a
-        resourceVersion that is not the object's, or where an ApplyPatch meets another owner.
+        Raises NotFound, Conflict where the patch has a resourceVersion that is not the object's.
         """
         verb = f"patch {subresource} of" if subresource else "patch"
         operation = Operation.on(verb, resource, namespace, name)
-        content, content_type, query = _wire_form(patch)
+        content, content_type = _wire_form(patch)
         return self._call(
             operation,
             "PATCH",
             resource.object_path(namespace, name, subresource),
-            query=query,
             body=content,
             content_type=content_type,
             timeout=timeout,
@@ -351,16 +330,11 @@ class Client:
         return cast("Body", answer)
 
 
-def _wire_form(patch: Patch) -> tuple[object, str, dict[str, str]]:
-    """A patch's body, content type and query parameters."""
+def _wire_form(patch: Patch) -> tuple[object, str]:
+    """A patch's body and content type."""
     match patch:
         case MergePatch(changes):
-            return changes, "application/merge-patch+json", {}
-        case StrategicMergePatch(changes):
-            return changes, "application/strategic-merge-patch+json", {}
+            return changes, "application/merge-patch+json"
         case JsonPatch(operations):
-            return operations, "application/json-patch+json", {}
-        case ApplyPatch(configuration, field_manager, force):
-            query = {"fieldManager": field_manager} | ({"force": "true"} if force else {})
-            return configuration, "application/apply-patch+yaml", query  # YAML includes JSON
+            return operations, "application/json-patch+json"
     assert_never(patch)

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import yaml
-
 from carina_dra.kube.body import Body, ObjectKey
-from carina_dra.kube.client import ApplyPatch, JsonPatch, MergePatch, Patch, StrategicMergePatch
+from carina_dra.kube.client import JsonPatch, MergePatch, Patch
 from simulation.api_server import discovery, watch
-from simulation.api_server.apply import Manager
 from simulation.api_server.event_form import shown
 from simulation.api_server.failure import Failure, bad_request, no_such_path, not_allowed, too_large
 from simulation.api_server.faults import Faults
@@ -22,11 +19,9 @@ from simulation.api_server.selectors import Predicate, selector
 from simulation.api_server.storage import Storage
 from simulation.api_server.table import table
 
-BOOKMARK_SECONDS = 60.0
-"""How often a watch gets a bookmark; the real API server's value."""
-
 _DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS = 1800.0
+_BOOKMARK_SECONDS = 60.0  # the real API server's value
 _NO_DRY_RUN = "the embedded API knows no dry run"
 
 
@@ -68,21 +63,14 @@ class Observed:
 class Api:
     """An API with its objects. `on_request` is told of every request for a resource."""
 
-    def __init__(
-        self,
-        *,
-        bookmark_every: float = BOOKMARK_SECONDS,
-        on_request: Callable[[Observed], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, *, on_request: Callable[[Observed], None] = lambda _: None) -> None:
         self.storage = Storage()
         self.faults = Faults()
         self._registry = Registry(self.storage)
-        self._bookmark_every = bookmark_every
         self._on_request = on_request
         namespaces = SERVED[0]
         for name in _DEFAULT_NAMESPACES:
-            body = {"metadata": {"name": name}}
-            self._registry.create(namespaces, "", body, Manager("embedded", "Update"))
+            self._registry.create(namespaces, "", {"metadata": {"name": name}})
 
     def end_streams(self) -> None:
         """Ends all watches that are open, as a server does that goes away."""
@@ -138,22 +126,18 @@ class Api:
         body = _body(request)
         match route.subresource:
             case "" if not route.name:
-                manager = _manager(route, request)
-                return self._registry.create(route.served, route.namespace, body, manager)
+                return self._registry.create(route.served, route.namespace, body)
             case "binding":
                 self._registry.bind(route.key, body)
-                return _SUCCESS
-            case "eviction":
-                self._registry.delete(route.served, route.key, DeleteOptions())
                 return _SUCCESS
             case _:
                 raise not_allowed()
 
     def _change(self, verb: str, route: Route, request: Request) -> Body:
-        served, key, manager = route.served, route.key, _manager(route, request)
+        served, key = route.served, route.key
         if verb == "update":
-            return self._registry.update(served, key, _body(request), route.subresource, manager)
-        return self._registry.patch(served, key, _patch(request), route.subresource, manager)
+            return self._registry.update(served, key, _body(request), route.subresource)
+        return self._registry.patch(served, key, _patch(request), route.subresource)
 
     def _list(self, route: Route, request: Request) -> Body:
         served, matches = route.served, _selector(route, request)
@@ -196,7 +180,7 @@ class Api:
             matches=_selector(route, request),
             revision=None if initial else revision,
             seconds=float(query.get("timeoutSeconds") or _DEFAULT_WATCH_SECONDS),
-            bookmark_every=self._bookmark_every if bookmarks else None,
+            bookmark_every=_BOOKMARK_SECONDS if bookmarks else None,
             mark_initial=initial and bookmarks,
         )
         generation = self.faults.generation
@@ -214,11 +198,6 @@ class Api:
 _SUCCESS: Body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
-def _manager(route: Route, request: Request) -> Manager:
-    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
-    return Manager(request.query.get("fieldManager") or agent, "Update", route.subresource)
-
-
 def _selector(route: Route, request: Request) -> Predicate:
     query = request.query
     return selector(
@@ -228,31 +207,20 @@ def _selector(route: Route, request: Request) -> Predicate:
 
 def _body(request: Request) -> Body:
     try:
-        body = yaml.safe_load(request.content) if _is_yaml(request) else json.loads(request.content)
-    except (ValueError, yaml.YAMLError) as error:
+        body = json.loads(request.content)
+    except ValueError as error:
         raise bad_request(f"the body cannot be decoded: {error}") from error
     if not isinstance(body, dict):
         raise bad_request("the body is no object")
     return body
 
 
-def _is_yaml(request: Request) -> bool:
-    return request.headers.get("content-type", "").endswith("yaml")
-
-
 def _patch(request: Request) -> Patch:
     match request.headers.get("content-type", ""):
         case "application/merge-patch+json":
             return MergePatch(_body(request))
-        case "application/strategic-merge-patch+json":
-            return StrategicMergePatch(_body(request))
         case "application/json-patch+json":
             return JsonPatch(json.loads(request.content))
-        case "application/apply-patch+yaml":
-            manager = request.query.get("fieldManager")
-            if not manager:
-                raise bad_request("fieldManager is required for apply patch")
-            return ApplyPatch(_body(request), manager, force=request.query.get("force") == "true")
         case other:
             message = f"the body of the request was in an unknown format: {other}"
             raise Failure(415, "UnsupportedMediaType", message)

@@ -18,8 +18,6 @@ VERSION: Body = {
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
-_IN_ALL = ("Pod", "DaemonSet", "Deployment")  # what `kubectl get all` means by all
-
 
 def document(path: str) -> Body | None:
     """The answer to a discovery path, None for any other path."""
@@ -78,7 +76,6 @@ def _entries(served: ServedResource) -> list[Body]:
         "singularName": resource.kind.lower(),
         "verbs": _VERBS,
         "shortNames": list(served.short_names),
-        "categories": ["all"] if resource.kind in _IN_ALL else [],
         **common,
     }
     return [main] + [

@@ -1,7 +1,6 @@
 """Failures on demand: what a test wants the API server to do wrong."""
 
 import threading
-import time
 from dataclasses import dataclass
 
 from simulation.api_server.failure import Failure
@@ -22,17 +21,12 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: list[Fault] = []
-        self._latency = 0.0
         self._streams_ended = 0
 
     def fail(self, failure: Failure, *, verb: str = "", plural: str = "", times: int = 1) -> None:
         """The next requests of a verb, on a resource, fail (empty: whichever)."""
         with self._lock:
             self._pending += [Fault(failure, verb, plural)] * times
-
-    def delay(self, seconds: float) -> None:
-        """Every request takes that much longer, from now on."""
-        self._latency = seconds
 
     def end_streams(self) -> None:
         """Counts streams that are open as to be ended; `generation` says which."""
@@ -46,8 +40,6 @@ class Faults:
 
     def strike(self, verb: str, plural: str) -> None:
         """What a request goes through first. Raises Failure where one was asked for."""
-        if self._latency:
-            time.sleep(self._latency)
         with self._lock:
             for fault in self._pending:
                 if fault.verb in ("", verb) and fault.plural in ("", plural):

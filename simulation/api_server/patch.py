@@ -1,4 +1,4 @@
-"""Merge patches (RFC 7386), JSON patches (RFC 6902) and strategic merge patches.
+"""Merge patches (RFC 7386) and JSON patches (RFC 6902).
 
 Pure: a patch and a body give another body; what is given is never changed. ValueError where a
 patch does not fit.
@@ -10,25 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 from carina_dra.kube.body import Body
-
-MERGE_KEYS: dict[str, str] = {
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "ports": "containerPort",
-    "resourceClaims": "name",
-    "resourceClaimStatuses": "name",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
-"""Lists of objects that a strategic merge patch merges, by the field that tells items apart."""
-
-MERGED_SETS = frozenset({"finalizers"})
-"""Lists of strings that a strategic merge patch adds to."""
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -136,47 +117,3 @@ def _index(step: str, container: list[Any], beyond: int) -> int:
     if not step.isdigit() or int(step) >= len(container) + beyond:
         raise ValueError(f"no position {step!r} in a list of {len(container)}")
     return int(step)
-
-
-def strategic_merge(target: Any, patch: Any) -> Any:
-    """A merge patch that merges the lists of MERGE_KEYS and knows the directives kubectl sends.
-
-    https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
-    """
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    if patch.get("$patch") == "replace":
-        return {key: copy.deepcopy(value) for key, value in patch.items() if key != "$patch"}
-    result = dict(target) if isinstance(target, dict) else {}
-    if "$retainKeys" in patch:
-        result = {key: value for key, value in result.items() if key in patch["$retainKeys"]}
-    for key, value in patch.items():
-        if key.startswith("$deleteFromPrimitiveList/"):
-            name = key.partition("/")[2]
-            result[name] = [item for item in result.get(name, []) if item not in value]
-        elif key.startswith("$"):
-            continue  # $setElementOrder and $retainKeys: order carries no meaning here
-        elif value is None:
-            result.pop(key, None)
-        elif isinstance(value, list):
-            result[key] = _strategic_list(key, result.get(key) or [], value)
-        else:
-            result[key] = strategic_merge(result.get(key), value)
-    return result
-
-
-def _strategic_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
-    if name in MERGED_SETS:
-        return target + [item for item in patch if item not in target]
-    key = MERGE_KEYS.get(name)
-    if key is None or not all(isinstance(item, dict) and key in item for item in target):
-        return copy.deepcopy([item for item in patch if item != {"$patch": "replace"}])
-    if {"$patch": "replace"} in patch:
-        return copy.deepcopy([item for item in patch if "$patch" not in item])
-    items = {item[key]: item for item in target}
-    for item in patch:
-        if item.get("$patch") == "delete":
-            items.pop(item[key], None)
-        else:
-            items[item[key]] = strategic_merge(items.get(item[key]), item)
-    return list(items.values())

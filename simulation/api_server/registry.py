@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, assert_never
 
 from carina_dra.kube.api_resource import NAMESPACES, PODS, Scope
 from carina_dra.kube.body import Body, ObjectKey
-from carina_dra.kube.client import ApplyPatch, JsonPatch, MergePatch, Patch, StrategicMergePatch
-from simulation.api_server import apply, patch
+from carina_dra.kube.client import JsonPatch, MergePatch, Patch
+from simulation.api_server import patch
 from simulation.api_server.event_form import kept, shown
 from simulation.api_server.failure import (
     Failure,
@@ -61,83 +61,28 @@ class Registry:
             raise not_found(served.resource, key.name)
         return shown(served, body)
 
-    def create(
-        self, served: ServedResource, namespace: str, body: Body, manager: apply.Manager
-    ) -> Body:
+    def create(self, served: ServedResource, namespace: str, body: Body) -> Body:
         """Creates an object in a namespace; its body as stored."""
         with self._storage.transaction():
-            new = self._new(served, namespace, body)
-            new = apply.updated(None, new, manager, time=self._now())
-            return self._insert(served, new)
+            return self._insert(served, self._new(served, namespace, body))
 
-    def update(
-        self,
-        served: ServedResource,
-        key: ObjectKey,
-        body: Body,
-        subresource: str,
-        manager: apply.Manager,
-    ) -> Body:
+    def update(self, served: ServedResource, key: ObjectKey, body: Body, subresource: str) -> Body:
         """Replaces an object, or its status; its body as stored."""
         with self._storage.transaction():
             before = self.get(served, key)
             after = self._next(served, before, body, subresource)
-            if _same(before, after):
-                return before
-            return self._replace(
-                served, before, apply.updated(before, after, manager, time=self._now())
-            )
+            return before if before == after else self._replace(served, before, after)
 
     def patch(
-        self,
-        served: ServedResource,
-        key: ObjectKey,
-        change: Patch,
-        subresource: str,
-        manager: apply.Manager,
+        self, served: ServedResource, key: ObjectKey, change: Patch, subresource: str
     ) -> Body:
         """Patches an object, or its status; its body as stored."""
         with self._storage.transaction():
-            match change:
-                case MergePatch(changes):
-                    body = patch.merge(self.get(served, key), changes)
-                case StrategicMergePatch(changes):
-                    body = patch.strategic_merge(self.get(served, key), changes)
-                case JsonPatch(operations):
-                    try:
-                        body = patch.json_patch(self.get(served, key), operations)
-                    except (ValueError, KeyError) as error:
-                        raise invalid(served.resource, key.name, "", str(error)) from error
-                case ApplyPatch():
-                    return self._apply(served, key, change, subresource)
-                case _:
-                    assert_never(change)
-            return self.update(served, key, body, subresource, manager)
-
-    def _apply(
-        self, served: ServedResource, key: ObjectKey, change: ApplyPatch, subresource: str
-    ) -> Body:
-        manager = apply.Manager(change.field_manager, "Apply", subresource)
-        stored = self._storage.get(served.storage, key)
-        if stored is None and subresource:
-            raise not_found(served.resource, key.name)
-        before = None if stored is None else shown(served, stored)
-        try:
-            after = apply.applied(
-                before, change.configuration, manager, force=change.force, time=self._now()
-            )
-        except apply.FieldConflict as error:
-            raise _field_conflict(served, key, error) from error
-        if before is None:
-            new = self._new(served, key.namespace, after)
-            new["metadata"]["managedFields"] = after["metadata"]["managedFields"]
-            return self._insert(served, new)
-        managed = after["metadata"]["managedFields"]
-        after = self._next(served, before, after, subresource)
-        if _same(before, after) and apply.owned(before).get(manager) is not None:
-            return before
-        after["metadata"]["managedFields"] = managed
-        return self._replace(served, before, after)
+            try:
+                body = _patched(self.get(served, key), change)
+            except (ValueError, KeyError) as error:
+                raise invalid(served.resource, key.name, "", str(error)) from error
+            return self.update(served, key, body, subresource)
 
     def bind(self, key: ObjectKey, binding: Body) -> None:
         """Assigns a pod to a node: what posting to its `binding` does."""
@@ -205,7 +150,7 @@ class Registry:
             "uid": str(uuid.uuid4()),
             "creationTimestamp": timestamp(self._clock()),
         }
-        for field in ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(field, None)
         if resource.scope is Scope.NAMESPACED:
             metadata["namespace"] = namespace
@@ -242,7 +187,6 @@ class Registry:
             "deletionGracePeriodSeconds",
             "generation",
             "generateName",
-            "managedFields",
         )
         metadata = {name: value for name, value in given.items() if name not in fixed}
         metadata |= {name: old[name] for name in fixed if name in old}
@@ -319,21 +263,23 @@ class Registry:
         suffix = "".join(random.choices(_SUFFIX_LETTERS, k=5))
         return prefix[:58] + suffix
 
-    def _now(self) -> str:
-        return timestamp(self._clock())
-
 
 def timestamp(time: datetime) -> str:
     """A time as metadata has it: RFC 3339, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _same(before: Body, after: Body) -> bool:
-    def bare(body: Body) -> Body:
-        metadata = {n: v for n, v in body["metadata"].items() if n != "managedFields"}
-        return body | {"metadata": metadata}
-
-    return bare(before) == bare(after)
+def _patched(body: Body, change: Patch) -> Body:
+    """The body after a patch. Raises ValueError or KeyError where the patch does not fit."""
+    result: Body
+    match change:
+        case MergePatch(changes):
+            result = patch.merge(body, changes)
+        case JsonPatch(operations):
+            result = patch.json_patch(body, operations)
+        case _:
+            assert_never(change)
+    return result
 
 
 def _specification(body: Body) -> dict[str, Any]:
@@ -363,15 +309,3 @@ def _grace(served: ServedResource, body: Body, options: DeleteOptions) -> int:
         return options.grace_period_seconds
     seconds: int = spec.get("terminationGracePeriodSeconds", 30)
     return seconds
-
-
-def _field_conflict(served: ServedResource, key: ObjectKey, error: apply.FieldConflict) -> Failure:
-    causes = []
-    for path, owner in sorted(error.owners.items()):
-        field = "".join("." + step[2:] for step in path if step != ".")
-        message = f'conflict with "{owner}"'
-        causes.append({"reason": "FieldManagerConflict", "message": message, "field": field})
-    owners = ", ".join(sorted({f'"{owner}"' for owner in error.owners.values()}))
-    fields = ", ".join(cause["field"] for cause in causes)
-    message = f"Apply failed with {len(causes)} conflict(s) with {owners}: {fields}"
-    return Failure(409, "Conflict", message, resource=served.resource, name=key.name, causes=causes)

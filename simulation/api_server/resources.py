@@ -85,7 +85,7 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(
         api_resource.PODS,
         short_names=("po",),
-        subresources=("status", "binding", "eviction"),
+        subresources=("status", "binding"),
         fields={
             "spec.nodeName": ("spec", "nodeName"),
             "spec.schedulerName": ("spec", "schedulerName"),

@@ -6,7 +6,7 @@ import sys
 
 from carina_dra.kube.errors import ApiError
 from simulation.demo import embedded, real_cluster
-from simulation.demo.narration import DemoError, Narrator
+from simulation.demo.console import DemoError, Narrator
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulation.demo.narration import DemoError
+from simulation.demo.console import DemoError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,19 +17,18 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
-from carina_dra.resource import Device, ResourceSlice, StringAttribute, decode
+from carina_dra.resource import Device, StringAttribute
 from kubelet_plugin.claims.checkpoint import parse
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
-from simulation.demo.allocator import candidates
 from simulation.demo.claim_controller import release_claims
+from simulation.demo.console import Narrator
 from simulation.demo.container_runtime import ContainerView, specs
-from simulation.demo.deadline import wait_for
-from simulation.demo.entitlement import allocated, devices_behind, devices_of
+from simulation.demo.expected_devices import allocated, devices_behind, devices_of
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
-from simulation.demo.narration import DemoError, Narrator
-from simulation.demo.scheduler import Placement, schedule
+from simulation.demo.scheduler import Placement, schedule, snapshot
+from simulation.demo.wait import wait_for
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
 _GPUS = 12
@@ -105,7 +104,7 @@ def _start_nodes(
     narrator.say("scheduler are small stand-ins. CLUSTER=real shows the real ones.")
     for name in ("namespace", "deviceclass"):
         for each in manifests.load(manifests.DEPLOY / f"{name}.yaml"):
-            manifests.apply(client, each)
+            manifests.create(client, each)
     for node in nodes:
         client.create(NODES, {"metadata": {"name": node.name}})
         cleanup.callback(node.stop)
@@ -133,11 +132,8 @@ def _show_slices(narrator: Narrator, client: Client) -> None:
     narrator.headline("ResourceSlices: what the plugins tell the scheduler of their GPUs")
 
     def published() -> dict[str, list[Device]] | None:
-        slices = [decode(ResourceSlice, body) for body in client.list(RESOURCE_SLICES).items]
-        found = {
-            node: [each.device for each in offered] for node, offered in candidates(slices).items()
-        }
-        return found if set(found) == set(_NODES) else None
+        found = _devices(client)
+        return found if all(found.values()) else None
 
     devices = wait_for("the slices of both nodes", published)
     for node, offered in sorted(devices.items()):
@@ -165,12 +161,10 @@ def _run_examples(
     for name in manifests.EXAMPLES:
         path = manifests.example(name)
         narrator.headline(f"{name}: {manifests.purpose(path)}")
-        applied = [manifests.apply(client, each) for each in manifests.load(path)]
+        applied = [manifests.create(client, each) for each in manifests.load(path)]
         objects += applied
         for pod in manifests.pods(applied):
             placement = schedule(client, pod)
-            if placement is None:
-                raise DemoError(f"no node has what pod {pod['metadata']['name']} asks for")
             kubelet = kubelets[placement.node]
             _show_pod(narrator, client, placement, kubelet, whole_spec=not running)
             running.append(Running(placement, kubelet))
@@ -229,8 +223,16 @@ def _told(view: ContainerView) -> list[str]:
 
 
 def _uuids(client: Client, node: str) -> dict[str, str]:
-    slices = [decode(ResourceSlice, body) for body in client.list(RESOURCE_SLICES).items]
-    return {each.device.name: _text(each.device, "uuid") for each in candidates(slices)[node]}
+    return {device.name: _text(device, "uuid") for device in _devices(client)[node]}
+
+
+def _devices(client: Client) -> dict[str, list[Device]]:
+    """The devices that each node offers to the scheduler."""
+    cluster = snapshot(client)
+    return {
+        name: [candidate.device for pool in cluster.state(name).ready for candidate in pool.devices]
+        for name in cluster.nodes
+    }
 
 
 def _delete(

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from simulation.demo.console import DemoError
 from simulation.demo.manifests import REPOSITORY
-from simulation.demo.narration import DemoError
 from simulation.nvml.node import DeviceNodes, SimulatedNode
 
 DRIVER = "gpu.carina.dev"

@@ -18,8 +18,8 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, MergePatch
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as dra
 from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as registration
+from simulation.demo.console import DemoError, Narrator
 from simulation.demo.container_runtime import ContainerView, inject
-from simulation.demo.narration import DemoError, Narrator
 from simulation.demo.scheduler import Placement
 
 _SERVICE = "v1.DRAPlugin"

@@ -15,7 +15,7 @@ from carina_dra.kube.api_resource import (
     Scope,
 )
 from carina_dra.kube.body import Body
-from carina_dra.kube.client import ApplyPatch, Client
+from carina_dra.kube.client import Client
 from carina_dra.kube.errors import NotFound
 
 REPOSITORY = Path(__file__).parents[2]
@@ -76,15 +76,9 @@ def purpose(path: Path) -> str:
     return " ".join(lines)
 
 
-def apply(client: Client, body: Body) -> Body:
-    """The object as stored, made or changed as `kubectl apply --server-side` does."""
-    metadata = body["metadata"]
-    return client.patch(
-        resource_of(body),
-        metadata["name"],
-        ApplyPatch(body, field_manager="demo"),
-        namespace=metadata.get("namespace"),
-    )
+def create(client: Client, body: Body) -> Body:
+    """The object as stored, newly made."""
+    return client.create(resource_of(body), body)
 
 
 def delete(client: Client, body: Body) -> None:

@@ -7,86 +7,64 @@ ServiceAccount, and so the permissions of deploy/.
 
 import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from carina_dra.kube.body import Body
 from simulation.demo import manifests
+from simulation.demo.console import DemoError, Narrator
 from simulation.demo.container_runtime import specs
-from simulation.demo.deadline import wait_for
-from simulation.demo.entitlement import allocated, claim_names, devices_behind, devices_of
+from simulation.demo.expected_devices import allocated, claim_names, devices_behind, devices_of
 from simulation.demo.gpu_node import GpuNode, PluginPaths
-from simulation.demo.narration import DemoError, Narrator
+from simulation.demo.wait import wait_for
+from simulation.kubernetes import binaries, build, debian, process
+from simulation.kubernetes import node as nodes
+from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
+from simulation.kubernetes.node import Node
 from simulation.nvml.node import DeviceNodes, SimulatedNode
 
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
-_NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
-_CLUSTER = (sys.executable, "-m", "simulation.kubernetes")
+_NAMESPACE, _ACCOUNT, _POD = "carina-system", "carina-kubelet-plugin", "plugin"
 _POD_SECONDS = 90
-
-
-@dataclass(frozen=True, slots=True)
-class RealCluster:
-    """A cluster with one node, as `python -m simulation.kubernetes up` describes it."""
-
-    node: str
-    kubelet_root: Path
-    cdi_directory: Path
-    kubeconfig: Path
-    kubectl_program: Path
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What a kubectl command prints.
-
-        Raises:
-            DemoError: it fails.
-        """
-        done = subprocess.run(
-            [self.kubectl_program, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
-        )
-        if done.returncode != 0:
-            raise DemoError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
-
-    def get(self, *what: str) -> Body:
-        """An object, or a list of them."""
-        found: Body = json.loads(self.kubectl("get", *what, "-o", "json"))
-        return found
+_HARNESS_ERRORS = (
+    binaries.BinariesMissingError,
+    build.BuildError,
+    debian.PackagesMissingError,
+    process.ComponentDiedError,
+    process.NotReachedError,
+    KubectlError,
+)
 
 
 def run(narrator: Narrator, *, keep: bool) -> None:
     """Tells the story; `keep` stops before the last pod is deleted, until Ctrl-C.
 
     Raises:
-        DemoError: something was not as it ought to be.
+        DemoError: something was not as it ought to be, or no cluster can run here.
     """
+    try:
+        _run(narrator, keep=keep)
+    except _HARNESS_ERRORS as error:
+        raise DemoError(str(error)) from error
+
+
+def _run(narrator: Narrator, *, keep: bool) -> None:
     begun = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="carina-demo-", dir="/tmp"))
     narrator.headline("A real Kubernetes with one node starts; what is missing is built first")
-    with _running_cluster(narrator) as cluster, contextlib.ExitStack() as cleanup:
-        narrator.say(f"node {cluster.node}; export KUBECONFIG={cluster.kubeconfig}")
-        node = _node(cluster, directory)
-        cleanup.callback(node.stop)
-        _start_plugin(narrator, cluster, node, directory)
+    with _running_node() as node, contextlib.ExitStack() as cleanup:
+        narrator.say(f"node {node.name}; export KUBECONFIG={node.cluster.kubeconfig}")
+        gpu_node = _gpu_node(node, directory)
+        cleanup.callback(gpu_node.stop)
+        _start_plugin(narrator, node, gpu_node)
         for name in manifests.EXAMPLES:
             last = name == manifests.EXAMPLES[-1]
-            _show_example(narrator, cluster, name, keep=keep and last)
+            _show_example(narrator, node, name, keep=keep and last)
         narrator.headline("The plugin stops")
-        narrator.check("it ends well", node.stop() == 0)
+        narrator.check("it ends well", gpu_node.stop() == 0)
     narrator.headline("Summary")
     narrator.say(
         f"examples  {len(manifests.EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
@@ -97,67 +75,44 @@ def run(narrator: Narrator, *, keep: bool) -> None:
 
 
 @contextlib.contextmanager
-def _running_cluster(narrator: Narrator) -> Iterator[RealCluster]:
-    started = subprocess.Popen(
-        (*_CLUSTER, "up"),
-        cwd=manifests.REPOSITORY,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    lines = []
-    for line in started.stdout or ():
-        narrator.say(line)
-        lines.append(line)
-    if started.wait() != 0:
-        raise DemoError(f"there is no cluster: {lines[-1].strip() if lines else 'no word why'}")
-    try:
-        yield _described("".join(lines))
-    finally:
-        subprocess.run((*_CLUSTER, "down"), cwd=manifests.REPOSITORY, check=False)
+def _running_node() -> Iterator[Node]:
+    """A node with a cluster of its own, which ends with the context or with this process."""
+    reason = binaries.why_no_node()
+    if reason is not None:
+        raise DemoError(reason)
+    debian.install_missing()
+    build.build((*binaries.control_plane_releases(), *binaries.node_releases()))
+    with running_cluster() as cluster:
+        yield nodes.start(cluster)
 
 
-def _described(text: str) -> RealCluster:
-    def find(pattern: str) -> str:
-        match = re.search(pattern, text)
-        if match is None:
-            raise DemoError(f"the cluster does not say {pattern!r} of itself:\n{text}")
-        return match[1]
-
-    return RealCluster(
-        node=find(r"node '([^']+)'"),
-        kubelet_root=Path(find(r"kubelet root\s+(\S+)")),
-        cdi_directory=Path(find(r"CDI specs\s+(\S+)")),
-        kubeconfig=Path(find(r"export KUBECONFIG=(\S+)")),
-        kubectl_program=Path(find(r"kubectl is in (\S+)")) / "kubectl",
-    )
-
-
-def _node(cluster: RealCluster, directory: Path) -> GpuNode:
+def _gpu_node(node: Node, directory: Path) -> GpuNode:
     gpus = SimulatedNode.create(
-        directory / "gpus", _PROFILE, name=cluster.node, device_nodes=DeviceNodes.NULL
+        directory / "gpus", _PROFILE, name=node.name, device_nodes=DeviceNodes.NULL
     )
-    paths = PluginPaths(cluster.kubelet_root, cluster.cdi_directory, directory / "plugin.log")
-    return GpuNode(cluster.node, gpus, paths)
+    paths = PluginPaths(node.kubelet.root, node.cdi_folder, directory / "plugin.log")
+    return GpuNode(node.name, gpus, paths)
 
 
-def _start_plugin(narrator: Narrator, cluster: RealCluster, node: GpuNode, directory: Path) -> None:
+def _start_plugin(narrator: Narrator, node: Node, gpu_node: GpuNode) -> None:
+    cluster = node.cluster
     narrator.headline("deploy/ is applied, and the plugin starts with the permissions of its pod")
     narrator.call("kubectl apply -k deploy/")
-    narrator.say(cluster.kubectl("apply", "-k", str(manifests.DEPLOY)))
+    cluster.install_carina()
     narrator.say("There is no image: the DaemonSet goes, and the plugin is a process of the host.")
     cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
-    node.start(_plugin_kubeconfig(cluster, directory))
+    cluster.assign_pod(_NAMESPACE, _POD, service_account=_ACCOUNT, node=node.name)
+    credentials = cluster.service_account_credentials(_NAMESPACE, _ACCOUNT, pod=_POD)
+    gpu_node.start(credentials.kubeconfig)
 
     def serving() -> bool:
-        node.check_alive()
-        return "registered with the kubelet" in node.paths.log.read_text()
+        gpu_node.check_alive()
+        return "registered with the kubelet" in gpu_node.paths.log.read_text()
 
     wait_for("the kubelet to register the plugin", serving, seconds=60)
 
     def devices() -> list[str] | None:
-        items = cluster.get("resourceslices")["items"]
-        found = [device["name"] for each in items for device in each["spec"].get("devices", ())]
+        found = list(_uuids(cluster))
         return found if len(found) == _GPUS else None
 
     published = wait_for("the node's slices", devices)
@@ -166,43 +121,8 @@ def _start_plugin(narrator: Narrator, cluster: RealCluster, node: GpuNode, direc
     narrator.check(f"all {_GPUS} GPUs are published: {', '.join(published)}", published)
 
 
-def _plugin_kubeconfig(cluster: RealCluster, directory: Path) -> Path:
-    """A kubeconfig with a token that is bound to a pod on the node, as the policy demands."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "plugin", "namespace": _NAMESPACE},
-        "spec": {
-            "serviceAccountName": _ACCOUNT,
-            "nodeName": cluster.node,
-            "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox:1",
-                    "imagePullPolicy": "Never",
-                    "command": ["sleep", "86400"],
-                }
-            ],
-        },
-    }
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
-    uid = cluster.get("pod", "plugin", "--namespace", _NAMESPACE)["metadata"]["uid"]
-    token = cluster.kubectl(
-        *("create", "token", _ACCOUNT, "--namespace", _NAMESPACE, "--bound-object-kind=Pod"),
-        *("--bound-object-name=plugin", f"--bound-object-uid={uid}"),
-    )
-    config = yaml.safe_load(cluster.kubectl("config", "view", "--raw", "--flatten"))
-    for each in config["users"]:
-        each["user"] = {"token": token.strip()}
-    path = directory / "plugin-kubeconfig"
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
-def _show_example(narrator: Narrator, cluster: RealCluster, name: str, *, keep: bool) -> None:
+def _show_example(narrator: Narrator, node: Node, name: str, *, keep: bool) -> None:
+    cluster = node.cluster
     path = manifests.example(name)
     narrator.headline(f"{name}: {manifests.purpose(path)}")
     objects = manifests.load(path)
@@ -210,23 +130,23 @@ def _show_example(narrator: Narrator, cluster: RealCluster, name: str, *, keep: 
     cluster.kubectl("apply", "-f", str(path))
     for pod in manifests.pods(objects):
         _show_pod(narrator, cluster, pod["metadata"]["name"], pod["metadata"]["namespace"])
-    for spec in specs(cluster.cdi_directory):
+    for spec in specs(node.cdi_folder):
         narrator.say(f"CDI spec {spec}")
         if name == manifests.EXAMPLES[0]:
             narrator.spec(json.loads(spec.read_text()))
     if keep:
         narrator.wait_for_interrupt(cluster.kubeconfig)
     cluster.kubectl("delete", "--timeout=120s", "-f", str(path))
-    wait_for("the kubelet to have the claims unprepared", lambda: not specs(cluster.cdi_directory))
-    narrator.check("after the pods no CDI spec is left", not specs(cluster.cdi_directory))
+    wait_for("the kubelet to have the claims unprepared", lambda: not specs(node.cdi_folder))
+    narrator.check("after the pods no CDI spec is left", not specs(node.cdi_folder))
 
 
-def _show_pod(narrator: Narrator, cluster: RealCluster, name: str, namespace: str) -> None:
+def _show_pod(narrator: Narrator, cluster: Cluster, name: str, namespace: str) -> None:
     here = ("--namespace", namespace)
     ready = ("--for=condition=Ready", f"--timeout={_POD_SECONDS}s")
     cluster.kubectl("wait", f"pod/{name}", *here, *ready)
-    pod = cluster.get("pod", name, *here)
-    claims = [cluster.get("resourceclaim", each, *here) for each in claim_names(pod)]
+    pod = _get(cluster, "pod", name, *here)
+    claims = [_get(cluster, "resourceclaim", each, *here) for each in claim_names(pod)]
     given = allocated(claims)
     for claim in claims:
         devices = ", ".join(f"{request}={device}" for request, device in allocated([claim]))
@@ -249,15 +169,15 @@ def _show_pod(narrator: Narrator, cluster: RealCluster, name: str, namespace: st
         )
 
 
-def _uuids(cluster: RealCluster) -> dict[str, str]:
+def _uuids(cluster: Cluster) -> dict[str, str]:
     return {
         device["name"]: device["attributes"]["uuid"]["string"]
-        for each in cluster.get("resourceslices")["items"]
+        for each in _get(cluster, "resourceslices")["items"]
         for device in each["spec"].get("devices", ())
     }
 
 
-def _log(cluster: RealCluster, pod: str, container: str, *here: str) -> str:
+def _log(cluster: Cluster, pod: str, container: str, *here: str) -> str:
     """A container's log, once it has listed the device nodes, of which this is the last."""
 
     def complete() -> str | None:
@@ -265,3 +185,9 @@ def _log(cluster: RealCluster, pod: str, container: str, *here: str) -> str:
         return log if "/dev/nvidiactl" in log else None
 
     return wait_for(f"{pod} to list its device nodes", complete)
+
+
+def _get(cluster: Cluster, *what: str) -> Body:
+    """An object, or a list of them."""
+    found: Body = json.loads(cluster.kubectl("get", *what, "-o", "json"))
+    return found

@@ -1,37 +1,45 @@
 """In the role of kube-scheduler: finds a node for a pod, and devices there for its claims.
 
-It looks at devices only, takes the first node that fits, and writes what kube-scheduler writes:
-allocation, reservation, and the pod's node. A pod that asks for an extended resource of a
-DeviceClass gets a claim of its own (KEP-5004).
+Devices are chosen by the product's allocator, in the order in which kube-scheduler tries them. It
+looks at devices only, and writes what kube-scheduler writes: allocation, reservation, and the pod's
+node. A pod that asks for an extended resource of a DeviceClass gets a claim of its own (KEP-5004).
 """
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.explanation import explain
+from carina_dra.allocator.node import Node, selects
+from carina_dra.allocator.preference import UPSTREAM
 from carina_dra.kube.api_resource import (
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    NODES,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    ApiResource,
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, MergePatch
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed, Placer, Question
 from carina_dra.resource import (
     Allocation,
-    DeviceAllocation,
     DeviceClass,
-    DeviceResult,
-    NodeSelector,
-    NodeSelectorOperator,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
     decode,
     encode,
 )
-from simulation.demo.allocator import Candidate, allocate, candidates, configurations
 from simulation.demo.claim_controller import make_claims, owned_by, protect
+from simulation.demo.console import DemoError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,92 +51,95 @@ class Placement:
     claims: list[str]
 
 
-def schedule(client: Client, pod: Body) -> Placement | None:
-    """Places a pod; None if no node has the devices that it asks for."""
+def schedule(client: Client, pod: Body) -> Placement:
+    """Allocates the pod's claims, all on one node, and binds the pod to that node.
+
+    Raises:
+        DemoError: no node has the devices that the pod asks for; says what each node lacks.
+    """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    classes = {
-        each["metadata"]["name"]: decode(DeviceClass, each)
-        for each in client.list(DEVICE_CLASSES).items
-    }
+    classes = {each.metadata.name: each for each in _list(client, DEVICE_CLASSES, DeviceClass)}
     names = [*make_claims(client, pod), *_extended_resource_claims(client, pod, classes)]
     bodies = [client.get(RESOURCE_CLAIMS, each, namespace=namespace) for each in names]
     claims = [decode(ResourceClaim, body) for body in bodies]
-    slices = [decode(ResourceSlice, body) for body in client.list(RESOURCE_SLICES).items]
-    offered = candidates(slices)
-    for node in sorted(offered):
-        allocations = _allocate_all(claims, classes, node, offered[node], _in_use(client))
-        if allocations is None:
-            continue
-        for body, allocation in zip(bodies, allocations, strict=True):
-            _record(client, body, allocation, pod)
-        placed = client.patch(
-            PODS, name, MergePatch({"spec": {"nodeName": node}}), namespace=namespace
-        )
-        return Placement(placed, node, names)
-    return None
+    try:
+        node, allocations = _place(claims, classes, snapshot(client))
+    except (AllocationError, DemoError) as error:
+        raise DemoError(f"pod {namespace}/{name} cannot be scheduled: {error}") from error
+    for body, claim in zip(bodies, claims, strict=True):
+        _record(client, body, allocations.get(claim.key), pod)
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    client.create_subresource(PODS, name, "binding", binding, namespace=namespace)
+    return Placement(client.get(PODS, name, namespace=namespace), node, names)
 
 
-def _in_use(client: Client) -> frozenset[tuple[str, str, str]]:
-    """The devices that are given away; admin access takes nothing from anybody."""
-    claims = (decode(ResourceClaim, body) for body in client.list(RESOURCE_CLAIMS).items)
-    return frozenset(
-        _id(result)
-        for claim in claims
-        if claim.status.allocation
-        for result in claim.status.allocation.devices.results
-        if not result.admin_access
-    )
+def snapshot(client: Client) -> Cluster:
+    """The nodes, their devices, and which of these are allocated, as the API has them now."""
+    cluster = Cluster()
+    for node in client.list(NODES).items:
+        cluster.put_node(Node.of(node))
+    for rule in _list(client, DEVICE_TAINT_RULES, DeviceTaintRule):
+        cluster.put_rule(rule)
+    for published in _list(client, RESOURCE_SLICES, ResourceSlice):
+        cluster.put_slice(published)
+    for claim in _list(client, RESOURCE_CLAIMS, ResourceClaim):
+        cluster.put_claim(claim)
+    return cluster
 
 
-def _id(result: DeviceResult) -> tuple[str, str, str]:
-    return result.driver, result.pool, result.device
+def _list(client: Client, resource: ApiResource, kind: type[T]) -> list[T]:
+    return [decode(kind, body) for body in client.list(resource).items]
 
 
-def _allocate_all(
-    claims: list[ResourceClaim],
-    classes: Mapping[str, DeviceClass],
-    node: str,
-    offered: tuple[Candidate, ...],
-    taken: frozenset[tuple[str, str, str]],
-) -> list[Allocation] | None:
-    """An allocation for each claim, all on one node; those that have one keep it."""
-    allocations = []
-    for claim in claims:
-        existing = claim.status.allocation
-        if existing is not None:
-            if existing.node_selector != _only(node):
-                return None
-            allocations.append(existing)
-            continue
-        wanted = claim.spec.devices
-        results = allocate(wanted, classes, offered, taken)
-        if results is None:
-            return None
-        taken |= {_id(result) for result in results if not result.admin_access}
-        config = configurations(wanted, classes, results)
-        allocations.append(Allocation(DeviceAllocation(results, config), _only(node)))
-    return allocations
+def _place(
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], cluster: Cluster
+) -> tuple[str, dict[str, Allocation]]:
+    """A node for all the claims, and the allocations, by claim, of those that have none yet.
+
+    Raises:
+        AllocationError: a claim cannot be satisfied anywhere.
+        DemoError: no node has the devices.
+    """
+    pending = [claim for claim in claims if claim.status.allocation is None]
+    nodes = [
+        name
+        for name, node in cluster.nodes.items()
+        if all(_is_reachable(claim, node) for claim in claims)
+    ]
+    question = Question.of(pending, classes, cluster.features)
+    placer = Placer(cluster, UPSTREAM, new_share_id=lambda: str(uuid.uuid4()))
+    placement = placer.place(question, nodes)
+    if not isinstance(placement, Placed):
+        reasons = [line for name in nodes for line in _why_not(question, cluster, name)]
+        raise DemoError("\n  ".join(["no node has the devices", *reasons]))
+    keys = (claim.key for claim in pending)
+    return placement.node, dict(zip(keys, placement.allocated.allocations, strict=True))
 
 
-def _only(node: str) -> NodeSelector:
-    field = NodeSelectorRequirement("metadata.name", NodeSelectorOperator.IN, (node,))
-    return NodeSelector((NodeSelectorTerm(match_fields=(field,)),))
+def _why_not(question: Question, cluster: Cluster, node: str) -> list[str]:
+    return list(explain(question.claims, cluster.state(node)).lines())
 
 
-def _record(client: Client, claim: Body, allocation: Allocation, pod: Body) -> None:
-    """Writes an allocation, if it is new, and the pod's reservation."""
-    metadata, status = claim["metadata"], claim.get("status", {})
-    if "allocation" not in status:
-        protect(client, claim)
+def _is_reachable(claim: ResourceClaim, node: Node) -> bool:
+    """Whether the devices that the claim has already, if any, can be used on the node."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return True
+    return selects(allocation.node_selector, node)
+
+
+def _record(client: Client, claim: Body, allocation: Allocation | None, pod: Body) -> None:
+    """Writes the pod's reservation, and the allocation if it is new."""
+    metadata = claim["metadata"]
     consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    changes = {
-        "allocation": encode(allocation),
-        "reservedFor": [*status.get("reservedFor", ()), consumer],
-    }
+    status: Body = {"reservedFor": [*claim.get("status", {}).get("reservedFor", ()), consumer]}
+    if allocation is not None:
+        protect(client, claim)
+        status["allocation"] = encode(allocation)
     client.patch(
         RESOURCE_CLAIMS,
         metadata["name"],
-        MergePatch({"status": changes}),
+        MergePatch({"status": status}),
         namespace=metadata["namespace"],
         subresource="status",
     )

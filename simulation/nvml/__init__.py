@@ -6,9 +6,9 @@ that directory where pynvml keeps the loaded libnvidia-ml, so that everything fr
 what runs on a GPU node. Any number of processes may work on one node; its state outlives them.
 """
 
+from simulation.nvml.installation import install, installed, uninstall
 from simulation.nvml.library import SimulatedLibrary
 from simulation.nvml.node import DeviceNodes, SimulatedNode
-from simulation.nvml.seam import install, installed, uninstall
 
 __all__ = [
     "DeviceNodes",

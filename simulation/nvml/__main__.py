@@ -16,8 +16,8 @@ from pathlib import Path
 import pynvml
 
 from simulation.nvml.hardware import profile_names
+from simulation.nvml.installation import installed
 from simulation.nvml.node import DeviceNodes, SimulatedNode
-from simulation.nvml.seam import installed
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.conformance.expressions import device
 from tests.conformance.selector_answer import selector_answer
+from tests.samples.expressions import device
 
 
 def test_vector(selector_vector: dict[str, Any]) -> None:

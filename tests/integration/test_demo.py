@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from simulation.demo.manifests import DEPLOY
-from simulation.kubernetes.state import kept
 
 _COMMAND = (sys.executable, "-m", "simulation.demo")
 
@@ -80,8 +79,6 @@ def test_it_needs_no_right_to_make_device_nodes() -> None:
 
 @pytest.mark.node
 def test_the_same_is_shown_on_a_real_kubernetes() -> None:
-    if kept():
-        pytest.skip("a cluster was left running, and the demo starts one of its own")
     output = run(*_COMMAND, "--real")
     for example in _EXAMPLES:
         assert f"== {example}: " in output

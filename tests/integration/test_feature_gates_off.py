@@ -23,7 +23,7 @@ from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
-from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
+from tests.samples.gpus import LOST, MIG_OFF, gpu
 
 GATES_OFF = {
     "DRAPartitionableDevices": False,

@@ -35,7 +35,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Healthy
 from kubelet_plugin.prepare.needs import ContainerNeeds
 from simulation.nvml import DeviceNodes, SimulatedNode
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.gpus import gpu
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 UIDS = {"one": "11111111-aaaa", "two": "22222222-bbbb", "three": "33333333-cccc"}

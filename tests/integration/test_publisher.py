@@ -22,8 +22,8 @@ from simulation.api_server.server import ApiServer
 from simulation.kubernetes.cluster import Cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
-from tests.unit.kubelet_plugin.golden_slices import simulated_pool
-from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, gpu
+from tests.samples.golden_slices import simulated_pool
+from tests.samples.gpus import LOST, MIG_OFF, gpu
 
 PROFILES = ("b200", "dgx-a100", "dgx-h100", "hgx-h200-nvl", "hgx-h200-sxm", "l40s", "mixed", "t4")
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"

@@ -25,7 +25,7 @@ from simulation.kubernetes import releases
 from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
 from tests.real_kubernetes import require_real_kubernetes
-from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
+from tests.samples.resources import EXAMPLES, KINDS, example
 
 FEATURE_GATES = dict.fromkeys(
     [

@@ -7,9 +7,9 @@ import pytest
 
 from carina_dra.allocator.errors import AllocationError
 from tests.conformance.answer import answer, attempt, written
-from tests.oracle.cases import random_case
 from tests.oracle.compare import difference
 from tests.oracle.upstream import Upstream
+from tests.samples.allocator_cases import random_case
 
 pytestmark = pytest.mark.oracle
 

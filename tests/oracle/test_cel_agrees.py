@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from tests import conformance
-from tests.conformance.expressions import device, random_expression
 from tests.conformance.selector_answer import selector_answer
 from tests.oracle.upstream import Upstream
+from tests.samples.expressions import device, random_expression
 
 pytestmark = pytest.mark.oracle
 

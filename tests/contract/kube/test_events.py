@@ -8,8 +8,8 @@ from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.event import EventType, ObjectReference, Reporter
 from carina_dra.kube.event_recorder import EventRecorder
 from tests.contract.kube.backend import ThroughProxy
-from tests.contract.kube.samples import config_map
 from tests.eventually import eventually
+from tests.samples.objects import config_map
 
 REPORTER = Reporter("example.com/contract", "here")
 CORE_EVENTS = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)

@@ -5,7 +5,7 @@ import pytest
 from carina_dra.kube.api_resource import CONFIG_MAPS, RESOURCE_SLICES
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import BadRequest
-from tests.contract.kube.samples import config_map, resource_slice
+from tests.samples.objects import config_map, resource_slice
 
 
 def names(api: Client, selection: Selection, **options: int) -> list[str]:

@@ -11,8 +11,8 @@ from carina_dra.kube.errors import (
     NotFound,
     ServerError,
 )
-from tests.contract.kube.samples import allocation, config_map, resource_claim, resource_slice
 from tests.eventually import eventually
+from tests.samples.objects import allocation, config_map, resource_claim, resource_slice
 
 FINALIZER = "example.com/hold"
 

@@ -1,33 +1,25 @@
-"""The four kinds of patch, and who owns a field under server-side apply."""
+"""Merge patches and JSON patches."""
 
 import pytest
 
-from carina_dra.kube.api_resource import CONFIG_MAPS, NODES, RESOURCE_CLAIMS
+from carina_dra.kube.api_resource import CONFIG_MAPS, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import (
-    ApplyPatch,
     Client,
     JsonPatch,
     MergePatch,
     Patch,
-    StrategicMergePatch,
 )
 from carina_dra.kube.errors import Conflict, Invalid, NotFound
-from tests.contract.kube.samples import allocation, config_map, resource_claim
+from tests.samples.objects import allocation, config_map, resource_claim
 
 
 def patched(api: Client, namespace: str, patch: Patch) -> Body:
     return api.patch(CONFIG_MAPS, "sample", patch, namespace=namespace)
 
 
-def applied(api: Client, namespace: str, manager: str, data: Body, **options: bool) -> Body:
-    configuration = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"namespace": namespace, "name": "sample"},
-        "data": data,
-    }
-    return patched(api, namespace, ApplyPatch(configuration, manager, **options))
+def consumer(name: str) -> Body:
+    return {"resource": "pods", "name": name, "uid": f"uid-{name}"}
 
 
 @pytest.mark.parametrize(
@@ -44,21 +36,13 @@ def test_merge_patch(api: Client, namespace: str, changes: Body, data: Body) -> 
     assert patched(api, namespace, MergePatch(changes))["data"] == data
 
 
-def test_merge_patch_replaces_lists_and_strategic_merge_patch_merges_them(
-    api: Client, namespace: str
-) -> None:
-    name = f"{namespace}-node"
-    conditions = [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]
-    change = {"status": {"conditions": [{"type": "B", "status": "False"}]}}
-
-    def after(patch: Patch) -> dict[str, str]:
-        api.create(NODES, {"metadata": {"name": name}, "status": {"conditions": conditions}})
-        node = api.patch(NODES, name, patch, subresource="status")
-        api.delete(NODES, name)
-        return {c["type"]: c["status"] for c in node["status"]["conditions"]}
-
-    assert after(MergePatch(change)) == {"B": "False"}
-    assert after(StrategicMergePatch(change)) == {"A": "True", "B": "False"}
+def test_merge_patch_replaces_lists(api: Client, namespace: str) -> None:
+    claim = api.create(RESOURCE_CLAIMS, resource_claim(namespace))
+    claim["status"] = {"allocation": allocation("n1"), "reservedFor": [consumer("a")]}
+    api.replace_status(RESOURCE_CLAIMS, claim)
+    change = MergePatch({"status": {"reservedFor": [consumer("b")]}})
+    claim = api.patch(RESOURCE_CLAIMS, "claim", change, namespace=namespace, subresource="status")
+    assert claim["status"]["reservedFor"] == [consumer("b")]
 
 
 @pytest.mark.parametrize(
@@ -131,76 +115,3 @@ def test_a_patch_of_the_status_changes_nothing_else(api: Client, namespace: str)
     claim = api.patch(RESOURCE_CLAIMS, "claim", change, namespace=namespace, subresource="status")
     assert claim["status"]["allocation"] == allocation("n1")
     assert "labels" not in claim["metadata"]
-
-
-class TestServerSideApply:
-    def test_creates_what_is_not_there(self, api: Client, namespace: str) -> None:
-        body = applied(api, namespace, "alice", {"color": "blue"})
-        assert body["metadata"]["uid"]
-        assert body["data"] == {"color": "blue"}
-
-    def test_managers_of_different_fields_do_not_meet(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue"})
-        body = applied(api, namespace, "bob", {"size": "1"})
-        assert body["data"] == {"color": "blue", "size": "1"}
-
-    def test_a_field_of_another_is_a_conflict(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue"})
-        with pytest.raises(Conflict, match=r'"alice".*\.data\.color'):
-            applied(api, namespace, "bob", {"color": "red"})
-
-    def test_unless_both_want_the_same(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue"})
-        applied(api, namespace, "bob", {"color": "blue"})
-        body = applied(api, namespace, "alice", {})
-        assert body["data"] == {"color": "blue"}
-
-    def test_or_it_is_taken_by_force(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue"})
-        body = applied(api, namespace, "bob", {"color": "red"}, force=True)
-        assert body["data"] == {"color": "red"}
-        with pytest.raises(Conflict, match='"bob"'):
-            applied(api, namespace, "alice", {"color": "blue"})
-
-    def test_what_a_manager_no_longer_wants_goes(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue", "size": "1"})
-        body = applied(api, namespace, "alice", {"color": "blue"})
-        assert body["data"] == {"color": "blue"}
-
-    def test_what_was_written_plainly_is_owned_too(self, api: Client, namespace: str) -> None:
-        applied(api, namespace, "alice", {"color": "blue"})
-        patched(api, namespace, MergePatch({"data": {"color": "red"}}))
-        with pytest.raises(Conflict, match='"contract"'):
-            applied(api, namespace, "alice", {"color": "blue"})
-
-    def test_applying_the_same_again_keeps_the_version(self, api: Client, namespace: str) -> None:
-        first = applied(api, namespace, "alice", {"color": "blue"})
-        again = applied(api, namespace, "alice", {"color": "blue"})
-        assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-
-    def test_items_of_a_keyed_list_have_owners_of_their_own(
-        self, api: Client, namespace: str
-    ) -> None:
-        claim = api.create(RESOURCE_CLAIMS, resource_claim(namespace))
-        claim["status"] = {"allocation": allocation("n1")}
-        api.replace_status(RESOURCE_CLAIMS, claim)
-
-        def reserve(manager: str, uid: str) -> list[str]:
-            consumer = {"resource": "pods", "name": manager, "uid": uid}
-            configuration = {
-                "apiVersion": RESOURCE_CLAIMS.api_version,
-                "kind": RESOURCE_CLAIMS.kind,
-                "metadata": {"namespace": namespace, "name": "claim"},
-                "status": {"reservedFor": [consumer]},
-            }
-            body = api.patch(
-                RESOURCE_CLAIMS,
-                "claim",
-                ApplyPatch(configuration, manager),
-                namespace=namespace,
-                subresource="status",
-            )
-            return [consumer["name"] for consumer in body["status"]["reservedFor"]]
-
-        assert reserve("alice", "uid-a") == ["alice"]
-        assert reserve("bob", "uid-b") == ["alice", "bob"]

@@ -15,8 +15,8 @@ from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Change, Created, Removed, Updated
 from tests.contract.kube.backend import Backend, ThroughProxy
 from tests.contract.kube.proxy import Proxy
-from tests.contract.kube.samples import config_map
 from tests.eventually import eventually
+from tests.samples.objects import config_map
 
 MINE = "contract=yes"
 

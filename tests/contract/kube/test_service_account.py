@@ -11,7 +11,7 @@ from carina_dra.kube.connection import from_service_account
 from carina_dra.kube.errors import Forbidden, Unauthorized
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from simulation.kubernetes.cluster import Cluster
-from tests.contract.kube.samples import config_map
+from tests.samples.objects import config_map
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import Unreachable
 from tests.contract.kube.backend import ThroughProxy
-from tests.contract.kube.samples import config_map
+from tests.samples.objects import config_map
 
 
 def test_nobody_there() -> None:

@@ -10,7 +10,7 @@ from carina_dra.kube.client import Client, MergePatch, Selection
 from carina_dra.kube.errors import Gone, Unreachable
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch
 from tests.contract.kube.backend import Backend, ThroughProxy
-from tests.contract.kube.samples import config_map
+from tests.samples.objects import config_map
 
 NOTHING = Selection(labels="none=such")
 """A selection that nothing falls into."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from carina_dra.quantity import Format, Quantity, QuantityError
-from tests.strategies import quantities
+from tests.samples.strategies import quantities
 
 ANSWERS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "quantities" / "answers.json").read_text()

@@ -7,7 +7,7 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.request import check
 from carina_dra.placement.cluster import Cluster
 from carina_dra.resource import ResourceClaim
-from tests.unit.carina_dra.allocator.fleet import (
+from tests.samples.fleet import (
     CLASSES,
     DRIVER,
     claim,

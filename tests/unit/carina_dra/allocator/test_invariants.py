@@ -31,7 +31,7 @@ from carina_dra.resource import (
     decode,
 )
 from tests.conformance.answer import SHARE_ID, answer, attempt
-from tests.oracle.cases import random_case
+from tests.samples.allocator_cases import random_case
 
 _SEEDS = st.integers(0, 10**9)
 _POLICIES = [Policy(), Policy(Order.SPREAD, Order.SPREAD), Policy(devices=None)]

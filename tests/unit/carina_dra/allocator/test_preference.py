@@ -5,7 +5,7 @@ import pytest
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import UPSTREAM, Order, Policy
 from carina_dra.placement.cluster import Cluster
-from tests.unit.carina_dra.allocator.fleet import (
+from tests.samples.fleet import (
     claim,
     claim_of,
     cluster,

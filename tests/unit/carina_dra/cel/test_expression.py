@@ -30,7 +30,7 @@ from carina_dra.resource import (
     VersionsAttribute,
     decode,
 )
-from tests.conformance.expressions import device, random_expression
+from tests.samples.expressions import device, random_expression
 
 _DRIVER = "gpu.example.com"
 

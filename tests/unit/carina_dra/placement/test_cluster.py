@@ -14,7 +14,7 @@ from carina_dra.placement import shape as shape_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
 from carina_dra.resource import DeviceTaintRule, decode
-from tests.unit.carina_dra.allocator.fleet import (
+from tests.samples.fleet import (
     CLASSES,
     DRIVER,
     claim,

@@ -6,7 +6,7 @@ import pytest
 
 from carina_dra.resource import DecodeError, ResourceClaim, ResourceSlice, decode
 from carina_dra.resource.schema import Struct
-from tests.unit.carina_dra.resource.examples import example, put
+from tests.samples.resources import example, put
 
 ONE = "of which only one may be there"
 

@@ -42,7 +42,7 @@ from carina_dra.resource import (
     decode,
     encode,
 )
-from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
+from tests.samples.resources import EXAMPLES, KINDS, example
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

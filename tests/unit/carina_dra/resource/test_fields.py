@@ -27,7 +27,7 @@ from carina_dra.resource.schema import (
     known_members,
     union_members,
 )
-from tests.unit.carina_dra.resource.examples import KINDS
+from tests.samples.resources import KINDS
 
 FIELDS: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parents[1] / "data" / "api_fields" / "fields.json").read_text()

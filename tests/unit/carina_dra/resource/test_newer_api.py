@@ -20,7 +20,7 @@ from carina_dra.resource import (
     decode,
     encode,
 )
-from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example, put
+from tests.samples.resources import EXAMPLES, KINDS, example, put
 
 FROM_A_NEWER_API = {"a": [1, None]}
 MAPS = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from carina_dra.resource import DecodeError, Device, decode, encode
 from carina_dra.resource.schema import Struct
-from tests.strategies import resource_objects
-from tests.unit.carina_dra.resource.examples import EXAMPLES, KINDS, example
+from tests.samples.resources import EXAMPLES, KINDS, example
+from tests.samples.strategies import resource_objects
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

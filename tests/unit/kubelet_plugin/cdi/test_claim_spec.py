@@ -21,8 +21,8 @@ from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, Devic
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice, NodeClaim
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import Healthy
-from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.claims import UID, claim, granted
+from tests.samples.gpus import gpu
 
 DRIVER = "gpu.carina.dev"
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -19,7 +19,7 @@ from kubelet_plugin.claims.checkpoint import (
     render_change,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
-from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
+from tests.samples.claims import UID, claim, granted
 
 EMPTY = render(Checkpoint("boot", {}))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kubelet_plugin.claims.checkpoint import Checkpoint, render
 from kubelet_plugin.claims.checkpoint_file import CHANGES_KEPT, CheckpointFile
-from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
+from tests.samples.claims import UID, claim, granted
 
 EMPTY = Checkpoint("boot", {})
 ONE = EMPTY.with_claim(claim(granted("gpu-0")))

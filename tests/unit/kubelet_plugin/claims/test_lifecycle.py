@@ -15,7 +15,7 @@ from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimError, ClaimReference, PreparedDevice, NodeClaim
 from kubelet_plugin.claims.lifecycle import Claims
 from kubelet_plugin.claims.lock import NodeLock
-from tests.unit.kubelet_plugin.sample_claims import UID
+from tests.samples.claims import UID
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 TRAIN = ClaimReference(UID, "default", "train")

@@ -12,7 +12,7 @@ from kubelet_plugin.inventory.gpu import (
     UnknownGpu,
 )
 from kubelet_plugin.inventory.health import Healthy, Lost, Unreadable
-from tests.unit.kubelet_plugin.sample_gpus import (
+from tests.samples.gpus import (
     LOST,
     MIG_OFF,
     MIG_ON,

@@ -29,7 +29,7 @@ from kubelet_plugin.inventory.gpu import (
     NvmlFailure,
     UnknownGpu,
 )
-from tests.unit.kubelet_plugin.sample_gpus import (
+from tests.samples.gpus import (
     LOST,
     MIG_OFF,
     MIG_ON,

@@ -3,7 +3,7 @@
 import pytest
 
 from kubelet_plugin.inventory.gpu import MigLayout, MigPlacement, MigProfile, MigResources
-from tests.unit.kubelet_plugin.sample_gpus import LAYOUT
+from tests.samples.gpus import LAYOUT
 
 NOTHING = MigResources(0, 0, 0, 0, 0, 0, 0)
 

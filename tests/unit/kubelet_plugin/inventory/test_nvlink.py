@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kubelet_plugin.inventory.gpu import Gpu, NvLink
 from kubelet_plugin.inventory.nvlink import Links, place
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.gpus import gpu
 
 
 def address(minor: int) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
 from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.gpus import gpu
 
 DEADLINE = 10.0
 ONE = DriverReady((gpu(0),))

@@ -13,7 +13,7 @@ from kubelet_plugin.prepare.device_nodes import (
     ensure_control_nodes,
     ensure_gpu_nodes,
 )
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.gpus import gpu
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 MAJORS = "Character devices:\n  1 mem\n195 nvidia\n510 nvidia-uvm\n\nBlock devices:\n259 blkext\n"

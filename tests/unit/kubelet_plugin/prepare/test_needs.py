@@ -16,8 +16,8 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable
 from kubelet_plugin.prepare.needs import ContainerNeeds
 from simulation.nvml import DeviceNodes, SimulatedNode
-from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
-from tests.unit.kubelet_plugin.sample_gpus import LOST, UNREADABLE, gpu
+from tests.samples.claims import UID, claim, granted
+from tests.samples.gpus import LOST, UNREADABLE, gpu
 
 DRIVER = "gpu.carina.dev"
 

@@ -9,7 +9,7 @@ from kubelet_plugin.inventory.health import Healthy, Lost
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from kubelet_plugin.publish.sync import resource_slices
-from tests.unit.kubelet_plugin.sample_gpus import LOST, gpu
+from tests.samples.gpus import LOST, gpu
 
 TAINTS, COUNTERS = FeatureGate.DEVICE_TAINTS, FeatureGate.PARTITIONABLE_DEVICES
 

@@ -20,8 +20,8 @@ from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu, MigDisabled, MigLayout, NvLink
 from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool, semantic_version
-from tests.unit.kubelet_plugin import golden_slices
-from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, UNREADABLE, gpu
+from tests.samples import golden_slices
+from tests.samples.gpus import LOST, MIG_OFF, UNREADABLE, gpu
 
 HEALTHY = Healthy()
 

@@ -29,7 +29,7 @@ from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport, notice
-from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, MIG_ON, UNREADABLE, gpu
+from tests.samples.gpus import LOST, MIG_OFF, MIG_ON, UNREADABLE, gpu
 
 NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
 GPU_3 = "GPU 3 (GPU-00000000-0000-0000-0000-000000000003, PCI 0000:03:00.0)"

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from simulation.api_server.patch import json_patch, merge, strategic_merge
+from simulation.api_server.patch import json_patch, merge
 
 BODY: dict[str, Any] = {
     "spec": {
@@ -75,52 +75,8 @@ def test_a_json_patch_that_does_not_fit_is_an_error(operation: dict[str, Any]) -
         json_patch({"list": ["x"]}, [operation])
 
 
-@pytest.mark.parametrize(
-    ("patch", "path", "result"),
-    [
-        (
-            {"spec": {"containers": [{"name": "b", "image": "two"}]}},
-            ("spec", "containers"),
-            [{"name": "a", "image": "one"}, {"name": "b", "image": "two"}],
-        ),
-        (
-            {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}},
-            ("spec", "containers"),
-            [{"name": "b", "image": "one"}],
-        ),
-        (
-            {"spec": {"containers": [{"$patch": "replace"}, {"name": "c"}]}},
-            ("spec", "containers"),
-            [{"name": "c"}],
-        ),
-        ({"spec": {"tolerations": [{"key": "y"}]}}, ("spec", "tolerations"), [{"key": "y"}]),
-        ({"metadata": {"finalizers": ["y"]}}, ("metadata", "finalizers"), ["x", "y"]),
-        (
-            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}},
-            ("metadata", "finalizers"),
-            [],
-        ),
-        ({"metadata": {"labels": {"$patch": "replace"}}}, ("metadata", "labels"), {}),
-        (
-            {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
-            ("spec", "containers"),
-            BODY["spec"]["containers"],
-        ),
-        ({"metadata": {"$retainKeys": ["labels"]}}, ("metadata",), {"labels": {"k": "v"}}),
-    ],
-)
-def test_strategic_merge_patch_merges_lists_by_key(
-    patch: dict[str, Any], path: tuple[str, ...], result: Any
-) -> None:
-    found: Any = strategic_merge(BODY, patch)
-    for step in path:
-        found = found[step]
-    assert found == result
-
-
 def test_no_patch_changes_what_it_is_given() -> None:
     before = repr(BODY)
     merge(BODY, {"spec": {"containers": None}})
-    strategic_merge(BODY, {"spec": {"containers": [{"name": "a", "image": "two"}]}})
     json_patch(BODY, [{"op": "remove", "path": "/spec/containers/0"}])
     assert repr(BODY) == before

@@ -1,6 +1,6 @@
 """The slices of simulated nodes as files: what a change of the code changes for users.
 
-`python -m tests.unit.kubelet_plugin.golden_slices` writes them anew; review what `git diff` shows.
+`python -m tests.samples.golden_slices` writes them anew; review what `git diff` shows.
 """
 
 import json

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from simulation.demo.narration import DemoError
+from simulation.demo.console import DemoError
 
 T = TypeVar("T")
 

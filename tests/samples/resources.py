@@ -13,7 +13,7 @@ from carina_dra.resource import (
 )
 from carina_dra.resource.schema import Struct
 
-_FOLDER = Path(__file__).parents[1] / "data" / "resource"
+_FOLDER = Path(__file__).parent / "resource_objects"
 
 EXAMPLES = sorted(path.stem for path in _FOLDER.glob("*.json"))
 KINDS: dict[str, type[Struct]] = {

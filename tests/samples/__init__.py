@@ -1,0 +1,1 @@
+"""Values that tests of more than one suite are written with."""
