@@ -18,6 +18,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin import memory, settings
+from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
@@ -35,7 +36,9 @@ from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.kubelet.socket_probe import socket_probe
 from kubelet_plugin.nvml.reader import NvmlSession
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.wanted import identities, wanted
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report import logs
@@ -200,16 +203,18 @@ def _claims(
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)
 
-    preparer = Preparer(
+    cdi_specs = CdiSpecs(
         driver=chosen.driver_name,
-        devices=current_devices,
-        cdi_specs=CdiSpecs(
-            driver=chosen.driver_name,
-            driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
-            host=host,
-            host_device_root=chosen.host_root,
-            directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
-        ),
+        driver_root=DriverRoot(chosen.driver_root, chosen.host_driver_root, chosen.cdi_hook),
+        host=host,
+        host_device_root=chosen.host_root,
+        directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
+    )
+    preparer = Preparer(
+        NodePorts(cdi_specs),
+        identities=identities,
+        wanted=lambda claims: wanted(claims, current_devices()),
+        answer=lambda claim: prepared_devices(chosen.driver_name, claim),
     )
     return ClaimLifecycle(
         driver=chosen.driver_name,

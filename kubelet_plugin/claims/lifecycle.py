@@ -63,8 +63,8 @@ class Leftover:
 
     kind: str
     name: str
-    gpus: frozenset[str]
-    """Those under whose locks it is made and removed; none where it is done under the node's."""
+    gpu: str
+    """The GPU under whose lock it is made and removed; empty where it is done under the node's."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -213,17 +213,25 @@ class ClaimLifecycle:
             _refuse_without_caller(claim.reference, call)
             _refuse_conflict(checkpoint, claim)
             before = checkpoint.claims.get(claim.uid)
-            live = checkpoint.with_claim(claim)
-            if before != claim:
-                self._store(live)
-        replaced = () if before is None or before == claim else (before,)
+            if before is None:
+                self._store(checkpoint.with_claim(claim))
+        if before is not None and before != claim:
+            self._replace(checkpoint, before, claim)
+        live = checkpoint.with_claim(claim)
         try:
-            self._preparer.reconcile((*replaced, claim), tuple(live.claims.values()))
+            self._preparer.reconcile((claim,), tuple(live.claims.values()))
         except ClaimError:
             if before is None:
                 self._roll_back(live, claim.reference)
             raise
         return self._preparer.prepared_devices(claim)
+
+    def _replace(self, checkpoint: Checkpoint, old: NodeClaim, new: NodeClaim) -> None:
+        """Undoes an allocation that was replaced, before its record goes."""
+        others = checkpoint.without(old.uid)
+        self._preparer.reconcile((old,), tuple(others.claims.values()))
+        with self._checkpoint() as current:
+            self._store(current.with_claim(new))
 
     def _roll_back(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
         try:
@@ -311,12 +319,13 @@ class ClaimLifecycle:
 
     def _remove_leftover(self, leftover: Leftover) -> None:
         """Decided again under the locks: a call may need it by now."""
-        with self._locked_gpus(leftover.gpus, self._clock() + _LOCK_PATIENCE):
+        gpus = frozenset({leftover.gpu} - {""})
+        with self._locked_gpus(gpus, self._clock() + _LOCK_PATIENCE):
             with self._checkpoint() as checkpoint:
                 if self._preparer.is_needed(leftover, tuple(checkpoint.claims.values())):
                     return
                 _log.info("removing what no claim needs", extra={"leftover": str(leftover)})
-                if not leftover.gpus:
+                if not leftover.gpu:
                     self._preparer.remove(leftover)
                     return
             self._preparer.remove(leftover)

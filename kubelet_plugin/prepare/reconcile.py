@@ -13,15 +13,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.prepare.resource import Identity, ResourceError
 
 
-class _Identified(Protocol):
+class Resource(Protocol):
+    """A node resource of any kind."""
+
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """Its own."""
 
 
-R = TypeVar("R", bound=_Identified)
+R = TypeVar("R", bound=Resource)
 R_contra = TypeVar("R_contra", contravariant=True)
 M = TypeVar("M")
 
@@ -35,6 +39,9 @@ class Ports(Protocol[R_contra, M]):
 
     def observe(self) -> Collection[Identity]:
         """Gives what is on the node, half-made resources included; raises ResourceError."""
+
+    def owner(self, identity: Identity) -> ClaimReference | None:
+        """Gives the claim that the resource itself names; None if it names none."""
 
     def make(self, resource: R_contra, made: Mapping[Identity, M]) -> M:
         """Makes the node hold the resource exactly as it is wanted, whatever is there.
@@ -79,18 +86,20 @@ def reconcile(
     """Removes each concerned resource that is not wanted, and makes each that is.
 
     Raises:
-        ResourceError: a resource cannot be removed, after all others were tried; or one cannot be
-            made, before any that may need it is.
+        ResourceError: a resource cannot be removed, after the others of its kind and before any
+            that it may still need; or one cannot be made, before any that may need it.
     """
     steps = plan(ports.kinds, concerned, wanted)
-    failed: list[ResourceError] = []
+    failed: dict[str, ResourceError] = {}
     for identity in steps.remove:
+        if failed.keys() - {identity.kind}:
+            break
         try:
             ports.remove(identity)
         except ResourceError as error:
-            failed.append(error)
-    if failed:
-        raise failed[0]
+            failed.setdefault(identity.kind, error)
+    for error in failed.values():
+        raise error
     made: dict[Identity, M] = {}
     for resource in steps.make:
         made[resource.identity] = ports.make(resource, made)

@@ -21,6 +21,8 @@ class Identity:
     kind: str
     name: str
     """Unique within the kind, and found on the node."""
+    gpu: str = ""
+    """`gpu-<minor>` of the GPU under whose lock it is made and removed; empty if it needs none."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"

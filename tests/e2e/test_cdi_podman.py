@@ -7,19 +7,25 @@ removed again; the claim's UID keeps them apart from any other.
 import shutil
 import subprocess
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from carina_dra.config.device import GpuConfig
+from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
-from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
-from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, PreparedDevice
+from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.reader import NvmlSession
-from kubelet_plugin.prepare.needs import ContainerNeeds
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.ports import NodePorts
+from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.kubernetes import binaries, debian
 from simulation.nvml import DeviceNodes, SimulatedNode, installed
 from tests.real_kubernetes import require_real_node
@@ -38,26 +44,35 @@ class Machine:
     root: Path
     podman: Path
 
-    def prepare(
-        self, *granted: AllocatedDevice, hook: Path | None = None
-    ) -> tuple[NodeClaim, ContainerNeeds]:
-        """Prepares a claim as the plugin does."""
-        claim = NodeClaim(str(uuid.uuid4()), "default", "train", granted)
+    @contextmanager
+    def prepared(
+        self, *allocated: AllocatedDevice, hook: Path | None = None
+    ) -> Iterator[tuple[PreparedDevice, ...]]:
+        """Prepares a claim as the plugin does, and gives what the kubelet is answered."""
+        claim = NodeClaim(str(uuid.uuid4()), "default", "train", allocated)
         host = HostPaths(self.gpus.root)
         with installed(self.gpus.directory):
             session = NvmlSession(host)
             by_name = {device.name: device for device in devices(session.read())}
             session.close()
-        needs = ContainerNeeds(
+        cdi_specs = CdiSpecs(
             driver=DRIVER,
-            devices=lambda: by_name,
             driver_root=DriverRoot(self.gpus.root, self.gpus.root, hook),
             host=host,
             host_device_root=self.gpus.root,
-            specs=CdiDirectory(_CDI, DRIVER),
+            directory=CdiDirectory(_CDI, DRIVER),
         )
-        needs.make(claim)
-        return claim, needs
+        preparer = Preparer(
+            NodePorts(cdi_specs),
+            identities=identities,
+            wanted=lambda claims: wanted(claims, by_name),
+            answer=lambda claim: prepared_devices(DRIVER, claim),
+        )
+        preparer.reconcile((claim,), (claim,))
+        try:
+            yield preparer.prepared_devices(claim)
+        finally:
+            preparer.reconcile((claim,), ())
 
     def run(self, cdi_ids: tuple[str, ...], script: str, *, root: Path | None = None) -> str:
         """Runs a script in a container that is given CDI devices; gives what it prints."""
@@ -73,7 +88,7 @@ class Machine:
         return result.stdout
 
 
-def granted(request: str, device: str) -> AllocatedDevice:
+def allocated(request: str, device: str) -> AllocatedDevice:
     return AllocatedDevice(request, "node", device, GpuConfig())
 
 
@@ -96,15 +111,12 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_podman_gives_the_device_the_environment_and_the_libraries(machine: Machine) -> None:
-    claim, needs = machine.prepare(granted("train", "gpu-1"))
-    try:
-        (grant,) = needs.grants(claim)
+    with machine.prepared(allocated("train", "gpu-1")) as answer:
+        (device,) = answer
         seen = machine.run(
-            grant.cdi_ids,
+            device.cdi_ids,
             "ls /dev; dd if=/dev/nvidia1 count=1 2>&1; env; ls $LD_LIBRARY_PATH; ls /usr/bin",
         ).split()
-    finally:
-        needs.unmake(claim.uid)
 
     part = claim.uid.replace("-", "_")
     uuid_of_gpu = machine.gpus.state.gpus[1].uuid
@@ -116,28 +128,22 @@ def test_podman_gives_the_device_the_environment_and_the_libraries(machine: Mach
 
 
 def test_a_container_gets_only_the_devices_it_is_given(machine: Machine) -> None:
-    claim, needs = machine.prepare(granted("one", "gpu-0"), granted("two", "gpu-2"))
-    try:
-        _, second = needs.grants(claim)
+    with machine.prepared(allocated("one", "gpu-0"), allocated("two", "gpu-2")) as answer:
+        _, second = answer
         seen = machine.run(second.cdi_ids, "ls /dev").split()
-    finally:
-        needs.unmake(claim.uid)
 
     assert "nvidia2" in seen
     assert "nvidia0" not in seen
 
 
 def test_nvidias_hooks_make_links_and_the_loaders_cache(machine: Machine, tmp_path: Path) -> None:
-    claim, needs = machine.prepare(granted("train", "gpu-0"), hook=binaries.nvidia_cdi_hook())
-    try:
-        (grant,) = needs.grants(claim)
+    with machine.prepared(allocated("train", "gpu-0"), hook=binaries.nvidia_cdi_hook()) as answer:
+        (device,) = answer
         seen = machine.run(
-            grant.cdi_ids,
+            device.cdi_ids,
             "readlink /usr/lib/*-linux-gnu/libcuda.so.1; ls /etc; cat /etc/ld.so.conf.d/*; env",
             root=_root_with_a_loader(tmp_path / "glibc"),
         ).split()
-    finally:
-        needs.unmake(claim.uid)
 
     assert f"libcuda.so.{machine.gpus.hardware.driver_version}" in seen
     assert "ld.so.cache" in seen

@@ -24,18 +24,22 @@ from typing import Any, BinaryIO, Literal, cast
 
 import pytest
 
+from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
-from kubelet_plugin.claims.lifecycle import Claims
-from kubelet_plugin.claims.lock import NodeLock
-from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.kubelet_record import KubeletRecord
+from kubelet_plugin.claims.lifecycle import ClaimLifecycle
+from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import Healthy
-from kubelet_plugin.prepare.needs import ContainerNeeds
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.ports import NodePorts
+from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import DeviceNodes, SimulatedNode
-from tests.samples.gpus import gpu
+from tests.fakes.claims import PATIENT, FakeObserver
+from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 UIDS = {"one": "11111111-aaaa", "two": "22222222-bbbb", "three": "33333333-cccc"}
@@ -49,25 +53,6 @@ processes.set_forkserver_preload([__name__])
 Operation = Literal["prepare", "unprepare", "repair"]
 
 
-class Silent:
-    """Hears of everything and keeps the rebuilt checkpoints."""
-
-    def __init__(self) -> None:
-        self.rebuilt: list[int] = []
-
-    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
-        self.rebuilt.append(rebuilt)
-
-    def repair_failed(self, claim: NodeClaim, reason: str) -> None:
-        raise AssertionError(f"{claim.key} cannot be repaired: {reason}")
-
-    def claim_abandoned(self, claim: NodeClaim) -> None:
-        raise AssertionError(f"{claim.key} is taken for abandoned")
-
-    def prepared_claims(self, count: int) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class Node:
     """A node's folders, and the claims that its API server knows: each has a GPU of its own."""
@@ -78,33 +63,39 @@ class Node:
     def gpus(self) -> SimulatedNode:
         return SimulatedNode(self.folder / "node")
 
-    def claims(self, reporter: Silent | None = None) -> Claims:
+    def claims(self, observer: FakeObserver | None = None) -> ClaimLifecycle:
         """What a plugin process that has just started works with."""
         gpus = self.gpus
         version = gpus.hardware.driver_version
-        devices = {
-            f"gpu-{minor}": WholeGpu(gpu(minor, driver_version=version), Healthy())
-            for minor in range(3)
-        }
-        return Claims(
+        devices = {f"gpu-{minor}": whole(minor, driver_version=version) for minor in range(3)}
+        plugin = self.folder / "plugin"
+        cdi_specs = CdiSpecs(
+            driver=DRIVER,
+            driver_root=DriverRoot(gpus.root, gpus.root),
+            host=HostPaths(gpus.root),
+            host_device_root=gpus.root,
+            directory=CdiDirectory(self.folder / "cdi", DRIVER),
+        )
+        return ClaimLifecycle(
             driver=DRIVER,
             pool=NODE,
             boot_id="boot-1",
             read_claim=_read_claim,
-            checkpoint=CheckpointFile(self.folder / "plugin/checkpoint.jsonl"),
-            lock=NodeLock(
-                self.folder / "plugin/serialize.lock", clock=time.monotonic, pause=time.sleep
+            read_kubelet_record=lambda: KubeletRecord(
+                {uid: _reference(name) for name, uid in UIDS.items()}
             ),
-            needs=ContainerNeeds(
-                driver=DRIVER,
-                devices=lambda: devices,
-                driver_root=DriverRoot(gpus.root, gpus.root),
-                host=HostPaths(gpus.root),
-                host_device_root=gpus.root,
-                specs=CdiDirectory(self.folder / "cdi", DRIVER),
+            checkpoint=CheckpointFile(plugin / "checkpoint.jsonl"),
+            node_lock=FileLock(plugin / "serialize.lock", clock=time.monotonic, pause=time.sleep),
+            gpu_locks=GpuLocks(plugin, clock=time.monotonic, pause=time.sleep),
+            preparer=Preparer(
+                NodePorts(cdi_specs),
+                identities=identities,
+                wanted=lambda claims: wanted(claims, devices),
+                answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
-            reporter=reporter or Silent(),
+            observer=observer or FakeObserver(),
             clock=time.monotonic,
+            random=lambda: 0.0,
         )
 
     def recorded(self) -> Mapping[str, str]:
@@ -128,7 +119,7 @@ class Node:
             str(file.relative_to(self.folder)): file.read_bytes()
             for folder in ("plugin", "cdi")
             for file in sorted((self.folder / folder).rglob("*"))
-            if file.is_file() and file.name not in ("serialize.lock", "checkpoint.jsonl")
+            if file.is_file() and file.suffix != ".lock" and file.name != "checkpoint.jsonl"
         }
 
     def call(self, operation: Operation, name: str, kill_before: int = _FAR) -> bool:
@@ -143,7 +134,7 @@ class Node:
         return child.exitcode == 0
 
 
-def _read_claim(claim: ClaimReference) -> Mapping[str, Any]:
+def _read_claim(claim: ClaimReference, _: float) -> Mapping[str, Any]:
     minor = list(UIDS).index(claim.name)
     result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": f"gpu-{minor}"}
     return {
@@ -157,12 +148,12 @@ def _reference(name: str) -> ClaimReference:
     return ClaimReference(UIDS[name], "default", name)
 
 
-def _carry_out(claims: Claims, operation: Operation, name: str) -> None:
+def _carry_out(claims: ClaimLifecycle, operation: Operation, name: str) -> None:
     match operation:
         case "prepare":
-            claims.prepare(_reference(name))
+            claims.prepare(_reference(name), PATIENT)
         case "unprepare":
-            claims.unprepare(_reference(name))
+            claims.unprepare(_reference(name), PATIENT)
         case "repair":
             claims.repair()
 
@@ -241,9 +232,9 @@ def _skip_without_device_nodes(path: Path) -> None:
 def _check_repaired(node: Node) -> None:
     """What a started plugin makes of what it finds: recorded is prepared, and nothing else is."""
     node.specs()  # whole as they are: container runtimes read them at any time
-    reporter = Silent()
-    node.claims(reporter).repair()
-    assert reporter.rebuilt == []
+    observer = FakeObserver()
+    node.claims(observer).repair()
+    assert observer == FakeObserver(prepared=len(node.recorded()))
     assert node.specs() == set(node.recorded())
     held = list(node.recorded().values())
     assert len(held) == len(set(held))
@@ -251,21 +242,21 @@ def _check_repaired(node: Node) -> None:
 
 @pytest.mark.parametrize("repairing", [True, False], ids=["repaired", "called again at once"])
 def test_prepare_killed_at_every_change(node: Node, repairing: bool) -> None:
-    node.claims().prepare(_reference("one"))
+    node.claims().prepare(_reference("one"), PATIENT)
     before = node.left()
 
     def reset() -> None:
-        node.claims().unprepare(_reference("two"))
+        node.claims().unprepare(_reference("two"), PATIENT)
         assert node.left() == before
 
     for _ in _kills(node, "prepare", "two", reset):
         if repairing:
             _check_repaired(node)
         assert "one" in node.specs()
-        node.claims().prepare(_reference("two"))
+        node.claims().prepare(_reference("two"), PATIENT)
         assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
         assert node.specs() == {"one", "two"}
-        assert not [name for name in node.left()[1] if name.endswith(".tmp")]
+        assert not [name for name in node.left()[1] if name.endswith(".new")]
 
 
 def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> None:
@@ -275,13 +266,13 @@ def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> N
     before = sorted(entry.name for entry in dev.iterdir())
 
     def reset() -> None:
-        node.claims().unprepare(_reference("one"))
+        node.claims().unprepare(_reference("one"), PATIENT)
         for name in made:
             (dev / name).unlink()
 
     for _ in _kills(node, "prepare", "one", reset):
         _check_repaired(node)
-        node.claims().prepare(_reference("one"))
+        node.claims().prepare(_reference("one"), PATIENT)
         assert node.specs() == {"one"}
         assert sorted(entry.name for entry in dev.iterdir()) == before
         modes = [(dev / name).stat().st_mode for name in made]
@@ -290,31 +281,31 @@ def test_prepare_that_makes_device_nodes_killed_at_every_change(node: Node) -> N
 
 @pytest.mark.parametrize("repairing", [True, False], ids=["repaired", "called again at once"])
 def test_unprepare_killed_at_every_change(node: Node, repairing: bool) -> None:
-    node.claims().prepare(_reference("one"))
+    node.claims().prepare(_reference("one"), PATIENT)
     without = node.left()
 
     def reset() -> None:
-        node.claims().prepare(_reference("two"))
+        node.claims().prepare(_reference("two"), PATIENT)
 
     for _ in _kills(node, "unprepare", "two", reset):
         if repairing:
             _check_repaired(node)
         assert "one" in node.specs()
-        node.claims().unprepare(_reference("two"))
+        node.claims().unprepare(_reference("two"), PATIENT)
         assert node.left() == without
 
 
 def test_prepare_after_a_cut_off_change_killed_at_every_change(node: Node) -> None:
-    node.claims().prepare(_reference("one"))
+    node.claims().prepare(_reference("one"), PATIENT)
 
     def reset() -> None:
-        node.claims().unprepare(_reference("two"))
+        node.claims().unprepare(_reference("two"), PATIENT)
         with (node.folder / "plugin/checkpoint.jsonl").open("ab") as file:
             file.write(b'{"gone":"')
 
     for _ in _kills(node, "prepare", "two", reset):
         _check_repaired(node)
-        node.claims().prepare(_reference("two"))
+        node.claims().prepare(_reference("two"), PATIENT)
         assert node.recorded() == {"one": "gpu-0", "two": "gpu-1"}
         assert node.specs() == {"one", "two"}
 
@@ -326,7 +317,7 @@ def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
 
     for _ in _kills(node, "prepare", "one", reset):
         _check_repaired(node)
-        node.claims().prepare(_reference("one"))
+        node.claims().prepare(_reference("one"), PATIENT)
         assert node.recorded() == {"one": "gpu-0"}
         assert node.specs() == {"one"}
 

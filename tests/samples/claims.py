@@ -6,17 +6,17 @@ from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 UID = "d3797add-c027-4ff8-ade9-756e9b3fba9d"
 
 
-def granted(
+def allocated(
     device: str,
     request: str = "gpu",
     *,
     admin_access: bool = False,
     share_id: str | None = None,
 ) -> AllocatedDevice:
-    """A device granted to a request."""
+    """A device that was allocated to a request."""
     return AllocatedDevice(request, "node-1", device, GpuConfig(), admin_access, share_id)
 
 
 def claim(*devices: AllocatedDevice, uid: str = UID, name: str = "train") -> NodeClaim:
     """A claim of the namespace `default`, of `gpu-0` if nothing else is said."""
-    return NodeClaim(uid, "default", name, devices or (granted("gpu-0"),))
+    return NodeClaim(uid, "default", name, devices or (allocated("gpu-0"),))

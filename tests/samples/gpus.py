@@ -1,24 +1,30 @@
 """GPUs to write tests with: one is like another but for what names it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from kubelet_plugin.inventory.gpu import (
-    Gpu,
-    LostGpu,
-    MigDisabled,
-    MigEnabled,
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink, ObservedGpu
+from kubelet_plugin.inventory.health import (
+    HEALTHY,
+    GpuLost,
+    GpuUnreadable,
+    NvmlFailure,
+    Problem,
+)
+from kubelet_plugin.inventory.mig import (
     MigLayout,
     MigPlacement,
     MigProfile,
     MigResources,
+    MigSupported,
     MigUnsupported,
-    NvmlFailure,
-    UnreadableGpu,
 )
 
-LOST = NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_GPU_IS_LOST")
-UNREADABLE = NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_UNKNOWN")
+NOTICED = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LOST = GpuLost(NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_GPU_IS_LOST"), NOTICED)
+UNREADABLE = GpuUnreadable(NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_UNKNOWN"), NOTICED)
 
 LAYOUT = MigLayout(
     (
@@ -41,8 +47,7 @@ LAYOUT = MigLayout(
         ),
     )
 )
-MIG_OFF = MigDisabled(LAYOUT, toggles_without_reset=True)
-MIG_ON = MigEnabled(LAYOUT, toggles_without_reset=True)
+MIG = MigSupported(LAYOUT, toggles_without_reset=True)
 
 _PLAIN = Gpu(
     minor=0,
@@ -58,27 +63,34 @@ _PLAIN = Gpu(
     addressing_mode="HMM",
     numa_node=0,
     pcie_root="pci0000:00",
-    nvlink=None,
     mig=MigUnsupported(),
 )
 
 
-def gpu(minor: int, **changes: Any) -> Gpu:
-    """A GPU that answers."""
+def gpu(minor: int, **facts: Any) -> Gpu:
+    """The facts of a GPU."""
     named = replace(
         _PLAIN,
         minor=minor,
         uuid=f"GPU-00000000-0000-0000-0000-{minor:012d}",
         pci_bus_id=f"0000:{minor:02x}:00.0",
     )
-    return replace(named, **changes)
+    return replace(named, **facts)
 
 
-def lost(minor: int) -> LostGpu:
-    """One that fell off the bus."""
-    return LostGpu(gpu(minor), LOST)
+def observed(
+    minor: int,
+    *problems: Problem,
+    nvlink: NvLink | None = None,
+    mig_mode: MigMode = MigMode.OFF,
+    **facts: Any,
+) -> ObservedGpu:
+    """A GPU with its state; it answers unless it has problems."""
+    state = GpuState(mig_mode, nvlink, frozenset(problems) or HEALTHY)
+    return ObservedGpu(gpu(minor, **facts), state)
 
 
-def unreadable(minor: int) -> UnreadableGpu:
-    """One that does not answer for now."""
-    return UnreadableGpu(gpu(minor), UNREADABLE)
+def whole(minor: int, *problems: Problem, nvlink: NvLink | None = None, **facts: Any) -> WholeGpu:
+    """A GPU as a device."""
+    seen = observed(minor, *problems, nvlink=nvlink, **facts)
+    return WholeGpu(seen.gpu, seen.state)

@@ -14,15 +14,13 @@ from kubelet_plugin.cdi.claim_spec import (
     claim_of,
     claim_spec,
     driver_edits,
-    grants,
+    prepared_devices,
 )
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
 from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render
-from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice, NodeClaim
-from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import Healthy
-from tests.samples.claims import UID, claim, granted
-from tests.samples.gpus import gpu
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
+from tests.samples.claims import UID, allocated, claim
+from tests.samples.gpus import whole
 
 DRIVER = "gpu.carina.dev"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -57,7 +55,7 @@ def driver_files(hook: str | None) -> DriverFiles:
 
 def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
     names = {device.device for device in prepared.devices}
-    devices = {name: WholeGpu(gpu(number), Healthy()) for number, name in enumerate(sorted(names))}
+    devices = {name: whole(number) for number, name in enumerate(sorted(names))}
     nodes = {
         name: (DeviceNode(f"/dev/nvidia{device.gpu.minor}", f"/dev/nvidia{device.gpu.minor}"),)
         for name, device in devices.items()
@@ -73,10 +71,10 @@ def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
         (
             "cdi-requests-admin-share",
             claim(
-                granted("gpu-0", "train"),
-                granted("gpu-1", "train"),
-                granted("gpu-0", "watch-all", admin_access=True),
-                granted("gpu-1", "part", share_id="5e3f"),
+                allocated("gpu-0", "train"),
+                allocated("gpu-1", "train"),
+                allocated("gpu-0", "watch-all", admin_access=True),
+                allocated("gpu-1", "part", share_id="5e3f"),
             ),
             "/usr/bin/nvidia-cdi-hook",
         ),
@@ -91,9 +89,9 @@ def test_specs_are_as_written_down(golden: str, prepared: NodeClaim, hook: str |
 
 
 def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
-    prepared = claim(granted("gpu-0", "a"), granted("gpu-1", "b", share_id="5e3f"))
+    prepared = claim(allocated("gpu-0", "a"), allocated("gpu-1", "b", share_id="5e3f"))
     names = [f"{DRIVER}/claim={device.name}" for device in spec(prepared).devices]
-    assert grants(DRIVER, prepared) == (
+    assert prepared_devices(DRIVER, prepared) == (
         PreparedDevice("a", "node-1", "gpu-0", (names[0],), None),
         PreparedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
     )
@@ -127,7 +125,7 @@ def test_no_two_grants_share_a_device_name_or_a_variable(
     grants_of_claims: list[tuple[str, str, str, str | None]],
 ) -> None:
     specs = [
-        spec(claim(granted(device, request, admin_access=True, share_id=share), uid=uid))
+        spec(claim(allocated(device, request, admin_access=True, share_id=share), uid=uid))
         for uid, request, device, share in grants_of_claims
     ]
     devices = list(itertools.chain.from_iterable(spec.devices for spec in specs))
@@ -140,6 +138,6 @@ def test_no_two_grants_share_a_device_name_or_a_variable(
 @pytest.mark.parametrize("name", ["A", "a_b", "a.b", "-a", "", "a/b", "a\n"])
 def test_names_that_the_api_does_not_allow_are_refused(name: str) -> None:
     with pytest.raises(CdiSpecError, match="small letters"):
-        spec(claim(granted("gpu-0", name)))
+        spec(claim(allocated("gpu-0", name)))
     with pytest.raises(CdiSpecError, match="small letters"):
         spec(claim(uid=name))

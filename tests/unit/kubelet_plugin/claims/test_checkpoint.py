@@ -8,24 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.config.device import GpuConfig
+from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     CheckpointError,
-    StruckOut,
-    Written,
+    Recorded,
+    Removed,
     change,
     parse,
     render,
     render_change,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
-from tests.samples.claims import UID, claim, granted
+from tests.samples.claims import UID, allocated, claim
 
 EMPTY = render(Checkpoint("boot", {}))
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 claim_devices = st.builds(
-    AllocatedDevice, names, names, names, st.just(GpuConfig()), st.booleans(), st.none() | names
+    AllocatedDevice,
+    names,
+    names,
+    names,
+    st.just(GpuConfig()),
+    st.booleans(),
+    st.none() | names,
+    st.dictionaries(names, st.integers(0, 2**40).map(Quantity.of), max_size=2),
 )
 prepared_claims = st.builds(
     NodeClaim, names, names, names, st.lists(claim_devices, max_size=4).map(tuple)
@@ -43,20 +51,18 @@ def test_what_is_written_is_read(checkpoint: Checkpoint) -> None:
 
 
 @given(checkpoints, prepared_claims)
-def test_striking_a_claim_out_undoes_adding_it(
-    checkpoint: Checkpoint, added: NodeClaim
-) -> None:
+def test_striking_a_claim_out_undoes_adding_it(checkpoint: Checkpoint, added: NodeClaim) -> None:
     without = checkpoint.without(added.uid)
     assert without.with_claim(added).without(added.uid) == without
 
 
 def test_fields_of_a_newer_plugin_are_passed_over() -> None:
-    content = json.loads(render(Checkpoint("boot", {UID: claim(granted("gpu-0"))})))
+    content = json.loads(render(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
     content["later"] = 1
     content["claims"][0]["later"] = 1
     content["claims"][0]["devices"][0]["later"] = 1
     content["claims"][0]["devices"][0]["config"]["later"] = 1
-    assert parse(json.dumps(content).encode()).claims[UID] == claim(granted("gpu-0"))
+    assert parse(json.dumps(content).encode()).claims[UID] == claim(allocated("gpu-0"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
         (EMPTY + b"\0\0\n", "line 2 is damaged"),
         (EMPTY + b"{}\n", "line 2 lacks the field 'claim'"),
         (EMPTY + b'{"gone": "u"}\n', "line 2 strikes out the unknown claim u"),
-        (EMPTY + b"{\n" + render_change(Written(claim(granted("gpu-0")))), "line 2 is damaged"),
+        (EMPTY + b"{\n" + render_change(Recorded(claim(allocated("gpu-0")))), "line 2 is damaged"),
     ],
 )
 def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
@@ -93,8 +99,8 @@ def test_changes_lead_from_one_state_to_the_next(
 
 
 def test_a_change_that_was_cut_off_does_not_count() -> None:
-    before = Checkpoint("boot", {UID: claim(granted("gpu-0"))})
-    line = render_change(StruckOut(UID))
+    before = Checkpoint("boot", {UID: claim(allocated("gpu-0"))})
+    line = render_change(Removed(UID))
     for length in range(len(line)):
         assert parse(render(before) + line[:length]) == before
     assert parse(render(before) + line) == before.without(UID)
@@ -106,7 +112,7 @@ def test_a_change_that_was_cut_off_does_not_count() -> None:
         pytest.param(Checkpoint("another boot", {}), id="another boot"),
         pytest.param(Checkpoint("boot", {}), id="nothing"),
         pytest.param(
-            Checkpoint("boot", {n: replace(claim(granted("gpu-0")), uid=n) for n in "ab"}),
+            Checkpoint("boot", {n: replace(claim(allocated("gpu-0")), uid=n) for n in "ab"}),
             id="two claims",
         ),
     ],

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from kubelet_plugin.claims.checkpoint import Checkpoint, render
 from kubelet_plugin.claims.checkpoint_file import CHANGES_KEPT, CheckpointFile
-from tests.samples.claims import UID, claim, granted
+from tests.samples.claims import UID, allocated, claim
 
 EMPTY = Checkpoint("boot", {})
-ONE = EMPTY.with_claim(claim(granted("gpu-0")))
-claims = st.sampled_from([replace(claim(granted(f"gpu-{n}")), uid=f"uid-{n}") for n in range(4)])
+ONE = EMPTY.with_claim(claim(allocated("gpu-0")))
+claims = st.sampled_from([replace(claim(allocated(f"gpu-{n}")), uid=f"uid-{n}") for n in range(4)])
 states = st.builds(
     Checkpoint,
     st.sampled_from(["boot-1", "boot-2"]),

@@ -1,19 +1,21 @@
-"""The node's lock."""
+"""Locks among threads and processes."""
 
 import multiprocessing
 import os
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.claims.lock import LockError, NodeLock
+from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockError
+from tests.eventually import eventually
 
 
-def _lock(path: Path) -> NodeLock:
-    return NodeLock(path, clock=time.monotonic, pause=time.sleep)
+def _lock(path: Path) -> FileLock:
+    return FileLock(path, clock=time.monotonic, pause=time.sleep)
 
 
 def _hold_until_killed(path: Path, held: str) -> None:
@@ -36,7 +38,7 @@ def test_two_holders_in_one_process_exclude_each_other(tmp_path: Path) -> None:
 
 def test_a_thread_has_it_as_soon_as_another_lets_it_go(tmp_path: Path) -> None:
     pauses: list[float] = []
-    lock = NodeLock(tmp_path / "lock", clock=time.monotonic, pause=pauses.append)
+    lock = FileLock(tmp_path / "lock", clock=time.monotonic, pause=pauses.append)
     waiting = threading.Event()
     had: list[str] = []
 
@@ -70,10 +72,7 @@ def test_a_killed_process_holds_it_no_more(tmp_path: Path) -> None:
         target=_hold_until_killed, args=(path, str(held))
     )
     holder.start()
-    deadline = time.monotonic() + 20
-    while not held.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(held.exists, within=20)
     with pytest.raises(LockError), _lock(path).held(time.monotonic() + 0.05):
         raise AssertionError("both hold it")
     assert holder.pid is not None
@@ -81,3 +80,64 @@ def test_a_killed_process_holds_it_no_more(tmp_path: Path) -> None:
     holder.join()
     with _lock(path).held(time.monotonic() + 1):
         pass
+
+
+def test_a_file_that_cannot_be_locked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    path = tmp_path / "lock"
+    with (
+        pytest.raises(LockError, match=f"{path} cannot be locked.*No locks available"),
+        _lock(path).held(time.monotonic() + 1),
+    ):
+        raise AssertionError("it is held")
+
+
+def test_it_is_known_whether_a_lock_had_to_be_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with ExitStack() as held:
+        held.enter_context(_lock(path).held(time.monotonic() + 1))
+        patient = FileLock(path, clock=time.monotonic, pause=lambda _: held.close())
+        with patient.held(time.monotonic() + 10) as waited:
+            assert waited
+    with _lock(path).held(time.monotonic() + 1) as waited:
+        assert not waited
+
+
+def _gpu_locks(folder: Path) -> GpuLocks:
+    return GpuLocks(folder, clock=time.monotonic, pause=time.sleep)
+
+
+def test_gpus_are_locked_each_for_itself(tmp_path: Path) -> None:
+    with _gpu_locks(tmp_path).held({"gpu-0", "gpu-1"}, time.monotonic() + 1):
+        with _gpu_locks(tmp_path).held({"gpu-2"}, time.monotonic() + 1) as waited:
+            assert not waited
+        for gpus in ({"gpu-1"}, {"gpu-0", "gpu-2"}):
+            with (
+                pytest.raises(LockError),
+                _gpu_locks(tmp_path).held(gpus, time.monotonic() + 0.05),
+            ):
+                raise AssertionError("both hold it")
+    with _gpu_locks(tmp_path).held({"gpu-0", "gpu-1", "gpu-2"}, time.monotonic() + 1):
+        pass
+
+
+def test_threads_that_want_the_same_gpus_never_wait_for_each_other_forever(tmp_path: Path) -> None:
+    locks = _gpu_locks(tmp_path)
+    pairs = [("gpu-0", "gpu-1"), ("gpu-1", "gpu-0")]
+
+    def work(gpus: tuple[str, str]) -> None:
+        for _ in range(200):
+            with locks.held(gpus, time.monotonic() + 10):
+                pass
+
+    threads = [threading.Thread(target=work, args=(pair,)) for pair in pairs * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)

@@ -10,41 +10,39 @@ from kubelet_plugin.inventory.change import (
     DriverRefuses,
     DriverWasReplaced,
     GpuAppeared,
-    GpuIsLost,
     GpuIsUnknown,
-    GpuIsUnreadable,
     GpuRecovered,
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    ProblemAppeared,
     changes,
 )
-from kubelet_plugin.inventory.gpu import (
+from kubelet_plugin.inventory.gpu import MigMode
+from kubelet_plugin.inventory.health import GpuLost, NvmlFailure
+from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
     DriverUnusable,
     Inventory,
-    LostGpu,
-    NvmlFailure,
     UnknownGpu,
 )
 from tests.samples.gpus import (
     LOST,
-    MIG_OFF,
-    MIG_ON,
+    MIG,
+    NOTICED,
     UNREADABLE,
     gpu,
-    lost,
-    unreadable,
+    observed,
 )
 
-TWO = DriverReady((gpu(0), gpu(1)))
+TWO = DriverReady((observed(0), observed(1)))
 MISSING = DriverMissing("not installed")
 FAILURE = NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")
 REFUSING = DriverUnusable(FAILURE)
-OTHER_CARD = gpu(1, uuid="GPU-11111111-0000-0000-0000-000000000001")
-UNKNOWN = UnknownGpu(2, UNREADABLE)
+OTHER_CARD = observed(1, uuid="GPU-11111111-0000-0000-0000-000000000001")
+UNKNOWN = UnknownGpu(2, FAILURE)
 
 
 @pytest.mark.parametrize(
@@ -63,52 +61,73 @@ UNKNOWN = UnknownGpu(2, UNREADABLE)
         ),
         pytest.param(DriverReplaced("new.so"), TWO, [DriverArrived(2)], id="the old one again"),
         pytest.param(TWO, MISSING, [DriverGone("not installed")], id="the driver goes"),
-        pytest.param(DriverReady((gpu(0),)), TWO, [GpuAppeared(gpu(1))], id="plugged in"),
-        pytest.param(TWO, DriverReady((gpu(0),)), [GpuVanished(gpu(1))], id="unplugged"),
+        pytest.param(DriverReady((observed(0),)), TWO, [GpuAppeared(gpu(1))], id="plugged in"),
+        pytest.param(TWO, DriverReady((observed(0),)), [GpuVanished(gpu(1))], id="unplugged"),
         pytest.param(
             TWO,
-            DriverReady((gpu(0), OTHER_CARD)),
-            [GpuVanished(gpu(1)), GpuAppeared(OTHER_CARD)],
+            DriverReady((observed(0), OTHER_CARD)),
+            [GpuVanished(gpu(1)), GpuAppeared(OTHER_CARD.gpu)],
             id="exchanged",
         ),
         pytest.param(
-            TWO, DriverReady((gpu(0),), lost=(lost(1),)), [GpuIsLost(gpu(1), LOST)], id="lost"
+            TWO,
+            DriverReady((observed(0), observed(1, LOST))),
+            [ProblemAppeared(gpu(1), LOST)],
+            id="lost",
         ),
         pytest.param(
-            DriverReady((), lost=(lost(1),)),
-            DriverReady((), lost=(LostGpu(gpu(1), FAILURE),)),
+            DriverReady((observed(1, LOST),)),
+            DriverReady((observed(1, GpuLost(FAILURE, NOTICED)),)),
             [],
             id="lost all the same",
         ),
         pytest.param(
-            DriverReady((gpu(0),), lost=(lost(1),)),
-            DriverReady((gpu(0),)),
+            DriverReady((observed(0), observed(1, LOST))),
+            DriverReady((observed(0),)),
             [GpuVanished(gpu(1))],
             id="lost, then gone",
         ),
         pytest.param(
-            DriverReady((gpu(0),), lost=(lost(1),)), TWO, [GpuRecovered(gpu(1))], id="back again"
+            DriverReady((observed(0), observed(1, LOST))),
+            TWO,
+            [GpuRecovered(gpu(1))],
+            id="back again",
         ),
         pytest.param(
             TWO,
-            DriverReady((gpu(0),), unreadable=(unreadable(1),)),
-            [GpuIsUnreadable(gpu(1), UNREADABLE)],
+            DriverReady((observed(0), observed(1, UNREADABLE))),
+            [ProblemAppeared(gpu(1), UNREADABLE)],
             id="unreadable",
         ),
         pytest.param(
+            DriverReady((observed(1, UNREADABLE),)),
+            DriverReady((observed(1, LOST, UNREADABLE),)),
+            [ProblemAppeared(gpu(1), LOST)],
+            id="a second problem",
+        ),
+        pytest.param(
+            DriverReady((observed(1, LOST, UNREADABLE),)),
+            DriverReady((observed(1, LOST),)),
+            [],
+            id="one of two problems passes",
+        ),
+        pytest.param(
             replace(TWO, unknown=(UNKNOWN,)),
-            replace(TWO, unknown=(UNKNOWN,), gpus=(gpu(0),)),
+            replace(TWO, unknown=(UNKNOWN,), gpus=(observed(0),)),
             [GpuVanished(gpu(1))],
             id="unknown as before",
         ),
         pytest.param(
-            DriverReady((gpu(0, mig=MIG_OFF),)),
-            DriverReady((gpu(0, mig=MIG_ON),)),
-            [MigModeChanged(gpu(0, mig=MIG_ON))],
+            DriverReady((observed(0, mig=MIG),)),
+            DriverReady((observed(0, mig=MIG, mig_mode=MigMode.ON),)),
+            [MigModeChanged(gpu(0, mig=MIG), MigMode.ON)],
             id="MIG mode",
         ),
         pytest.param(
-            DriverReady((gpu(0),)), DriverReady((gpu(0, numa_node=1),)), [], id="an attribute"
+            DriverReady((observed(0),)),
+            DriverReady((observed(0, numa_node=1),)),
+            [],
+            id="an attribute",
         ),
     ],
 )

@@ -1,13 +1,11 @@
 """Peers and domains, from what is at the other end of each GPU's links."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_plugin.inventory.gpu import Gpu, NvLink
-from kubelet_plugin.inventory.nvlink import Links, place
-from tests.samples.gpus import gpu
+from kubelet_plugin.inventory.gpu import NvLink, ObservedGpu
+from kubelet_plugin.inventory.nvlink import Links, nvlinks
+from tests.samples.gpus import LOST, gpu, observed
 
 
 def address(minor: int) -> str:
@@ -22,9 +20,9 @@ def switched(*switches: str, fabric: str | None = None) -> Links:
     return Links(switches=frozenset(switches), fabric=fabric)
 
 
-def placed(links: dict[int, Links], lost: list[Gpu] | None = None) -> dict[int, NvLink]:
+def placed(links: dict[int, Links], silent: list[ObservedGpu] | None = None) -> dict[int, NvLink]:
     gpus = [gpu(minor) for minor in links]
-    return place({address(minor): own for minor, own in links.items()}, gpus, lost or [])
+    return nvlinks({address(minor): own for minor, own in links.items()}, gpus, silent or [])
 
 
 def test_a_gpu_without_links_has_no_place() -> None:
@@ -62,12 +60,12 @@ def test_a_fabric_names_the_domain() -> None:
 
 def test_a_link_to_a_gpu_that_is_not_ours_is_no_peer() -> None:
     links = {address(0): Links(gpus=frozenset({"0000:ff:00.0"}))}
-    assert place(links, [gpu(0)], [])[0].peers == ()
+    assert nvlinks(links, [gpu(0)], [])[0].peers == ()
 
 
 def test_a_lost_gpu_is_no_peer_and_keeps_its_domain_together() -> None:
     was = NvLink(peers=(1, 2), domain=gpu(0).uuid)
-    places = placed({1: bridged(0), 2: bridged(0)}, lost=[replace(gpu(0), nvlink=was)])
+    places = placed({1: bridged(0), 2: bridged(0)}, silent=[observed(0, LOST, nvlink=was)])
     assert places == {
         1: NvLink(peers=(), domain=gpu(0).uuid),
         2: NvLink(peers=(), domain=gpu(0).uuid),

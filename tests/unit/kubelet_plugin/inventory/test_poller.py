@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
-from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, Inventory
+from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
-from tests.samples.gpus import gpu
+from tests.samples.gpus import gpu, observed
 
 DEADLINE = 10.0
-ONE = DriverReady((gpu(0),))
-TWO = DriverReady((gpu(0), gpu(1)))
+ONE = DriverReady((observed(0),))
+TWO = DriverReady((observed(0), observed(1)))
 MISSING = DriverMissing("not installed")
 
 

@@ -1,53 +1,65 @@
 """How the kubelet's calls are answered, claim by claim, within its patience."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import grpc
+import pytest
 
-from kubelet_plugin.claims.claim import ClaimError, ClaimReference, PreparedDevice
-from kubelet_plugin.kubelet.dra_service import DraService, Operation
+from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
+from kubelet_plugin.claims.failure import (
+    AllocationRefused,
+    CallerGone,
+    ClaimError,
+    ClaimFailure,
+    LockUnavailable,
+)
+from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from tests.fakes.claims import FakeObserver
+
+NOT_YET = LockUnavailable("not yet")
+
+
+def never(name: str) -> ClaimFailure:
+    return AllocationRefused(ClaimReference(f"uid-{name}", "ns", name), "never")
 
 
 @dataclass
 class Script:
     """Claims that fail as often as said, in a time that only pauses let pass."""
 
-    failures: dict[str, list[ClaimError]] = field(default_factory=dict)
+    failures: dict[str, list[ClaimFailure]] = field(default_factory=dict)
     now: float = 0.0
     stopping: bool = False
+    gone_at: float = math.inf
+    """When the caller goes."""
     tried: list[str] = field(default_factory=list)
-    waits: list[tuple[float, Operation, str, str]] = field(default_factory=list)
-    ended: list[tuple[Operation, str, str | None]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    observer: FakeObserver = field(default_factory=FakeObserver)
 
     def service(self) -> DraService:
-        return DraService(self, reporter=self, clock=lambda: self.now, pause=self._pause)
+        return DraService(self, observer=self.observer, clock=lambda: self.now, pause=self._pause)
 
     def _pause(self, seconds: float) -> bool:
         self.now += seconds
         return self.stopping
 
-    def _try(self, claim: ClaimReference) -> None:
+    def _try(self, claim: ClaimReference, call: Call) -> None:
         self.tried.append(claim.name)
+        self.calls.append(call)
         left = self.failures.get(claim.name)
         if left:
-            raise left.pop(0) if len(left) > 1 else left[0]
+            raise ClaimError(left.pop(0) if len(left) > 1 else left[0])
 
-    def prepare(self, claim: ClaimReference) -> tuple[PreparedDevice, ...]:
-        self._try(claim)
+    def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+        self._try(reference, call)
         return (PreparedDevice("gpu", "node", "gpu-0", ("vendor/class=id",), "share"),)
 
-    def unprepare(self, claim: ClaimReference) -> None:
-        self._try(claim)
-
-    def call_waits(self, operation: Operation, claim: ClaimReference, error: ClaimError) -> None:
-        self.waits.append((self.now, operation, claim.name, str(error)))
-
-    def call_ended(
-        self, operation: Operation, claim: ClaimReference, seconds: float, error: ClaimError | None
-    ) -> None:
-        self.ended.append((operation, claim.name, None if error is None else str(error)))
+    def unprepare(self, reference: ClaimReference, call: Call) -> None:
+        self._try(reference, call)
 
     def context(self, patience: float = 45.0) -> grpc.ServicerContext:
         script = self
@@ -55,6 +67,9 @@ class Script:
         class Context:
             def time_remaining(self) -> float:
                 return patience - script.now
+
+            def is_active(self) -> bool:
+                return script.now < script.gone_at
 
         return cast("grpc.ServicerContext", Context())
 
@@ -64,12 +79,12 @@ def request(*names: str) -> Any:
 
 
 def test_every_claim_has_its_entry_and_a_failed_one_its_error() -> None:
-    script = Script({"bad": [ClaimError("no such field", may_pass=False)]})
+    script = Script({"bad": [never("bad")]})
     answer = script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("bad", "good")), script.context()
     )
     assert set(answer.claims) == {"uid-bad", "uid-good"}
-    assert answer.claims["uid-bad"].error == "no such field"
+    assert answer.claims["uid-bad"].error == "never"
     assert answer.claims["uid-good"].devices[0] == pb.Device(
         request_names=["gpu"],
         pool_name="node",
@@ -81,8 +96,7 @@ def test_every_claim_has_its_entry_and_a_failed_one_its_error() -> None:
 
 
 def test_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
-    passing = ClaimError("not yet", may_pass=True)
-    script = Script({"slow": [passing, passing, ClaimError("never", may_pass=False)]})
+    script = Script({"slow": [NOT_YET, NOT_YET, never("slow")]})
     answer = script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("slow", "good")), script.context()
     )
@@ -91,29 +105,74 @@ def test_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
 
 
 def test_trying_ends_before_the_kubelets_patience() -> None:
-    script = Script({"stuck": [ClaimError("not yet", may_pass=True)]})
+    script = Script({"stuck": [NOT_YET]})
     answer = script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
     )
     assert answer.claims["uid-stuck"].error == "not yet"
     assert 35 <= script.now <= 40
-    assert script.ended == [("prepare", "stuck", "not yet")]
+    assert script.observer.ended == [("prepare", "stuck", NOT_YET)]
+
+
+@pytest.mark.parametrize("patience", [45.0, 60.0, 1e9], ids=["the kubelet's", "more", "endless"])
+def test_a_call_has_a_deadline_however_patient_its_caller(patience: float) -> None:
+    script = Script({"stuck": [NOT_YET]})
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context(patience)
+    )
+    assert {call.deadline for call in script.calls} == {40.0}
+    assert 35 <= script.now <= 40
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_a_call() -> None:
+    script = Script({"stuck": [NOT_YET]})
+    context = script.context()
+    asked = []
+
+    class SetBack:
+        is_active = staticmethod(context.is_active)
+
+        def time_remaining(self) -> float:
+            asked.append(script.now)
+            return context.time_remaining() + (3600 if script.now > 0 else 0)
+
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")),
+        cast("grpc.ServicerContext", SetBack()),
+    )
+    assert asked == [0.0]
+    assert script.now <= 40
+
+
+def test_trying_ends_when_the_caller_has_gone() -> None:
+    script = Script({"stuck": [NOT_YET]}, gone_at=3.0)
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
+    )
+    assert 3.0 <= script.now <= 5.0
+    assert script.calls[-1].abandoned()
+
+
+def test_nothing_is_tried_for_a_caller_that_has_gone() -> None:
+    script = Script(gone_at=0.0)
+    script.service().unprepare(
+        pb.NodeUnprepareResourcesRequest(claims=request("late")), script.context()
+    )
+    assert script.tried == []
+    late = ClaimReference("uid-late", "ns", "late")
+    assert script.observer.ended == [("unprepare", "late", CallerGone(late))]
 
 
 def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
-    passing = ClaimError("not yet", may_pass=True)
-    never = ClaimError("never", may_pass=False)
-    script = Script({"stuck": [passing], "brief": [passing, passing, never]})
+    script = Script({"stuck": [NOT_YET], "brief": [NOT_YET, NOT_YET, never("brief")]})
     script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
     )
-    ((at, *told),) = script.waits
-    assert told == ["prepare", "stuck", "not yet"]
-    assert 1.5 < at < 5
+    assert script.observer.waits == [("prepare", "stuck", NOT_YET)]
 
 
 def test_trying_ends_when_the_plugin_stops() -> None:
-    script = Script({"stuck": [ClaimError("not yet", may_pass=True)]}, stopping=True)
+    script = Script({"stuck": [NOT_YET]}, stopping=True)
     script.service().unprepare(
         pb.NodeUnprepareResourcesRequest(claims=request("stuck")), script.context()
     )
@@ -129,4 +188,4 @@ def test_unprepared_claims_are_told_without_an_error() -> None:
         "uid-one": "",
         "uid-two": "",
     }
-    assert script.ended == [("unprepare", "one", None), ("unprepare", "two", None)]
+    assert script.observer.ended == [("unprepare", "one", None), ("unprepare", "two", None)]

@@ -8,33 +8,32 @@ from carina_dra.kube.api_resource import RESOURCE_SLICES
 from carina_dra.kube.errors import ApiError, Forbidden, Operation, ServerError
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.change import (
     DriverArrived,
     DriverGone,
     DriverRefuses,
     DriverWasReplaced,
     GpuAppeared,
-    GpuIsLost,
     GpuIsUnknown,
-    GpuIsUnreadable,
     GpuRecovered,
     GpuVanished,
     InventoryChange,
     MigModeChanged,
+    ProblemAppeared,
 )
-from kubelet_plugin.inventory.gpu import NvmlFailure, UnknownGpu
-from kubelet_plugin.inventory.health import Healthy
+from kubelet_plugin.inventory.gpu import MigMode
+from kubelet_plugin.inventory.health import NvmlFailure
+from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport, notice
-from tests.samples.gpus import LOST, MIG_OFF, MIG_ON, UNREADABLE, gpu
+from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, whole
 
 NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
 GPU_3 = "GPU 3 (GPU-00000000-0000-0000-0000-000000000003, PCI 0000:03:00.0)"
 CREATE = Operation.on("create", RESOURCE_SLICES)
-PUBLISHED = pool([WholeGpu(gpu(0), Healthy())], driver="gpu.carina.dev", node="node-1")
+PUBLISHED = pool([whole(0)], driver="gpu.carina.dev", node="node-1")
 
 
 @dataclass
@@ -93,12 +92,12 @@ def report(recorded: Recorded, metrics: Metrics) -> NodeReport:
         ),
         (GpuAppeared(gpu(3)), NORMAL, "GPUAppeared", f"{GPU_3} is there"),
         (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is gone"),
-        (GpuIsLost(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ({LOST})"),
-        (GpuIsUnreadable(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "until it does"),
+        (ProblemAppeared(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ("),
+        (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not answer"),
         (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} answers again"),
-        (GpuIsUnknown(UnknownGpu(2, UNREADABLE)), WARNING, "GPUUnreadable", "GPU number 2"),
-        (MigModeChanged(gpu(3, mig=MIG_ON)), NORMAL, "MIGModeChanged", "is on: it is not"),
-        (MigModeChanged(gpu(3, mig=MIG_OFF)), NORMAL, "MIGModeChanged", "is off"),
+        (GpuIsUnknown(UnknownGpu(2, UNREADABLE.failure)), WARNING, "GPUUnreadable", "GPU number 2"),
+        (MigModeChanged(gpu(3, mig=MIG), MigMode.ON), NORMAL, "MIGModeChanged", "is on: it is not"),
+        (MigModeChanged(gpu(3, mig=MIG), MigMode.OFF), NORMAL, "MIGModeChanged", "is off"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, (str, EventType)) else "",
 )

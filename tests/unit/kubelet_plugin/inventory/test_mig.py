@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet_plugin.inventory.gpu import MigLayout, MigPlacement, MigProfile, MigResources
+from kubelet_plugin.inventory.mig import MigLayout, MigPlacement, MigProfile, MigResources
 from tests.samples.gpus import LAYOUT
 
 NOTHING = MigResources(0, 0, 0, 0, 0, 0, 0)

@@ -1,0 +1,111 @@
+"""Fakes of what `ClaimLifecycle` and `DraService` call, and a call that nobody gives up."""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
+from kubelet_plugin.claims.failure import ClaimError, ClaimFailure
+from kubelet_plugin.claims.lifecycle import Leftover
+from kubelet_plugin.kubelet.dra_service import ClaimOperation
+
+PATIENT = Call(deadline=math.inf, abandoned=lambda: False)
+
+
+@dataclass
+class FakePreparer:
+    """A node that holds one thing for each claim: which devices the claim has."""
+
+    made: dict[str, NodeClaim] = field(default_factory=dict)
+    removed: list[NodeClaim] = field(default_factory=list)
+    """What was undone, in the order of events."""
+    failing: ClaimFailure | None = None
+    """Why nothing can be made."""
+    stuck: dict[str, ClaimFailure] = field(default_factory=dict)
+    """Why what is there for a UID cannot be removed."""
+    making: Callable[[NodeClaim], object] = lambda _: None
+    """Called before anything is made for a claim."""
+
+    def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
+        for claim in concerned:
+            if claim not in live:
+                self._remove(claim.uid)
+        for claim in concerned:
+            if claim in live:
+                self.making(claim)
+                if self.failing is not None:
+                    raise ClaimError(self.failing)
+                self.made[claim.uid] = claim
+
+    def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
+        uids = sorted(self.made.keys() - {claim.uid for claim in live})
+        return tuple(Leftover("thing", uid, gpu="") for uid in uids)
+
+    def is_needed(self, leftover: Leftover, live: Collection[NodeClaim]) -> bool:
+        return any(claim.uid == leftover.name for claim in live)
+
+    def remove(self, leftover: Leftover) -> None:
+        self._remove(leftover.name)
+
+    def owners(self) -> tuple[ClaimReference, ...]:
+        return tuple(claim.reference for claim in self.made.values())
+
+    def prepared_devices(self, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
+        return tuple(
+            PreparedDevice(d.request, d.pool, d.device, (f"id-{d.device}",), d.share_id)
+            for d in claim.devices
+        )
+
+    def _remove(self, uid: str) -> None:
+        if uid in self.stuck:
+            raise ClaimError(self.stuck[uid])
+        if uid in self.made:
+            self.removed.append(self.made.pop(uid))
+
+
+@dataclass
+class FakeObserver:
+    """A CallObserver and ClaimObserver that keeps what it is told."""
+
+    waits: list[tuple[ClaimOperation, str, ClaimFailure]] = field(default_factory=list)
+    ended: list[tuple[ClaimOperation, str, ClaimFailure | None]] = field(default_factory=list)
+    rebuilt: list[tuple[str, str, int]] = field(default_factory=list)
+    unrepaired: list[tuple[str, ClaimFailure]] = field(default_factory=list)
+    stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
+    record_unusable: list[str] = field(default_factory=list)
+    abandoned: list[str] = field(default_factory=list)
+    prepared: int | None = None
+
+    def call_waits(
+        self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
+    ) -> None:
+        self.waits.append((operation, claim.name, failure))
+
+    def call_ended(
+        self,
+        operation: ClaimOperation,
+        claim: ClaimReference,
+        seconds: float,
+        failure: ClaimFailure | None,
+    ) -> None:
+        assert seconds >= 0
+        self.ended.append((operation, claim.name, failure))
+
+    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
+        self.rebuilt.append((kept, reason, rebuilt))
+
+    def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
+        self.unrepaired.append((claim.name, failure))
+
+    def leftover_stuck(self, leftover: str, failure: ClaimFailure) -> None:
+        self.stuck.append((leftover, failure))
+
+    def kubelet_record_unusable(self, reason: str) -> None:
+        self.record_unusable.append(reason)
+
+    def claim_abandoned(self, claim: NodeClaim) -> None:
+        self.abandoned.append(claim.name)
+
+    def prepared_claims(self, count: int) -> None:
+        self.prepared = count

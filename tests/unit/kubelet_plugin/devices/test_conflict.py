@@ -1,0 +1,30 @@
+"""Which devices cannot be held at the same time."""
+
+import pytest
+
+from kubelet_plugin.devices.conflict import Hold, conflict
+from kubelet_plugin.devices.name import parse_name
+
+
+@pytest.mark.parametrize(
+    ("one", "share", "other", "other_share", "together"),
+    [
+        ("gpu-0", None, "gpu-0", None, False),
+        ("gpu-0", None, "gpu-1", None, True),
+        ("gpu-0", "a", "gpu-0", "b", True),
+        ("gpu-0", "a", "gpu-0", None, False),
+        ("gpu-0", None, "gpu-0-later", None, False),
+        ("gpu-0", "a", "gpu-0-later", "b", False),
+        ("gpu-0-later", "a", "gpu-0-later", "b", True),
+        ("gpu-1", None, "gpu-0-later", None, True),
+        ("gpu-0-later", None, "gpu-0-newer", None, False),
+        ("nic-0", None, "nic-0", None, False),
+        ("nic-0", None, "gpu-0", None, True),
+    ],
+)
+def test_conflicts(
+    one: str, share: str | None, other: str, other_share: str | None, together: bool
+) -> None:
+    first, second = Hold(parse_name(one), share), Hold(parse_name(other), other_share)
+
+    assert conflict(first, second) == conflict(second, first) == (not together)

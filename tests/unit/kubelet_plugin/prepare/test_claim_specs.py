@@ -1,0 +1,245 @@
+"""What a claim needs, and the CDI spec that it gets, on a simulated node's files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubelet_plugin.cdi.claim_spec import prepared_devices
+from kubelet_plugin.cdi.directory import CdiDirectory
+from kubelet_plugin.cdi.driver_root import DriverRoot
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.failure import (
+    ClaimError,
+    ClaimFailure,
+    DeviceMissing,
+    DeviceUnhealthy,
+    DriverUnknown,
+    NodeResourceFailed,
+)
+from kubelet_plugin.claims.lifecycle import Leftover
+from kubelet_plugin.devices.device import Device
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.health import Problem
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.ports import NodePorts
+from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.wanted import identities, wanted
+from simulation.nvml import DeviceNodes, SimulatedNode
+from tests.samples.claims import UID, allocated, claim
+from tests.samples.gpus import LOST, UNREADABLE, gpu, whole
+
+DRIVER = "gpu.carina.dev"
+
+
+class Node:
+    """A node, whose devices the test says."""
+
+    def __init__(self, directory: Path) -> None:
+        self.simulated = SimulatedNode.create(
+            directory / "node", "t4", device_nodes=DeviceNodes.NULL
+        )
+        self.version = self.simulated.hardware.driver_version
+        self.devices: dict[str, Device] = {}
+        self.has("gpu-0")
+        self.folder = directory / "cdi"
+        self.preparer = Preparer(
+            NodePorts(
+                CdiSpecs(
+                    driver=DRIVER,
+                    driver_root=DriverRoot(self.simulated.root, Path("/")),
+                    host=HostPaths(self.simulated.root),
+                    host_device_root=Path("/"),
+                    directory=CdiDirectory(self.folder, DRIVER),
+                )
+            ),
+            identities=identities,
+            wanted=lambda claims: wanted(claims, self.devices),
+            answer=lambda claim: prepared_devices(DRIVER, claim),
+        )
+
+    def has(self, name: str, *problems: Problem, **facts: Any) -> None:
+        minor = int(name.removeprefix("gpu-"))
+        facts = {"driver_version": self.version, **facts}
+        self.devices[name] = whole(minor, *problems, **facts)
+
+    def make(self, wanted: NodeClaim) -> None:
+        self.preparer.reconcile((wanted,), (wanted,))
+
+    def remove(self, unwanted: NodeClaim) -> None:
+        self.preparer.reconcile((unwanted,), ())
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / f"{DRIVER}-claim_{UID}.json"
+
+    @property
+    def driver_library(self) -> Path:
+        return self.simulated.root / f"usr/lib/x86_64-linux-gnu/libcuda.so.{self.version}"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    if not (node.simulated.root / "dev/nvidia0").is_char_device():
+        pytest.skip("no right to make device nodes")
+    return node
+
+
+def test_a_made_claim_has_a_spec_with_what_is_granted(node: Node) -> None:
+    node.make(claim())
+    spec = json.loads(node.spec.read_bytes())
+    [device] = spec["devices"]
+    [prepared] = node.preparer.prepared_devices(claim())
+    assert prepared.cdi_ids == (f"{spec['kind']}={device['name']}",)
+    assert [entry["hostPath"] for entry in device["containerEdits"]["deviceNodes"]] == [
+        "/dev/nvidia0"
+    ]
+    assert any(value.endswith(gpu(0).uuid) for value in device["containerEdits"]["env"])
+
+
+def test_making_again_changes_nothing(node: Node) -> None:
+    node.make(claim())
+    before = node.spec.stat()
+    node.make(claim())
+    assert node.spec.stat() == before
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")])
+def test_making_again_brings_back_what_was_lost(
+    node: Node, damage: Callable[[Path], object]
+) -> None:
+    node.make(claim())
+    before = node.spec.read_bytes()
+    damage(node.spec)
+    node.make(claim())
+    assert node.spec.read_bytes() == before
+
+
+def test_a_spec_names_its_claim(node: Node) -> None:
+    node.make(claim())
+    assert node.preparer.owners() == (ClaimReference(UID, "default", "train"),)
+
+
+@pytest.mark.parametrize(
+    "content", ["{", '{"containerEdits": {"env": ["CARINA_CLAIM_1234=default/other"]}}']
+)
+def test_a_damaged_spec_names_no_claim_and_is_a_leftover(node: Node, content: str) -> None:
+    node.make(claim())
+    node.spec.write_text(content)
+    assert node.preparer.owners() == ()
+    (leftover,) = node.preparer.leftovers(())
+    assert leftover == Leftover("CDI spec", UID, "")
+    node.preparer.remove(leftover)
+    assert node.preparer.leftovers(()) == ()
+
+
+def test_what_a_killed_write_left_is_a_leftover(node: Node) -> None:
+    node.folder.mkdir()
+    for suffix in (".new", ".tmp"):
+        node.spec.with_name(node.spec.name + suffix).write_text("{")
+    (leftover,) = node.preparer.leftovers(())
+    node.preparer.remove(leftover)
+    assert list(node.folder.iterdir()) == []
+
+
+def test_a_folder_in_the_place_of_a_spec_is_named_and_stops_no_other(node: Node) -> None:
+    node.make(claim())
+    strange = node.folder / f"{DRIVER}-claim_strange.json"
+    strange.mkdir()
+    assert node.preparer.owners() == (ClaimReference(UID, "default", "train"),)
+    (leftover,) = node.preparer.leftovers((claim(),))
+    with pytest.raises(ClaimError) as caught:
+        node.preparer.remove(leftover)
+    assert isinstance(caught.value.failure, NodeResourceFailed)
+    assert f"strange in {node.folder} cannot be removed" in str(caught.value)
+
+
+def test_removing_leaves_nothing(node: Node) -> None:
+    node.make(claim())
+    node.remove(claim())
+    node.remove(claim())
+    assert list(node.folder.iterdir()) == []
+
+
+def test_what_was_made_for_a_device_that_has_vanished_can_be_removed(node: Node) -> None:
+    node.make(claim())
+    node.devices.clear()
+    node.remove(claim())
+    assert list(node.folder.iterdir()) == []
+
+
+def test_missing_device_nodes_are_made(node: Node) -> None:
+    path = node.simulated.root / "dev/nvidia-uvm-tools"
+    path.unlink()
+    node.make(claim())
+    assert path.is_char_device()
+
+
+def refusal(node: Node, wanted: NodeClaim) -> ClaimFailure:
+    with pytest.raises(ClaimError) as caught:
+        node.make(wanted)
+    assert "default/train" in str(caught.value)
+    assert not node.spec.exists()
+    return caught.value.failure
+
+
+def test_a_device_that_is_not_there_may_come(node: Node) -> None:
+    wanted = claim(allocated("gpu-0"), allocated("gpu-7"))
+    failure = refusal(node, wanted)
+    assert failure == DeviceMissing(wanted, "gpu-7", ("gpu-0",))
+    assert failure.retriable
+    assert "device gpu-7" in str(failure)
+    assert "which has gpu-0" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("problem", "retriable", "words"),
+    [(LOST, False, "fell off the bus"), (UNREADABLE, True, "does not answer")],
+)
+def test_a_gpu_that_does_not_answer_is_given_to_nobody(
+    node: Node, problem: Problem, retriable: bool, words: str
+) -> None:
+    node.has("gpu-0", problem)
+    failure = refusal(node, claim())
+    assert failure == DeviceUnhealthy(claim(), "gpu-0", gpu(0).uuid, problem)
+    assert failure.retriable is retriable
+    for word in (words, gpu(0).uuid, "reset the GPU"):
+        assert word in str(failure)
+
+
+def test_of_several_problems_the_worst_is_named(node: Node) -> None:
+    node.has("gpu-0", UNREADABLE, LOST)
+    failure = refusal(node, claim())
+    assert isinstance(failure, DeviceUnhealthy)
+    assert failure.problem == LOST
+
+
+def test_without_the_drivers_libraries_a_claim_waits_for_them(node: Node) -> None:
+    node.driver_library.unlink()
+    failure = refusal(node, claim())
+    assert isinstance(failure, NodeResourceFailed)
+    assert failure.retriable
+    assert "libcuda.so" in str(failure)
+
+
+def test_without_the_drivers_version_its_libraries_are_not_guessed(node: Node) -> None:
+    node.has("gpu-0", driver_version=None)
+    assert refusal(node, claim()) == DriverUnknown(claim())
+
+
+def test_a_spec_that_cannot_be_written_fails_the_claim(node: Node) -> None:
+    node.folder.write_text("a file in the folder's place")
+    failure = refusal(node, claim())
+    assert isinstance(failure, NodeResourceFailed)
+    assert failure.retriable
+    assert str(node.folder) in str(failure)
+
+
+def test_a_name_that_cannot_be_in_a_spec_fails_the_claim_for_good(node: Node) -> None:
+    failure = refusal(node, claim(allocated("gpu-0", "Not_A_Label")))
+    assert isinstance(failure, NodeResourceFailed)
+    assert "small letters" in str(failure)
+    assert not failure.retriable
