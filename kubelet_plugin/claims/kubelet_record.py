@@ -1,0 +1,128 @@
+"""The kubelet's own record of claims: which claims the kubelet holds on this node.
+
+The kubelet's DRA manager keeps its state in `dra_manager_state`, in its root folder. It adds a
+claim there before it first calls NodePrepareResources for it, and removes the claim after
+NodeUnprepareResources succeeded for the last pod, whichever driver's devices the claim has. So a
+prepared claim that the record does not name is one that the kubelet has forgotten, and will not ask
+to be unprepared.
+
+The format is the same in Kubernetes 1.34 to 1.37: a JSON object with the text `Data`, itself JSON,
+and its CRC-32 (pkg/kubelet/cm/dra/state/checkpoint.go). The releases differ only in fields of the
+claims' drivers and devices, which are not read here. Anything else is refused: a misread record
+could make the plugin unprepare a claim whose pod runs.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubelet_plugin.claims.claim import ClaimReference
+
+FILE_NAME: Final = "dra_manager_state"
+"""The file's name in the kubelet's root folder (pkg/kubelet/cm/dra/manager.go)."""
+
+_KIND: Final = "DRACheckpoint"
+_API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
+
+
+class KubeletRecordError(Exception):
+    """The content is not a record that can be relied on: says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletRecord:
+    """The claims that the kubelet holds on this node, by UID."""
+
+    claims: Mapping[str, ClaimReference]
+
+    def holds(self, uid: str) -> bool:
+        """Whether the kubelet may still ask for this claim to be unprepared.
+
+        Any entry with the UID counts: one without pods is a claim whose unprepare has not succeeded
+        yet, and one without our driver's devices is a claim whose prepare has not.
+        """
+        return uid in self.claims
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What the kubelet holds is not known, for this reason."""
+
+    reason: str
+
+
+def parse(content: bytes) -> KubeletRecord:
+    """Reads the file's content.
+
+    Raises:
+        KubeletRecordError: it is damaged, or of a format that is not known.
+    """
+    record = _fields(_json(content, "the record"), "the record", {"Data", "Checksum"})
+    data, checksum = record["Data"], record["Checksum"]
+    if not isinstance(data, str) or type(checksum) is not int:
+        raise KubeletRecordError("the record's Data is not a text, or its Checksum not a number")
+    actual = zlib.crc32(_bytes(data))
+    if actual != checksum:
+        raise KubeletRecordError(f"the checksum is {actual}, and the record says {checksum}")
+    return _parse_data(_json(data, "Data"))
+
+
+def _parse_data(content: object) -> KubeletRecord:
+    data = _fields(content, "Data", {"kind", "apiVersion", "ClaimInfoStateList"})
+    version = data["kind"], data["apiVersion"]
+    if version != (_KIND, _API_VERSION):
+        raise KubeletRecordError(
+            f"the record is a {version[0]!r} of {version[1]!r}, not a {_KIND!r} of {_API_VERSION!r}"
+        )
+    # Go writes a list that was never set as null.
+    entries = [] if data["ClaimInfoStateList"] is None else data["ClaimInfoStateList"]
+    if not isinstance(entries, list):
+        raise KubeletRecordError("ClaimInfoStateList is not a list")
+    claims = [_parse_claim(entry, f"ClaimInfoStateList[{i}]") for i, entry in enumerate(entries)]
+    return KubeletRecord({claim.uid: claim for claim in claims})
+
+
+def _parse_claim(entry: object, path: str) -> ClaimReference:
+    if not isinstance(entry, dict):
+        raise KubeletRecordError(f"{path} is not an object")
+    return ClaimReference(
+        uid=_name(entry, path, "ClaimUID"),
+        namespace=_name(entry, path, "Namespace"),
+        name=_name(entry, path, "ClaimName"),
+    )
+
+
+def _name(entry: Mapping[str, object], path: str, field: str) -> str:
+    value = entry.get(field)
+    if not isinstance(value, str) or not value:
+        raise KubeletRecordError(f"{path}.{field} is not a name")
+    return value
+
+
+def _fields(content: object, what: str, fields: set[str]) -> Mapping[str, Any]:
+    """Gives an object that has exactly these fields: claims may hide in one that is not known."""
+    if not isinstance(content, dict):
+        raise KubeletRecordError(f"{what} is not an object")
+    if content.keys() != fields:
+        raise KubeletRecordError(
+            f"{what} has the fields {', '.join(sorted(content)) or 'none'}, "
+            f"not {', '.join(sorted(fields))}"
+        )
+    return content
+
+
+def _json(content: bytes | str, what: str) -> object:
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise KubeletRecordError(f"{what} is not JSON: {error}") from error
+    return value
+
+
+def _bytes(data: str) -> bytes:
+    try:
+        return data.encode()
+    except UnicodeEncodeError as error:
+        raise KubeletRecordError(f"Data is not valid text: {error}") from error
