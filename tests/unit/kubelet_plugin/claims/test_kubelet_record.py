@@ -82,33 +82,36 @@ def test_fields_of_a_claim_that_are_not_known_are_passed_over() -> None:
         (b"", "the record is not JSON"),
         (b"\xff", "the record is not JSON"),
         (b"[" * 100_000, "the record is not JSON"),
-        (b"[]", "the record is not an object"),
-        (b"{}", "the record has the fields none, not Checksum, Data"),
+        (b"[]", "the record must be an object"),
+        (b"{}", "the record must have the fields Checksum, Data, but has none"),
         # An older format.
         (
             b'{"version":"v1","entries":[],"checksum":1}',
-            "the record has the fields checksum, entries, version",
+            "but has checksum, entries, version",
         ),
         (
             b'{"Data":"{}","Checksum":1,"Later":1}',
-            "the record has the fields Checksum, Data, Later",
+            "but has Checksum, Data, Later",
         ),
-        (b'{"Data":{},"Checksum":1}', "Data is not a text"),
-        (b'{"Data":"{}","Checksum":true}', "Checksum not a number"),
-        (b'{"Data":"{}","Checksum":1}', "the checksum is 2745614147, and the record says 1"),
-        (b'{"Data":"\\ud800","Checksum":1}', "Data is not valid text"),
+        (b'{"Data":{},"Checksum":1}', "Data must be a string"),
+        (b'{"Data":"{}","Checksum":true}', "Checksum an integer"),
+        (b'{"Data":"{}","Checksum":1}', "of Data is 2745614147, but Checksum is 1"),
+        (b'{"Data":"\\ud800","Checksum":1}', "Data is not valid Unicode"),
         (_content("{"), "Data is not JSON"),
-        (_content([]), "Data is not an object"),
-        (_content({"kind": "DRACheckpoint"}), "Data has the fields kind, not"),
-        (_content(_data(ClaimsElsewhere=[])), "Data has the fields ClaimInfoStateList, Claims"),
-        (_content(_data(kind="Other")), "is a 'Other' of"),
-        (_content(_data(apiVersion="checkpoint.dra.kubelet.k8s.io/v2")), "k8s.io/v2', not a"),
-        (_content(_data(ClaimInfoStateList={})), "ClaimInfoStateList is not a list"),
-        (_content(_data(ClaimInfoStateList=[5])), r"ClaimInfoStateList\[0\] is not an object"),
+        (_content([]), "Data must be an object"),
+        (_content({"kind": "DRACheckpoint"}), "Data must have the fields .*, but has kind"),
+        (_content(_data(ClaimsElsewhere=[])), "but has ClaimInfoStateList, ClaimsElsewhere, apiV"),
+        (_content(_data(kind="Other")), "is of kind 'Other'"),
+        (
+            _content(_data(apiVersion="checkpoint.dra.kubelet.k8s.io/v2")),
+            "k8s.io/v2'; only DRACheckpoint of",
+        ),
+        (_content(_data(ClaimInfoStateList={})), "ClaimInfoStateList must be a list"),
+        (_content(_data(ClaimInfoStateList=[5])), r"ClaimInfoStateList\[0\] must be an object"),
         *(
             (
                 _content(_data(ClaimInfoStateList=[_ENTRY, {**_ENTRY, field: value}])),
-                rf"ClaimInfoStateList\[1\].{field} is not a name",
+                rf"ClaimInfoStateList\[1\].{field} must be a string",
             )
             for field in _ENTRY
             for value in (None, "", 5)
