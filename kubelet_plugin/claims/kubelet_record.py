@@ -62,10 +62,10 @@ def parse(content: bytes) -> KubeletRecord:
     record = _fields(_json(content, "the record"), "the record", {"Data", "Checksum"})
     data, checksum = record["Data"], record["Checksum"]
     if not isinstance(data, str) or type(checksum) is not int:
-        raise KubeletRecordError("the record's Data is not a text, or its Checksum not a number")
+        raise KubeletRecordError("Data must be a string, and Checksum an integer")
     actual = zlib.crc32(_bytes(data))
     if actual != checksum:
-        raise KubeletRecordError(f"the checksum is {actual}, and the record says {checksum}")
+        raise KubeletRecordError(f"the checksum of Data is {actual}, but Checksum is {checksum}")
     return _parse_data(_json(data, "Data"))
 
 
@@ -74,19 +74,20 @@ def _parse_data(content: object) -> KubeletRecord:
     version = data["kind"], data["apiVersion"]
     if version != (_KIND, _API_VERSION):
         raise KubeletRecordError(
-            f"the record is a {version[0]!r} of {version[1]!r}, not a {_KIND!r} of {_API_VERSION!r}"
+            f"the record is of kind {version[0]!r} and apiVersion {version[1]!r}; only {_KIND} of "
+            f"{_API_VERSION} is supported"
         )
     # Go writes a list that was never set as null.
     entries = [] if data["ClaimInfoStateList"] is None else data["ClaimInfoStateList"]
     if not isinstance(entries, list):
-        raise KubeletRecordError("ClaimInfoStateList is not a list")
+        raise KubeletRecordError("ClaimInfoStateList must be a list")
     claims = [_parse_claim(entry, f"ClaimInfoStateList[{i}]") for i, entry in enumerate(entries)]
     return KubeletRecord({claim.uid: claim for claim in claims})
 
 
 def _parse_claim(entry: object, path: str) -> ClaimReference:
     if not isinstance(entry, dict):
-        raise KubeletRecordError(f"{path} is not an object")
+        raise KubeletRecordError(f"{path} must be an object")
     return ClaimReference(
         uid=_name(entry, path, "ClaimUID"),
         namespace=_name(entry, path, "Namespace"),
@@ -97,18 +98,18 @@ def _parse_claim(entry: object, path: str) -> ClaimReference:
 def _name(entry: Mapping[str, object], path: str, field: str) -> str:
     value = entry.get(field)
     if not isinstance(value, str) or not value:
-        raise KubeletRecordError(f"{path}.{field} is not a name")
+        raise KubeletRecordError(f"{path}.{field} must be a string that is not empty")
     return value
 
 
 def _fields(content: object, what: str, fields: set[str]) -> Mapping[str, Any]:
     """Gives an object that has exactly these fields: claims may hide in one that is not known."""
     if not isinstance(content, dict):
-        raise KubeletRecordError(f"{what} is not an object")
+        raise KubeletRecordError(f"{what} must be an object")
     if content.keys() != fields:
         raise KubeletRecordError(
-            f"{what} has the fields {', '.join(sorted(content)) or 'none'}, "
-            f"not {', '.join(sorted(fields))}"
+            f"{what} must have the fields {', '.join(sorted(fields))}, but has "
+            f"{', '.join(sorted(content)) or 'none'}"
         )
     return content
 
@@ -125,4 +126,4 @@ def _bytes(data: str) -> bytes:
     try:
         return data.encode()
     except UnicodeEncodeError as error:
-        raise KubeletRecordError(f"Data is not valid text: {error}") from error
+        raise KubeletRecordError(f"Data is not valid Unicode: {error}") from error

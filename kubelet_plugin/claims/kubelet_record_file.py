@@ -44,8 +44,8 @@ class KubeletRecordFile:
             return parse(self._path.read_bytes())
         except FileNotFoundError:
             return Unreadable(
-                f"the kubelet's record {self._path} is not there; set kubelet_root to the "
-                "kubelet's --root-dir and mount that folder for the plugin"
+                f"the kubelet's record {self._path} does not exist; set kubelet_root to "
+                "the kubelet's --root-dir, and mount that folder into the plugin's container"
             )
         except (OSError, KubeletRecordError) as error:
-            return Unreadable(f"the kubelet's record {self._path} cannot be relied on: {error}")
+            return Unreadable(f"the kubelet's record {self._path} cannot be used: {error}")
