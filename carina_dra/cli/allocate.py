@@ -34,7 +34,7 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
-from carina_dra.kube.errors import ApiError, NotFound
+from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
 from carina_dra.resource import Allocation, DeviceClass, OnNode, ResourceClaim, encode
@@ -190,7 +190,7 @@ def _read_cluster(manifest: Manifest) -> None:
     with Client(connection.find(None)) as client:
         for resource in (NODES, DEVICE_CLASSES, RESOURCE_SLICES):
             _add(manifest, resource, client.list(resource).items)
-        with suppress(NotFound):  # Kubernetes 1.36 has no taint rules in this version
+        with suppress(PathNotFound):  # Kubernetes 1.36 has no taint rules in this version
             _add(manifest, DEVICE_TAINT_RULES, client.list(DEVICE_TAINT_RULES).items)
         claims = client.list(RESOURCE_CLAIMS).items
         allocated = [each for each in claims if (each.get("status") or {}).get("allocation")]
