@@ -41,14 +41,14 @@ from carina_dra.resource.claim import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
+from carina_dra.resource.codec import (
+    decode,
+    encode,
+)
 from carina_dra.resource.counter import (
     Counter,
     CounterSet,
     DeviceCounterConsumption,
-)
-from carina_dra.resource.decoder import (
-    DecodeError,
-    decode,
 )
 from carina_dra.resource.device import (
     Device,
@@ -65,8 +65,8 @@ from carina_dra.resource.device_class import (
     DeviceSelector,
     OpaqueConfiguration,
 )
-from carina_dra.resource.encoder import (
-    encode,
+from carina_dra.resource.errors import (
+    DecodeError,
 )
 from carina_dra.resource.metadata import (
     Condition,
