@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from carina_dra.config.device import ConfigSource, gpu_config
-from carina_dra.resource import Allocation, ResourceClaim, decode
-from carina_dra.resource.allocation import ConfigSource as Source
+from carina_dra.resource import Allocation, AllocationConfigSource, ResourceClaim, decode
 from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
+
+_WRITTEN_IN = {
+    AllocationConfigSource.CLASS: "of the DeviceClass",
+    AllocationConfigSource.CLAIM: "of the claim",
+}
 
 
 class NotAllocatedError(Exception):
@@ -71,8 +75,8 @@ def _configurations(key: str, allocation: Allocation, driver: str) -> tuple[Conf
     return tuple(
         ConfigSource(
             place=f"ResourceClaim {key}, status.allocation.devices.config[{index}] "
-            f"({'of the DeviceClass' if config.source is Source.CLASS else 'of the claim'})",
-            from_class=config.source is Source.CLASS,
+            f"({_WRITTEN_IN[config.source]})",
+            from_class=config.source is AllocationConfigSource.CLASS,
             requests=frozenset(config.requests),
             parameters=config.opaque.parameters,
         )

@@ -12,8 +12,8 @@ from typing import assert_never
 
 from carina_dra.resource import (
     All,
+    AllocationConfigSource,
     AllocationConfiguration,
-    ConfigSource,
     Device,
     DeviceClaim,
     DeviceClass,
@@ -113,14 +113,14 @@ def configurations(
     """The configurations in force for what a claim was given: the classes' first, as upstream."""
     used = {result.request for result in results}
     from_classes = (
-        AllocationConfiguration(ConfigSource.CLASS, (name,), each.opaque)
+        AllocationConfiguration(AllocationConfigSource.CLASS, (name,), each.opaque)
         for request in claim.requests
         for name, wanted in _alternatives(request)
         if name in used
         for each in classes[wanted.device_class_name].spec.config
     )
     from_claim = (
-        AllocationConfiguration(ConfigSource.CLAIM, each.requests, each.opaque)
+        AllocationConfiguration(AllocationConfigSource.CLAIM, each.requests, each.opaque)
         for each in claim.config
     )
     return tuple(chain(from_classes, from_claim))
