@@ -11,12 +11,14 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from carina_dra.kube import connection
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.kube.configuration import find
+from carina_dra.kube.connection import ConfigurationError, Connection
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.kube.service_account import from_service_account
 from kubelet_plugin import memory, settings
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             version=version("carina-dra"),
         )
         where = _connection(chosen)
-    except (SettingsError, connection.ConfigurationError) as error:
+    except (SettingsError, ConfigurationError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     memory.share_refusals(tuple(sys.modules.values()))
@@ -184,10 +186,10 @@ def _keep_repaired(claims: ClaimLifecycle, gpus_changed: threading.Event, interv
         gpus_changed.wait(interval)
 
 
-def _connection(chosen: Settings) -> connection.Connection:
+def _connection(chosen: Settings) -> Connection:
     if chosen.kubeconfig is None:
-        return connection.from_service_account(chosen.service_account)
-    return connection.find(chosen.kubeconfig)
+        return from_service_account(chosen.service_account)
+    return find(chosen.kubeconfig)
 
 
 def _claims(

@@ -12,8 +12,8 @@ from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.search import Choice
 from carina_dra.resource import (
     Allocation,
+    AllocationConfigSource,
     AllocationConfiguration,
-    ConfigSource,
     DeviceAllocation,
     DeviceResult,
     NodeSelector,
@@ -86,7 +86,7 @@ def _of_classes(chosen: Sequence[Alternative]) -> Iterable[AllocationConfigurati
     for using in users.values():
         names = () if len(using) == len(chosen) else tuple(each.name for each in using)
         for config in using[0].device_class.spec.config:
-            yield AllocationConfiguration(ConfigSource.CLASS, names, config.opaque)
+            yield AllocationConfiguration(AllocationConfigSource.CLASS, names, config.opaque)
 
 
 def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[AllocationConfiguration]:
@@ -99,7 +99,7 @@ def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[Allocatio
         if not meant and config.requests:
             continue
         names = () if len(meant) == len(chosen) else config.requests
-        yield AllocationConfiguration(ConfigSource.CLAIM, names, config.opaque)
+        yield AllocationConfiguration(AllocationConfigSource.CLAIM, names, config.opaque)
 
 
 def _node_selector(choices: Sequence[Choice], node: Node) -> NodeSelector | None:

@@ -23,7 +23,7 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
 from carina_dra.cli.manifest import Manifest, ManifestError, read_files
-from carina_dra.kube import connection
+from carina_dra.kube import configuration
 from carina_dra.kube.api_resource import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
@@ -34,7 +34,8 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
-from carina_dra.kube.errors import ApiError, NotFound
+from carina_dra.kube.connection import ConfigurationError
+from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
 from carina_dra.resource import Allocation, DeviceClass, OnNode, ResourceClaim, encode
@@ -85,7 +86,7 @@ def run(arguments: Namespace) -> int:
     except (ManifestError, ValueError) as error:
         print(f"carina allocate: {error}", file=sys.stderr)
         return WRONG
-    except (ApiError, connection.ConfigurationError) as error:
+    except (ApiError, ConfigurationError) as error:
         print(f"carina allocate: the cluster cannot be read: {error}", file=sys.stderr)
         return WRONG
     print(_FORMATS[arguments.output](results))
@@ -187,10 +188,10 @@ def _cluster(manifest: Manifest) -> Cluster:
 
 def _read_cluster(manifest: Manifest) -> None:
     """Adds the cluster's objects: of its claims those that have devices."""
-    with Client(connection.find(None)) as client:
+    with Client(configuration.find(None)) as client:
         for resource in (NODES, DEVICE_CLASSES, RESOURCE_SLICES):
             _add(manifest, resource, client.list(resource).items)
-        with suppress(NotFound):  # Kubernetes 1.36 has no taint rules in this version
+        with suppress(PathNotFound):  # Kubernetes 1.36 has no taint rules in this version
             _add(manifest, DEVICE_TAINT_RULES, client.list(DEVICE_TAINT_RULES).items)
         claims = client.list(RESOURCE_CLAIMS).items
         allocated = [each for each in claims if (each.get("status") or {}).get("allocation")]

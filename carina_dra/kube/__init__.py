@@ -7,8 +7,10 @@ package comes what has to agree with kubectl: the reading of kubeconfig files.
     api_resource     which resource: group, version, plural, scope
     body             the raw JSON object, its key and version
     errors           what can go wrong, as types
-    connection       where the API server is and how to authenticate, from a service account
-    kubeconfig       the same, from a kubeconfig file
+    connection       where the API server is and how to authenticate, as values
+    service_account  a pod's connection
+    kubeconfig       the connection in a kubeconfig file
+    configuration    which of the two a process uses
     transport        HTTP: one request, one stream
     client           the verbs: get, list, create, replace, patch, delete, watch
     watch            the events of a watch

@@ -194,7 +194,10 @@ class Client:
         return Watch(operation, stream)
 
     def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
-        """The object as stored, in the namespace that it names. Raises AlreadyExists, Invalid."""
+        """The object as stored, in the namespace that it names.
+
+        Raises AlreadyExists, Invalid, NamespaceNotFound.
+        """
         metadata = body.get("metadata", {})
         namespace = metadata.get("namespace")
         name = metadata.get("name") or metadata.get("generateName", "")

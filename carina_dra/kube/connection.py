@@ -1,22 +1,13 @@
-"""Where the API server is, whom to trust there, and how to say who we are.
+"""How an API server is reached, as values: its URL, whom to trust there, and the credentials.
 
-A `Connection` is a value; what changes while a process runs (a token that is renewed, a certificate
-file that is replaced) is behind `Credentials` or read from its file for every new connection.
+A `Connection` does not change. What changes while a process runs (a token that is renewed, a
+certificate file that is replaced) is behind `Credentials`, or read from its file for every new
+connection. `configuration.find` gives the connection of this process.
 """
 
-import os
-import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
-
-SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-TOKEN_LIFETIME = 60.0
-"""Seconds after which a token file is read again; the kubelet replaces it as it ages."""
 
 
 class ConfigurationError(Exception):
@@ -42,47 +33,6 @@ class NoCredentials:
     def renew(self) -> bool:
         """There is nothing to renew."""
         return False
-
-
-class TokenFile:
-    """A bearer token in a file that is replaced from time to time."""
-
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._token, self._read_at = self._read(), clock()
-
-    def authorization(self) -> str:
-        """The bearer token, from the file once it is older than a minute.
-
-        A file that cannot be read any more leaves the last token in use: the server is the judge.
-        """
-        with self._lock:
-            if self._clock() - self._read_at > TOKEN_LIFETIME:
-                self._read_again()
-            return f"Bearer {self._token}"
-
-    def renew(self) -> bool:
-        """Reads the file again; whether its token is another."""
-        with self._lock:
-            refused = self._token
-            self._read_again()
-            return self._token != refused
-
-    def _read_again(self) -> None:
-        with suppress(ConfigurationError):
-            self._token = self._read()
-        self._read_at = self._clock()
-
-    def _read(self) -> str:
-        try:
-            token = self._path.read_text().strip()
-        except OSError as error:
-            raise ConfigurationError(f"service account token: {error}") from error
-        if not token:
-            raise ConfigurationError(f"service account token: {self._path} is empty")
-        return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,44 +80,3 @@ class Connection:
     tls: Tls = Tls()
     credentials: Credentials = field(default_factory=NoCredentials)
     proxy: str | None = None
-
-
-def from_service_account(
-    directory: Path = SERVICE_ACCOUNT_DIRECTORY,
-    *,
-    environment: Mapping[str, str] = os.environ,
-) -> Connection:
-    """The connection of a pod: by its service account, to the API server its environment names.
-
-    Raises ConfigurationError where this is no pod, or one without a service account token.
-    """
-    host = environment.get("KUBERNETES_SERVICE_HOST")
-    port = environment.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port:
-        raise ConfigurationError(
-            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: outside of a cluster,"
-            " give a kubeconfig file"
-        )
-    authority = directory / "ca.crt"
-    if not authority.is_file():
-        raise ConfigurationError(
-            f"service account: {authority} does not exist; is automountServiceAccountToken off?"
-        )
-    return Connection(
-        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-        tls=Tls(trust=TrustFile(authority)),
-        credentials=TokenFile(directory / "token"),
-    )
-
-
-def find(kubeconfig: Path | None, *, environment: Mapping[str, str] = os.environ) -> Connection:
-    """The connection to use where the user names a kubeconfig file, or leaves it to us.
-
-    As kubectl has it: the file that is named, else the pod's service account, else what KUBECONFIG
-    names, else ~/.kube/config. Raises ConfigurationError.
-    """
-    if kubeconfig is None and environment.get("KUBERNETES_SERVICE_HOST"):
-        return from_service_account(environment=environment)
-    from carina_dra.kube.kubeconfig import from_kubeconfig  # noqa: PLC0415 - 10 MiB and 0.3 s
-
-    return from_kubeconfig(kubeconfig)

@@ -62,7 +62,21 @@ class ApiError(Exception):
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such resource."""
+    """The object does not exist: the API server's Status names the very object."""
+
+
+class NamespaceNotFound(ApiError):
+    """The namespace that an object was to be created in does not exist."""
+
+
+class PathNotFound(ApiError):
+    """HTTP status 404 that says nothing about the object, which may well exist.
+
+    The API server does not serve the resource in this version, or something else answered, such as
+    a load balancer.
+    """
+
+    retriable = True
 
 
 class AlreadyExists(ApiError):
@@ -141,15 +155,19 @@ def from_status(operation: Operation, status: Body, retry_after: str = "") -> Ap
     """The error that a Status object stands for."""
     code = int(status.get("code") or 500)
     reason = status.get("reason") or ""
-    details = status.get("details") or {}
+    details = _object(status.get("details"))
     message = status.get("message") or reason or f"HTTP status {code}"
-    causes = details.get("causes") or []
+    causes = [_object(cause) for cause in _list(details.get("causes"))]
     if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
         # The server's history was rolled back below what we have seen; the remedy is Gone's.
         return Gone(operation, message)
     match code:
-        case 401 | 403 | 404 | 410:
+        case 401 | 403 | 410:
             return _PLAIN[code](operation, message)
+        case 404 if reason == "NotFound":
+            return _not_found(operation, details, message)
+        case 404:
+            return _path_not_found(operation, message)
         case 409 if reason == "AlreadyExists":
             return AlreadyExists(operation, message)
         case 409:
@@ -166,7 +184,35 @@ def from_status(operation: Operation, status: Body, retry_after: str = "") -> Ap
             return ServerError(operation, message)
 
 
-_PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 404: NotFound, 410: Gone}
+_PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 410: Gone}
+
+
+def _not_found(operation: Operation, details: Body, message: str) -> ApiError:
+    """What was not found: `details` name it by group, plural (as `kind`) and name."""
+    plural, group, name = (details.get(field) or "" for field in ("kind", "group", "name"))
+    missing = (f"{plural}.{group}" if group else plural, name)
+    key = operation.key
+    if key is not None and name and missing == (operation.resource, key.name):
+        return NotFound(operation, message)
+    if key is not None and name and missing == ("namespaces", key.namespace):
+        return NamespaceNotFound(operation, message)
+    return _path_not_found(operation, message)
+
+
+def _path_not_found(operation: Operation, message: str) -> PathNotFound:
+    return PathNotFound(
+        operation,
+        f"{message} (HTTP status 404 for the path, not for an object: check that the API server"
+        " serves this version of the resource, and that no proxy answers in its place)",
+    )
+
+
+def _object(value: object) -> Body:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _seconds(value: str | int) -> float:

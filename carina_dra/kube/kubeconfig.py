@@ -1,9 +1,9 @@
 """Kubeconfig files, read by the official client, which agrees with kubectl on every detail.
 
-The only module that imports `kubernetes`, and to be imported only where a kubeconfig is used: it
-costs 10 MiB and 0.3 s, which a process on every node cannot afford.
+No other module imports `kubernetes`; `configuration` imports this one only when it is needed.
 """
 
+import os
 import threading
 from pathlib import Path
 
@@ -28,10 +28,13 @@ from carina_dra.kube.connection import (
 
 
 def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Connection:
-    """The connection that a kubeconfig file describes, exec plugins and all.
+    """The connection that a kubeconfig file describes, exec plugins included.
 
-    Without a path: what KUBECONFIG names, else ~/.kube/config. Without a context: the current one.
-    Raises ConfigurationError.
+    path: by default the files that KUBECONFIG names, or ~/.kube/config.
+    context: by default the file's current one.
+
+    Raises:
+        ConfigurationError: no file, or one that cannot be used.
     """
     loaded = _load(path, context)
     certificate = None
@@ -84,7 +87,8 @@ def _load(path: Path | None, context: str | None) -> kubernetes.client.Configura
             client_configuration=configuration,
         )
     except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"kubeconfig {path or ''}: {error}") from error
+        source = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise ConfigurationError(f"kubeconfig {source}: {error}") from error
     return configuration
 
 

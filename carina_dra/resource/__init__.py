@@ -1,10 +1,65 @@
-"""The objects of resource.k8s.io/v1 (Kubernetes 1.37) as frozen types, and their JSON."""
+"""The objects of resource.k8s.io/v1 (Kubernetes 1.37) as frozen types, and their JSON.
+
+Types have the names of the Go types in k8s.io/api and apimachinery, except these:
+
+    type                       in Go
+    Allocation                 AllocationResult
+    AllocationConfiguration    DeviceAllocationConfiguration
+    CapacityRange              CapacityRequestPolicyRange
+    CelSelector                CELDeviceSelector
+    ClaimConfiguration         DeviceClaimConfiguration
+    ClassConfiguration         DeviceClassConfiguration
+    ConsumerReference          ResourceClaimConsumerReference
+    DerivedAttribute           DeviceDerivedAttribute
+    DeviceAllocation           DeviceAllocationResult
+    DeviceResult               DeviceRequestAllocationResult
+    NodeOperation              SkipNodeOperation
+    OpaqueConfiguration        OpaqueDeviceConfiguration
+    TaintEffect                DeviceTaintEffect
+    TolerationOperator         DeviceTolerationOperator
+
+Fields are named as in JSON, in snake case, except those whose value is several members of the JSON
+object: a choice of at most one of them, or members that mean something only together.
+
+    field                              in JSON
+    CapacityRequestPolicy.valid        validValues, validRange
+    Device.nodes                       nodeName, nodeSelector, allNodes
+    DeviceConstraint.rule              matchAttribute, distinctAttribute
+    DeviceRequest.wants                exactly, firstAvailable
+    DeviceSubRequest.mode              allocationMode, count
+    ExactDeviceRequest.mode            allocationMode, count
+    NodeAllocatableMapping.multiplier  capacityKey, capacityMultiplier, deviceMultiplier
+    ResourceSliceSpec.nodes            nodeName, nodeSelector, allNodes, perDeviceNodeSelection
+
+Where one member is chosen, each alternative is a type; so are the values of an attribute, which Go
+has in DeviceAttribute.
+
+    alternative                in JSON
+    BoolAttribute              bool
+    BoolsAttribute             bools
+    DistinctAttribute          distinctAttribute
+    Exactly                    exactly
+    FirstAvailable             firstAvailable
+    IntAttribute               int
+    IntsAttribute              ints
+    MatchAttribute             matchAttribute
+    OnAllNodes                 allNodes
+    OnMatchingNodes            nodeSelector
+    OnNode                     nodeName
+    PerDevice                  perDeviceNodeSelection
+    StringAttribute            string
+    StringsAttribute           strings
+    ValidRange                 validRange
+    ValidValues                validValues
+    VersionAttribute           version
+    VersionsAttribute          versions
+"""
 
 from carina_dra.resource.allocation import (
     AllocatedDeviceStatus,
     Allocation,
+    AllocationConfigSource,
     AllocationConfiguration,
-    ConfigSource,
     DeviceAllocation,
     DeviceResult,
     NetworkDeviceData,
@@ -41,14 +96,14 @@ from carina_dra.resource.claim import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
+from carina_dra.resource.codec import (
+    decode,
+    encode,
+)
 from carina_dra.resource.counter import (
     Counter,
     CounterSet,
     DeviceCounterConsumption,
-)
-from carina_dra.resource.decoder import (
-    DecodeError,
-    decode,
 )
 from carina_dra.resource.device import (
     Device,
@@ -65,8 +120,8 @@ from carina_dra.resource.device_class import (
     DeviceSelector,
     OpaqueConfiguration,
 )
-from carina_dra.resource.encoder import (
-    encode,
+from carina_dra.resource.errors import (
+    DecodeError,
 )
 from carina_dra.resource.metadata import (
     Condition,
@@ -133,6 +188,7 @@ __all__ = [
     "All",
     "AllocatedDeviceStatus",
     "Allocation",
+    "AllocationConfigSource",
     "AllocationConfiguration",
     "AllocationMode",
     "BoolAttribute",
@@ -146,7 +202,6 @@ __all__ = [
     "ClassConfiguration",
     "Condition",
     "ConditionStatus",
-    "ConfigSource",
     "ConsumerReference",
     "Counter",
     "CounterSet",

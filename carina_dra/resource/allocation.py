@@ -14,7 +14,7 @@ from carina_dra.resource.schema import JsonObject, Struct, Unrecognized, json_na
 from carina_dra.resource.taint import DeviceToleration
 
 
-class ConfigSource(StrEnum):
+class AllocationConfigSource(StrEnum):
     """Who wrote a configuration."""
 
     CLASS = "FromClass"
@@ -48,7 +48,7 @@ class DeviceResult(Struct):
 class AllocationConfiguration(Struct):
     """A configuration that is in force for some requests; for all where none is named."""
 
-    source: ConfigSource
+    source: AllocationConfigSource
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfiguration | None = None
     """None where it is of a kind that only a newer API knows."""

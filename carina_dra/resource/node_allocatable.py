@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from carina_dra.quantity import Quantity
-from carina_dra.resource.decoder import BadValueError
+from carina_dra.resource.errors import BadValueError
 from carina_dra.resource.schema import Struct, spread
 
 

@@ -8,15 +8,14 @@ and we do not know is kept: `Struct.unknown`, `Unrecognized`.
 
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import wraps
+from functools import cache
 from typing import (
     Any,
     ClassVar,
     Final,
     Protocol,
-    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -25,8 +24,6 @@ from typing import (
 
 JsonObject = Mapping[str, Any]
 """A JSON object that is passed on as it is."""
-
-T = TypeVar("T")
 
 EMPTY: Final[JsonObject] = {}
 """Shared by all. Its type makes it read-only; a read-only view of it could not be pickled."""
@@ -70,7 +67,7 @@ class Spread(Protocol):
     def join(self, present: Mapping[str, Any]) -> object:
         """Gives the value; `present` are those of the members that are there.
 
-        What contradicts the API raises `decoder.BadValueError`.
+        What contradicts the API raises `errors.BadValueError`.
         """
 
     def split(self, value: Any) -> Mapping[str, Any]:
@@ -120,24 +117,17 @@ class KnownSpread:
 Known = KnownMember | KnownUnion | KnownSpread
 
 
-def once(work_out: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Works out each type once. (Types are no arguments that functools.cache is typed for.)"""
-    worked_out: dict[object, T] = {}
-
-    @wraps(work_out)
-    def remembered(kind: Any) -> T:
-        if kind not in worked_out:
-            worked_out[kind] = work_out(kind)
-        return worked_out[kind]
-
-    return remembered
-
-
-@once
 def known_members(cls: Any) -> tuple[Known, ...]:
-    """Gives what a type knows of its JSON object, in the order of its fields."""
+    """What a type knows of its JSON object, in the order of its fields."""
+    return _known_members(cls)  # apart from the cache, which is typed for instances, not classes
+
+
+@cache
+def _known_members(cls: Any) -> tuple[Known, ...]:
     hints = get_type_hints(cls)
-    return tuple(_known(each, hints[each.name]) for each in fields(cls) if each.name != "unknown")
+    return tuple(
+        _known(member, hints[member.name]) for member in fields(cls) if member.name != "unknown"
+    )
 
 
 def header(cls: Any) -> dict[str, str]:

@@ -12,11 +12,22 @@ from carina_dra.config.device import (
     GpuConfig,
     configs_in_force,
 )
-from carina_dra.resource import Allocation, DecodeError, DeviceResult, ResourceClaim, decode
-from carina_dra.resource.allocation import ConfigSource as WrittenBy
+from carina_dra.resource import (
+    Allocation,
+    AllocationConfigSource,
+    DecodeError,
+    DeviceResult,
+    ResourceClaim,
+    decode,
+)
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import AllocationRefused, ApiUnavailable, ClaimGone
 from kubelet_plugin.devices.name import DeviceName, UnknownName, WholeGpuName, parse_name
+
+_WRITTEN_IN = {
+    AllocationConfigSource.CLASS: "of the DeviceClass",
+    AllocationConfigSource.CLAIM: "of the claim",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +139,8 @@ def _configurations(
     return tuple(
         ConfigSource(
             location=f"ResourceClaim {claim.key}, status.allocation.devices.config[{index}] "
-            f"({'of the DeviceClass' if config.source is WrittenBy.CLASS else 'of the claim'})",
-            from_class=config.source is WrittenBy.CLASS,
+            f"({_WRITTEN_IN[config.source]})",
+            from_class=config.source is AllocationConfigSource.CLASS,
             requests=frozenset(config.requests),
             parameters=config.opaque.parameters,
         )

@@ -36,9 +36,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A word in plain text: what health checks get."""
+    """Plain text: for health checks, and for paths outside of every group that is served."""
 
     content: str
+    code: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +87,14 @@ class Api:
             return Answer(200, document)
         route = parse_path(request.path)
         if route is None:
-            return Answer(404, no_such_path().status())
+            return _nothing_at(request.path)
         verb = verb_of(request, route)
         try:
             self.faults.strike(verb, route.served.resource.plural)
             response = self._answer(verb, route, request)
         except Failure as failure:
             response = Answer(failure.code, failure.status(), failure.retry_after)
-        code = response.code if isinstance(response, Answer) else 200
+        code = 200 if isinstance(response, Stream) else response.code
         self._on_request(Observed(verb, route, code))
         return response
 
@@ -193,6 +194,17 @@ class Api:
             return self.faults.generation != generation
 
         return Stream(watch.events(self.storage, served, options, show, is_over))
+
+
+def _nothing_at(path: str) -> Answer | Text:
+    """A Status within the groups that are served, and plain text elsewhere."""
+    match path.strip("/").split("/"):
+        case ["api", *_]:
+            return Answer(404, no_such_path().status())
+        case ["apis", group, *_] if group in {served.resource.group for served in SERVED}:
+            return Answer(404, no_such_path().status())
+        case _:
+            return Text("404 page not found\n", 404)
 
 
 _SUCCESS: Body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

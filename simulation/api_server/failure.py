@@ -33,7 +33,9 @@ class Failure(Exception):  # noqa: N818 - Status calls it that
         """The body of the answer, and the object of an ERROR event."""
         details: Body = {}
         if self._resource is not None:
-            details = {"group": self._resource.group, "kind": self._resource.plural}
+            details = {"kind": self._resource.plural}
+            if self._resource.group:
+                details["group"] = self._resource.group
         if self._name:
             details["name"] = self._name
         if self._causes:

@@ -147,8 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
                 content = json.dumps(body, separators=(",", ":")).encode()
                 headers = {"Retry-After": str(retry_after)} if retry_after else {}
                 self._send(code, "application/json", content, headers)
-            case Text(word):
-                self._send(200, "text/plain", word.encode(), {})
+            case Text(text, code):
+                self._send(code, "text/plain", text.encode(), {})
             case Stream():
                 self._send_stream(response)
             case _:

@@ -47,11 +47,6 @@ def test_an_invalid_name_is_refused_naming_the_field(api: Client, namespace: str
     assert [cause.field for cause in refusal.value.causes] == ["metadata.name"]
 
 
-def test_an_object_needs_a_namespace_that_exists(api: Client) -> None:
-    with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
-        api.create(CONFIG_MAPS, config_map("nowhere"))
-
-
 def test_a_new_object_has_no_version_yet(api: Client, namespace: str) -> None:
     with pytest.raises(ServerError, match="resourceVersion should not be set"):
         api.create(CONFIG_MAPS, config_map(namespace, resourceVersion="1"))

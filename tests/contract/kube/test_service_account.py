@@ -7,9 +7,9 @@ import pytest
 
 from carina_dra.kube.api_resource import CONFIG_MAPS, SERVICE_ACCOUNTS
 from carina_dra.kube.client import Client
-from carina_dra.kube.connection import from_service_account
 from carina_dra.kube.errors import Forbidden, Unauthorized
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from carina_dra.kube.service_account import from_service_account
 from simulation.kubernetes.cluster import Cluster
 from tests.samples.objects import config_map
 

@@ -13,8 +13,10 @@ from carina_dra.kube.errors import (
     Forbidden,
     Gone,
     Invalid,
+    NamespaceNotFound,
     NotFound,
     Operation,
+    PathNotFound,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -41,7 +43,6 @@ def error_of(code: int, reason: str = "", retry_after: str = "", **details: Any)
         (400, "BadRequest", BadRequest, False),
         (401, "Unauthorized", Unauthorized, False),
         (403, "Forbidden", Forbidden, False),
-        (404, "NotFound", NotFound, False),
         (405, "MethodNotAllowed", BadRequest, False),
         (409, "AlreadyExists", AlreadyExists, False),
         (409, "Conflict", Conflict, False),
@@ -69,6 +70,95 @@ def test_what_is_invalid_names_the_fields() -> None:
     error = error_of(422, "Invalid", causes=causes)
     assert isinstance(error, Invalid)
     assert error.causes == (Cause("spec.driver", "is required"),)
+
+
+CLAIM = {"group": "resource.k8s.io", "kind": "resourceclaims", "name": "claim"}
+"""What the API server's Status says of the object of GET."""
+
+
+def test_an_object_is_not_found_where_the_status_names_it() -> None:
+    error = error_of(404, "NotFound", **CLAIM)
+    assert type(error) is NotFound
+    assert not error.retriable
+    assert str(error) == "get resourceclaims.resource.k8s.io team/claim: it is so"
+
+
+def test_an_object_of_the_core_group_has_no_group_in_its_status() -> None:
+    status = {
+        "kind": "Status",
+        "reason": "NotFound",
+        "message": 'nodes "n1" not found',
+        "details": {"kind": "nodes", "name": "n1"},
+    }
+    error = from_response(
+        Operation.on("get", NODES, name="n1"), 404, json.dumps(status).encode(), ""
+    )
+    assert type(error) is NotFound
+
+
+@pytest.mark.parametrize(
+    ("reason", "details"),
+    [
+        ("NotFound", {}),  # a version or resource that is not served
+        ("NotFound", CLAIM | {"name": "another"}),
+        ("NotFound", CLAIM | {"kind": "resourceclaimtemplates"}),
+        ("NotFound", CLAIM | {"group": "example.com"}),
+        ("NotFound", {"kind": "resourceclaims", "name": "claim"}),  # of the core group
+        ("NotFound", {"group": "resource.k8s.io", "kind": "resourceclaims"}),
+        ("NotFound", {"kind": "namespaces", "name": "another"}),
+        ("Expired", CLAIM),
+        ("", CLAIM),
+    ],
+)
+def test_a_404_that_does_not_name_the_object_says_nothing_of_it(
+    reason: str, details: dict[str, str]
+) -> None:
+    error = error_of(404, reason, **details)
+    assert type(error) is PathNotFound
+    assert error.retriable
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"404 page not found\n",
+        b"<html><title>404 Not Found</title></html>",
+        b"",
+        json.dumps({"kind": "Error", "reason": "NotFound", "details": CLAIM}).encode(),
+    ],
+)
+def test_a_404_that_is_no_status_says_nothing_of_the_object(content: bytes) -> None:
+    error = from_response(GET, 404, content, "")
+    assert type(error) is PathNotFound
+    assert error.retriable
+
+
+def test_a_404_of_the_path_says_what_may_be_wrong() -> None:
+    error = from_response(GET, 404, b"404 page not found\n", "")
+    assert str(error) == (
+        "get resourceclaims.resource.k8s.io team/claim: 404 page not found (HTTP status 404 for "
+        "the path, not for an object: check that the API server serves this version of the "
+        "resource, and that no proxy answers in its place)"
+    )
+
+
+@pytest.mark.parametrize("verb", ["list", "watch", "create"])
+def test_what_is_about_no_object_cannot_miss_one(verb: str) -> None:
+    operation = Operation.on(verb, RESOURCE_CLAIMS, "team")
+    status = {"kind": "Status", "reason": "NotFound", "details": CLAIM | {"name": ""}}
+    assert type(from_response(operation, 404, json.dumps(status).encode(), "")) is PathNotFound
+
+
+def test_a_namespace_that_does_not_exist_is_not_the_object() -> None:
+    error = error_of(404, "NotFound", kind="namespaces", name="team")
+    assert type(error) is NamespaceNotFound
+    assert not error.retriable
+
+
+@pytest.mark.parametrize("details", ["text", ["list"], {"causes": "none"}, {"causes": [7]}])
+def test_a_status_of_another_shape_is_read_as_far_as_it_goes(details: object) -> None:
+    status = {"kind": "Status", "reason": "NotFound", "details": details}
+    assert type(from_response(GET, 404, json.dumps(status).encode(), "")) is PathNotFound
 
 
 @pytest.mark.parametrize(

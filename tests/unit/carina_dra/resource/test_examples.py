@@ -10,11 +10,11 @@ import pytest
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     All,
+    AllocationConfigSource,
     BoolAttribute,
     BoolsAttribute,
     CapacityMultiplier,
     CapacityRange,
-    ConfigSource,
     DeviceMultiplier,
     DeviceTaintRule,
     DeviceTaintSelector,
@@ -162,7 +162,10 @@ def test_allocations_say_what_is_given_and_how_it_is_set_up() -> None:
         ("one/big", "nic-everywhere", None),
     ]
     assert devices.results[1].skip_node_operations == (NodeOperation.ALL,)
-    assert [each.source for each in devices.config] == [ConfigSource.CLASS, ConfigSource.CLAIM]
+    assert [each.source for each in devices.config] == [
+        AllocationConfigSource.CLASS,
+        AllocationConfigSource.CLAIM,
+    ]
 
 
 def test_a_selector_of_all_devices_is_not_no_selector() -> None:

@@ -3,13 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from carina_dra.kube.connection import (
-    ConfigurationError,
-    Tls,
-    TokenFile,
-    TrustFile,
-    from_service_account,
-)
+from carina_dra.kube.connection import ConfigurationError, Tls, TrustFile
+from carina_dra.kube.service_account import TokenFile, from_service_account
 
 IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 

@@ -1,0 +1,320 @@
+"""The codec of every type of this package: from JSON to frozen values, and back.
+
+A codec is built once per type, into closures, since a controller reads tens of thousands of
+devices. Reading and writing are built together from the same `known_members`.
+
+Reading: `null` means absent. What contradicts the API is an error; what only a newer API can have
+written is kept (`schema.py`). Writing: an optional field that has its default is left out, unless
+the API server itself always writes it. Members that were unknown are written as they were read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, assert_never, cast, get_args, get_origin
+
+from carina_dra.resource.errors import BadValueError, DecodeError, expected
+from carina_dra.resource.schema import (
+    JsonObject,
+    KnownMember,
+    KnownSpread,
+    KnownUnion,
+    Member,
+    Spread,
+    Struct,
+    Unrecognized,
+    alternatives,
+    header,
+    known_members,
+    union_members,
+)
+from carina_dra.resource.value_codec import (
+    LEAVES,
+    Codec,
+    closed_enumeration,
+    list_of,
+    map_of,
+    open_enumeration,
+    true_reader,
+)
+
+T = TypeVar("T")
+
+_Read: TypeAlias = Callable[[Any], Any]
+_Take: TypeAlias = Callable[[dict[str, Any]], Any]
+_Add: TypeAlias = Callable[[dict[str, Any], Any], None]
+
+
+def decode(cls: type[T], body: JsonObject) -> T:
+    """Reads an object of the API, or part of one.
+
+    Raises:
+        DecodeError: it names the object's kind, namespace and name, the field, the value that was
+            found and what was expected.
+    """
+    try:
+        return cast("T", codec(cls).read(body))
+    except BadValueError as error:
+        raise DecodeError(cls.__name__, _key(body), error.path, error.problem) from None
+
+
+def encode(value: Struct) -> dict[str, Any]:
+    """Writes an object of the API, or part of one, as JSON.
+
+    A top-level object gets its apiVersion and kind.
+    """
+    return cast("dict[str, Any]", codec(type(value)).write(value))
+
+
+def _key(body: object) -> str:
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    names = metadata if isinstance(metadata, Mapping) else {}
+    return "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
+
+
+def codec(kind: Any) -> Codec:
+    """The codec of a type, as fields are annotated with it."""
+    return _codec(kind)  # apart from the cache, which is typed for instances, not classes
+
+
+@cache
+def _codec(kind: Any) -> Codec:
+    if kind in LEAVES:
+        return LEAVES[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return list_of(codec(arguments[0]))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return map_of(codec(arguments[1]))
+    match alternatives(kind):
+        case (only,) if only is not kind:
+            return codec(only)
+        case (known, unrecognized) if unrecognized is Unrecognized:
+            return open_enumeration(known)
+        case (_, _, *_) if union_members(kind):
+            return _union(kind)
+        case _:
+            pass
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return closed_enumeration(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct) and not issubclass(kind, Member):
+        return _object(kind) if header(kind) else _struct(kind)
+    raise TypeError(f"{kind} has no codec")  # a Member is read and written by its object
+
+
+# Objects ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _MembersCodec:
+    """How a field that is several members of its object is read and written."""
+
+    take: _Take
+    """Takes the field's members out of those of its object, and makes its value."""
+    add: _Add
+    """Adds the members of a value to those of its object."""
+
+
+def _object(cls: Any) -> Codec:
+    """A top-level object. In a list it has neither apiVersion nor kind."""
+    struct = _struct(cls)
+    read_struct, write_struct = struct.read, struct.write
+    own = header(cls)
+
+    def read(value: object) -> object:
+        if type(value) is not dict:
+            raise expected("an object", value)
+        for key, word in own.items():
+            if value.get(key, word) != word:
+                raise BadValueError(f"{key} is {value[key]!r:.80}, not {word}")
+        return read_struct({key: found for key, found in value.items() if key not in own})
+
+    return Codec(read, lambda value: {**own, **write_struct(value)})
+
+
+def _struct(cls: Any) -> Codec:
+    readers: dict[str, tuple[str, _Read]] = {}
+    required: dict[str, str] = {}
+    takers: list[tuple[str, _Take]] = []
+    adders: list[tuple[str, _Add]] = []
+    for known in known_members(cls):
+        match known:
+            case KnownMember(field=field, name=name, kind=kind):
+                member = codec(kind)
+                readers[name] = (field, member.read)
+                adders.append((field, _adder(known, member.write)))
+                if known.required:
+                    required[field] = name
+            case KnownUnion(field=field) | KnownSpread(field=field):
+                members = _members(known)
+                takers.append((field, members.take))
+                adders.append((field, members.add))
+            case _:
+                assert_never(known)
+
+    def write(value: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for field, add in adders:
+            add(made, getattr(value, field))
+        made.update(value.unknown)
+        return made
+
+    return Codec(_struct_reader(cls, readers, required, takers), write)
+
+
+def _struct_reader(
+    cls: Any,
+    readers: Mapping[str, tuple[str, _Read]],
+    required: Mapping[str, str],
+    takers: Sequence[tuple[str, _Take]],
+) -> _Read:
+    """Reads an object.
+
+    readers: field and reader of each member that is a field by itself, by the member's name.
+    required: the names of members that must be there, by their fields.
+    takers: of the fields that are several members.
+    """
+
+    def read(value: object) -> object:
+        if type(value) is not dict:
+            raise expected("an object", value)
+        made: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        key = ""
+        try:
+            for key, found in value.items():
+                if key not in readers:
+                    others[key] = found
+                elif found is not None:
+                    field, read_member = readers[key]
+                    made[field] = read_member(found)
+        except BadValueError as error:
+            error.steps.append(f".{key}")
+            raise
+        if not required.keys() <= made.keys():
+            absent = [name for field, name in required.items() if field not in made]
+            raise BadValueError("lacks " + ", ".join(absent))
+        for field, take in takers:
+            made[field] = take(others)
+        return cls(**made, unknown=others) if others else cls(**made)
+
+    return read
+
+
+def _adder(known: KnownMember, write: Callable[[Any], Any]) -> _Add:
+    """Adds a field's one member to those of its object, unless it may be left out."""
+    name, default = known.name, known.default
+    always = known.required or bool(default)  # a default with content is one that the server writes
+
+    def add(made: dict[str, Any], value: object) -> None:
+        if always or value != default:
+            made[name] = write(value)
+
+    return add
+
+
+def _members(known: KnownUnion | KnownSpread) -> _MembersCodec:
+    match known:
+        case KnownUnion(alternatives=members):
+            return _at_most_one(_alternatives(members))
+        case KnownSpread(how=how):
+            return _spread(how)
+    assert_never(known)
+
+
+def _spread(how: Spread) -> _MembersCodec:
+    """A field whose value is several members together."""
+    members = {name: codec(kind) for name, kind in how.members.items()}
+    readers = {name: _at(name, member.read) for name, member in members.items()}
+
+    def add(made: dict[str, Any], value: object) -> None:
+        for name, part in how.split(value).items():
+            made[name] = members[name].write(part)
+
+    return _MembersCodec(lambda others: how.join(_taken(others, readers)), add)
+
+
+def _taken(others: dict[str, Any], readers: Mapping[str, _Read]) -> dict[str, Any]:
+    """Takes the members with a reader out of an object's; those that are not null, as read."""
+    found = {name: others.pop(name) for name in readers if name in others}
+    return {name: readers[name](value) for name, value in found.items() if value is not None}
+
+
+def _at(name: str, read: _Read) -> _Read:
+    """Reads a member; an error gets its name."""
+
+    def read_member(value: object) -> object:
+        try:
+            return read(value)
+        except BadValueError as error:
+            error.steps.append(f".{name}")
+            raise
+
+    return read_member
+
+
+# Unions ----------------------------------------------------------------------------------------
+
+
+def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
+    """A field that is one of several members, given by their names in JSON, or None."""
+    readers = {name: alternative.read for name, alternative in alternatives.items()}
+
+    def take(others: dict[str, Any]) -> Member | None:
+        present = _taken(others, readers)
+        if len(present) > 1:
+            raise BadValueError(f"has {' and '.join(present)}, of which only one may be there")
+        return next(iter(present.values()), None)
+
+    def add(made: dict[str, Any], value: Member | None) -> None:
+        if value is not None:
+            made.update(alternatives[value.json_key].write(value))
+
+    return _MembersCodec(take, add)
+
+
+def _alternatives(members: Mapping[str, type[Member]]) -> dict[str, Codec]:
+    return {name: _alternative(name, member) for name, member in members.items()}
+
+
+def _alternative(name: str, member: Any) -> Codec:
+    """An alternative: read from the value of its JSON member, written as an object with it."""
+    match known_members(member):
+        case (KnownMember(field=field, kind=kind),):
+            value = codec(kind)
+            read, write = value.read, value.write
+            return Codec(
+                _at(name, lambda found: member(read(found))),
+                lambda made: {name: write(getattr(made, field)), **made.unknown},
+            )
+        case _:
+            read_true = true_reader(member)
+            return Codec(_at(name, read_true), lambda made: {name: True, **made.unknown})
+
+
+def _union(kind: Any) -> Codec:
+    """An object that is one alternative of a union and nothing else.
+
+    The union's one type that is no Member is for objects that only a newer API understands.
+    """
+    by_name = _alternatives(union_members(kind))
+    (newer,) = (other for other in alternatives(kind) if not issubclass(other, Member))
+    of_newer = codec(newer)
+    take = _at_most_one(by_name).take
+    readers = {name: alternative.read for name, alternative in by_name.items()}
+    writers = {member: by_name[name].write for name, member in union_members(kind).items()}
+    writers[newer] = of_newer.write
+
+    def read(value: object) -> object:
+        if type(value) is not dict:
+            raise expected("an object", value)
+        if len(value) == 1:  # nearly always
+            ((name, found),) = value.items()
+            if name in readers and found is not None:
+                return readers[name](found)
+        unknown = dict(value)
+        known = take(unknown)
+        return of_newer.read(unknown) if known is None else replace(known, unknown=unknown)
+
+    return Codec(read, lambda value: writers[type(value)](value))

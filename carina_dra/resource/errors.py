@@ -1,0 +1,37 @@
+"""What is wrong with JSON that is not the object it should be."""
+
+
+class DecodeError(ValueError):
+    """JSON that is not an object of the expected type. The message names object and field."""
+
+    def __init__(self, kind: str, key: str, path: str, problem: str) -> None:
+        where = f"{kind} {key}".rstrip()
+        super().__init__(": ".join(part for part in (where, path, problem) if part))
+        self.kind = kind
+        """The type of object that was expected."""
+        self.key = key
+        """`namespace/name`, as far as it can be read."""
+        self.path = path
+        """The field, such as `spec.devices[0].name`; empty for the object itself."""
+        self.problem = problem
+        """The value that was found, and what was expected."""
+
+
+class BadValueError(Exception):
+    """A value is not of the expected type. Each level that it passes adds its step to the path."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.steps: list[str] = []
+        """The innermost first."""
+
+    @property
+    def path(self) -> str:
+        """The path of the value, such as `spec.devices[0].name`."""
+        return "".join(reversed(self.steps)).lstrip(".")
+
+
+def expected(what: str, found: object) -> BadValueError:
+    """The error for a value that is not `what`."""
+    return BadValueError(f"is {found!r:.80}, not {what}")

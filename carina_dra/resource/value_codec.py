@@ -1,0 +1,144 @@
+"""Codecs of single values, lists, maps and enumerations."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from carina_dra.quantity import Quantity, QuantityError
+from carina_dra.resource.errors import BadValueError, expected
+from carina_dra.resource.schema import JsonObject, Unrecognized
+
+_RFC3339: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the values of one type are read from JSON, and written to it."""
+
+    read: Callable[[Any], Any]
+    """Raises BadValueError."""
+    write: Callable[[Any], Any]
+
+
+def list_of(item: Codec) -> Codec:
+    """The codec of a tuple, which is a list in JSON."""
+    read_item, write_item = item.read, item.write
+
+    def read(value: object) -> tuple[object, ...]:
+        if type(value) is not list:
+            raise expected("a list", value)
+        items: list[object] = []
+        try:
+            for found in value:
+                items.append(read_item(found))  # noqa: PERF401 - its length is the path of an error
+        except BadValueError as error:
+            error.steps.append(f"[{len(items)}]")
+            raise
+        return tuple(items)
+
+    return Codec(read, lambda values: [write_item(value) for value in values])
+
+
+def map_of(item: Codec) -> Codec:
+    """The codec of a mapping from strings."""
+    read_item, write_item = item.read, item.write
+
+    def read(value: object) -> dict[str, object]:
+        if type(value) is not dict:
+            raise expected("an object", value)
+        key, items = "", {}
+        try:
+            for key, found in value.items():
+                items[key] = read_item(found)
+        except BadValueError as error:
+            error.steps.append(f"[{key}]")
+            raise
+        return items
+
+    return Codec(read, lambda values: {key: write_item(value) for key, value in values.items()})
+
+
+def closed_enumeration(kind: type[Enum]) -> Codec:
+    """The codec of an enumeration to which no API version adds a word."""
+    words = {member.value: member for member in kind}
+    allowed = "one of " + ", ".join(words)
+
+    def read(value: object) -> Enum:
+        if type(value) is not str or value not in words:
+            raise expected(allowed, value)
+        return words[value]
+
+    return Codec(read, lambda value: value.value)
+
+
+def open_enumeration(kind: type[Enum]) -> Codec:
+    """The codec of an enumeration to which a newer API may add words: they are Unrecognized."""
+    words = {member.value: member for member in kind}
+    allowed = "one of " + ", ".join(words)
+
+    def read(value: object) -> Enum | Unrecognized:
+        if type(value) is not str:
+            raise expected(allowed, value)
+        return words[value] if value in words else Unrecognized(value)
+
+    def write(value: Enum | Unrecognized) -> object:
+        return value.word if isinstance(value, Unrecognized) else value.value
+
+    return Codec(read, write)
+
+
+def true_reader(make: Callable[[], object]) -> Callable[[Any], Any]:
+    """Reads a member without content, which is a plain `true` in JSON."""
+
+    def read(value: object) -> object:
+        if value is not True:
+            raise expected("true", value)
+        return make()
+
+    return read
+
+
+def _as_it_is(kind: type, what: str) -> Codec:
+    def read(value: object) -> object:
+        if type(value) is not kind:
+            raise expected(what, value)
+        return value
+
+    return Codec(read, lambda value: value)
+
+
+def _read_quantity(value: object) -> Quantity:
+    """JSON numbers are quantities too."""
+    try:
+        return Quantity.parse(value if type(value) is str else str(value))
+    except QuantityError as error:
+        raise BadValueError(str(error)) from None
+
+
+def _read_time(value: object) -> datetime:
+    """A meta/v1 Time: RFC 3339. Fractions of a second are read, and not written."""
+    if type(value) is str and _RFC3339.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise expected("a time such as 2026-01-31T12:00:00Z", value)
+
+
+def _write_time(value: datetime) -> str:
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+LEAVES: Final[Mapping[object, Codec]] = {
+    str: _as_it_is(str, "a string"),
+    int: _as_it_is(int, "an integer"),
+    bool: _as_it_is(bool, "true or false"),
+    JsonObject: _as_it_is(dict, "an object"),
+    Quantity: Codec(_read_quantity, str),
+    datetime: Codec(_read_time, _write_time),
+}
