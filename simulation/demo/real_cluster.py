@@ -26,7 +26,7 @@ from simulation.demo.deadline import wait_for
 from simulation.demo.entitlement import allocated, claim_names, devices_behind, devices_of
 from simulation.demo.gpu_node import GpuNode, PluginPaths
 from simulation.demo.narration import DemoError, Narrator
-from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.node import SimulatedNode
 
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
@@ -134,9 +134,7 @@ def _described(text: str) -> RealCluster:
 
 
 def _node(cluster: RealCluster, directory: Path) -> GpuNode:
-    gpus = SimulatedNode.create(
-        directory / "gpus", _PROFILE, name=cluster.node, device_nodes=DeviceNodes.NULL
-    )
+    gpus = SimulatedNode.create(directory / "gpus", _PROFILE, name=cluster.node)
     paths = PluginPaths(cluster.kubelet_root, cluster.cdi_directory, directory / "plugin.log")
     return GpuNode(cluster.node, gpus, paths)
 

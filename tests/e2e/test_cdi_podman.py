@@ -21,7 +21,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.reader import NvmlSession
 from kubelet_plugin.prepare.needs import ContainerNeeds
 from simulation.kubernetes import binaries, debian
-from simulation.nvml import DeviceNodes, SimulatedNode, installed
+from simulation.nvml import SimulatedNode, installed
 from tests.real_kubernetes import require_real_node
 
 pytestmark = pytest.mark.node
@@ -91,7 +91,7 @@ def machine(tmp_path: Path) -> Machine:
     shutil.copy(busybox, root / "bin/busybox")
     for applet in ("sh", "ls", "env", "cat", "dd"):
         (root / "bin" / applet).symlink_to("busybox")
-    gpus = SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.NULL)
+    gpus = SimulatedNode.create(tmp_path / "node", "t4")
     return Machine(gpus, root, podman)
 
 

@@ -15,7 +15,7 @@ from kubelet_plugin.devices.whole import Device, WholeGpu
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable
 from kubelet_plugin.prepare.needs import ContainerNeeds
-from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml import SimulatedNode
 from tests.unit.kubelet_plugin.sample_claims import UID, claim, granted
 from tests.unit.kubelet_plugin.sample_gpus import LOST, UNREADABLE, gpu
 
@@ -26,9 +26,7 @@ class Node:
     """A node, whose devices the test says."""
 
     def __init__(self, directory: Path) -> None:
-        self.simulated = SimulatedNode.create(
-            directory / "node", "t4", device_nodes=DeviceNodes.NULL
-        )
+        self.simulated = SimulatedNode.create(directory / "node", "t4")
         self.version = self.simulated.hardware.driver_version
         self.devices: dict[str, Device] = {}
         self.has("gpu-0", Healthy())
