@@ -5,13 +5,14 @@ pynvml keeps one library for as long as the process lives.
 
 import ctypes
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pynvml
 
 from kubelet_plugin.inventory.gpu import NvmlFailure
+from kubelet_plugin.rooted_path import RootedPath
 
 __all__ = ["NvmlCallError", "NvmlLibrary", "call"]
 
@@ -42,7 +43,7 @@ def call(function: str, *arguments: object) -> Any:
 class NvmlLibrary:
     """The library of a driver below a root, or the one that the loader finds."""
 
-    def __init__(self, candidates: Sequence[Path]) -> None:
+    def __init__(self, candidates: Sequence[RootedPath]) -> None:
         """The first of `candidates` that exists is loaded; the loader's choice if there is none."""
         self._candidates = tuple(candidates)
         self._loaded: Path | None = None
@@ -63,18 +64,31 @@ class NvmlLibrary:
         self._loaded = self._loaded or self._installed()
         if pynvml.nvmlLib is not None:
             return
-        for path in self._candidates:
-            if path.exists():
-                try:
-                    pynvml.nvmlLib = ctypes.CDLL(str(path))
-                except OSError as error:
-                    _log.warning(
-                        "NVML library cannot be loaded",
-                        extra={"path": str(path), "error": str(error)},
-                    )
-                else:
-                    return
+        for path in self._existing():
+            try:
+                pynvml.nvmlLib = ctypes.CDLL(str(path))
+            except OSError as error:
+                _cannot_load(path, error)
+            else:
+                return
 
     def _installed(self) -> Path | None:
-        """By the name that tells its version."""
-        return next((path.resolve() for path in self._candidates if path.exists()), None)
+        """The first candidate that exists, by the name that its links lead to."""
+        return next(self._existing(), None)
+
+    def _existing(self) -> Iterator[Path]:
+        """The files that the candidates are for this process, without links."""
+        for candidate in self._candidates:
+            try:
+                path = candidate.locate()
+                path.lstat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _cannot_load(candidate, error)
+            else:
+                yield path
+
+
+def _cannot_load(path: Path | RootedPath, error: OSError) -> None:
+    _log.warning("NVML library cannot be loaded", extra={"path": str(path), "error": str(error)})

@@ -14,7 +14,6 @@ import ctypes
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -44,6 +43,7 @@ from kubelet_plugin.inventory.gpu import (
 )
 from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary, call
 from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, mig_profile_name
+from kubelet_plugin.rooted_path import RootedPath
 
 __all__ = ["NvmlSession"]
 
@@ -82,7 +82,7 @@ class NvmlSession:
     loader's own `libnvidia-ml.so.1` is taken.
     """
 
-    def __init__(self, host: HostPaths, libraries: Sequence[Path] = ()) -> None:
+    def __init__(self, host: HostPaths, libraries: Sequence[RootedPath] = ()) -> None:
         self._host = host
         self._library = NvmlLibrary(libraries)
         self._open = False

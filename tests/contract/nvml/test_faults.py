@@ -106,7 +106,7 @@ def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: Simulated
 
     node.replace_driver("570.86.15")
 
-    replaced = DriverReplaced(str(libraries[1].with_name("libnvidia-ml.so.570.86.15")))
+    replaced = DriverReplaced(str(node.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.86.15"))
     assert session.read() == replaced
     assert session.read() == replaced
     with installed(node.directory):
