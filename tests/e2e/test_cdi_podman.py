@@ -18,7 +18,8 @@ from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.claim import ClaimDevice, PreparedClaim
 from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.needs import ContainerNeeds
 from simulation.kubernetes import binaries, debian
 from simulation.nvml import SimulatedNode, installed
@@ -45,9 +46,10 @@ class Machine:
         claim = PreparedClaim(str(uuid.uuid4()), "default", "train", granted)
         host = HostPaths(self.gpus.root)
         with installed(self.gpus.directory):
-            session = NvmlSession(host)
-            by_name = {device.name: device for device in devices(session.read())}
-            session.close()
+            library = NvmlLibrary(host)
+            inventory = NvmlReader(host, library).read()
+            library.close()
+        by_name = {device.name: device for device in devices(inventory)}
         needs = ContainerNeeds(
             driver=DRIVER,
             devices=lambda: by_name,
