@@ -1,19 +1,49 @@
-"""What the kernel says of the node's GPUs: sysfs, procfs and /dev below a root.
+"""What the kernel reports about a node's GPUs: sysfs, procfs and /dev below a root.
 
 The root is "/" on a node, and another directory where the host is mounted elsewhere, or in tests.
-Reading is total: whatever is absent, unreadable or not what the kernel writes is `None`.
+Reading never fails: what is absent, unreadable or not in the kernel's format is `None`, or the
+kernel module's default where it has one.
 """
 
 import os
 import re
 import stat
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["HostPaths"]
+__all__ = ["CharacterDevice", "DeviceFileParameters", "HostPaths", "Permissions"]
 
 _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
+_PARAMETER = re.compile(r"(\w+): (\d+)")
+_DEVICE_NUMBERS = re.compile(r"(\d+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Permission bits and owner of a device node. The defaults are those of the NVIDIA module."""
+
+    mode: int = 0o666
+    uid: int = 0
+    gid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterDevice:
+    """A character device node."""
+
+    major: int
+    minor: int
+    permissions: Permissions
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFileParameters:
+    """The NVIDIA module's parameters for its device nodes (NVreg_DeviceFile*)."""
+
+    permissions: Permissions = field(default_factory=Permissions)
+    modifiable: bool = True
+    """Whether programs other than the administrator's may make or change nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +52,21 @@ class HostPaths:
 
     root: Path = Path("/")
 
-    # A node has so many paths and no more, and all are asked for again every few seconds.
-    @lru_cache(maxsize=1024)  # noqa: B019 - there is one HostPaths in a process
     def path(self, absolute: str) -> Path:
-        """Where the host's file `absolute` is for this process."""
+        """The path by which this process reaches the host's file `absolute`."""
         return self.root / absolute.lstrip("/")
 
     def numa_node(self, pci_bus_id: str) -> int | None:
-        """The NUMA node of a PCI function; the kernel's -1 ("none") is None."""
+        """The NUMA node of a PCI function; None for the kernel's -1, which means no node."""
         text = self._read(f"/sys/bus/pci/devices/{pci_bus_id}/numa_node")
         node = _integer(text)
         return node if node is not None and node >= 0 else None
 
     def pcie_root(self, pci_bus_id: str) -> str | None:
-        """`pci<domain>:<bus>` of the root complex above a PCI function.
+        """The PCIe root complex above a PCI function, as `pci<domain>:<bus>`.
 
-        The first path component below /sys/devices of the function's link, as upstream's
-        `resource.kubernetes.io/pcieRoot` (KEP-4381) has it.
+        This is the first path component below /sys/devices of the function's link, which is how
+        Kubernetes defines `resource.kubernetes.io/pcieRoot` (KEP-4381).
         """
         try:
             link = self.path(f"/sys/bus/pci/devices/{pci_bus_id}").readlink()
@@ -48,40 +76,75 @@ class HostPaths:
         return match[1] if match else None
 
     def gpu_addresses(self) -> frozenset[str] | None:
-        """PCI addresses of the GPUs that the NVIDIA kernel driver holds, None where it cannot say.
+        """PCI addresses of the GPUs bound to the NVIDIA kernel driver; None if not readable.
 
-        Cheap, and current when GPUs come and go, which an NVML session is not.
+        The list is cheap to read and current after hot-plug. NVML's own list is as of nvmlInit.
         """
         try:
             return frozenset(gpu.name for gpu in self.path("/proc/driver/nvidia/gpus").iterdir())
         except OSError:
             return None
 
-    def device_major(self, driver: str) -> int | None:
-        """The major number that the kernel gave a character driver ("nvidia-uvm")."""
-        text = self._read("/proc/devices")
-        if text is None:
-            return None
+    def device_majors(self) -> Mapping[str, int]:
+        """Major numbers of the loaded character drivers by name ("nvidia-uvm")."""
+        text = self._read("/proc/devices") or ""
         characters, _, _ = text.partition("Block devices:")
-        for line in characters.splitlines():
-            number, _, name = line.strip().partition(" ")
-            if name == driver:
-                return _integer(number)
-        return None
+        lines = (line.strip().partition(" ") for line in characters.splitlines())
+        return {name: int(number) for number, _, name in lines if number.isdecimal()}
+
+    def device_file_parameters(self) -> DeviceFileParameters:
+        """The NVIDIA module's parameters for device nodes; its defaults where it reports none.
+
+        Names, decimal values and defaults are those that nvidia-modprobe reads
+        (`init_device_file_parameters`).
+        """
+        text = self._read("/proc/driver/nvidia/params") or ""
+        matches = (_PARAMETER.fullmatch(line.strip()) for line in text.splitlines())
+        values = {match[1]: int(match[2]) for match in matches if match}
+        default = Permissions()
+        return DeviceFileParameters(
+            permissions=Permissions(
+                mode=values.get("DeviceFileMode", default.mode) & 0o777,
+                uid=values.get("DeviceFileUID", default.uid),
+                gid=values.get("DeviceFileGID", default.gid),
+            ),
+            modifiable=values.get("ModifyDeviceFiles", 1) == 1,
+        )
+
+    def drm_devices(self, pci_bus_id: str) -> Mapping[str, tuple[int, int]]:
+        """Major and minor numbers of a GPU's DRM devices by name ("card1", "renderD128").
+
+        Empty where nvidia-drm is not loaded.
+        """
+        return dict(self._drm_devices(f"/sys/bus/pci/devices/{pci_bus_id}/drm"))
+
+    def _drm_devices(self, folder: str) -> Iterator[tuple[str, tuple[int, int]]]:
+        try:
+            names = sorted(entry.name for entry in self.path(folder).iterdir())
+        except OSError:
+            return
+        for name in names:
+            match = _DEVICE_NUMBERS.fullmatch(self._read(f"{folder}/{name}/dev") or "")
+            if match:
+                yield name, (int(match[1]), int(match[2]))
 
     def boot_id(self) -> str | None:
-        """The kernel's identifier of this boot."""
+        """The kernel's identifier of the current boot."""
         return self._read("/proc/sys/kernel/random/boot_id")
 
-    def device_numbers(self, absolute: str) -> tuple[int, int] | None:
-        """Major and minor of a character device; None if there is none at that path."""
+    def character_device(self, absolute: str) -> CharacterDevice | None:
+        """The character device at a path; None if there is none."""
         try:
             status = self.path(absolute).stat()
         except OSError:
             return None
         if not stat.S_ISCHR(status.st_mode):
             return None
-        return os.major(status.st_rdev), os.minor(status.st_rdev)
+        return CharacterDevice(
+            os.major(status.st_rdev),
+            os.minor(status.st_rdev),
+            Permissions(status.st_mode & 0o777, status.st_uid, status.st_gid),
+        )
 
     def _read(self, absolute: str) -> str | None:
         try:

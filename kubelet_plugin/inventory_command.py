@@ -31,7 +31,8 @@ from kubelet_plugin.inventory.inventory import (
     known_gpus,
 )
 from kubelet_plugin.inventory.mig import MigSupported, MigUnsupported
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.report import logs
@@ -55,11 +56,10 @@ exit codes:
 def run(arguments: Namespace) -> int:
     """Prints what is there, and says on standard error what is wrong with it."""
     logs.configure("text", "warning")  # standard output is for what was asked for
-    session = NvmlSession(
-        HostPaths(Path(arguments.host_root)), nvml_libraries(Path(arguments.driver_root))
-    )
-    inventory = session.read()
-    session.close()
+    host = HostPaths(Path(arguments.host_root))
+    library = NvmlLibrary(host, nvml_libraries(Path(arguments.driver_root)))
+    inventory = NvmlReader(host, library).read()
+    library.close()
     published = resource_slices(
         pool(devices(inventory), driver=arguments.driver_name, node=arguments.node_name),
         generation=1,

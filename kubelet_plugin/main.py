@@ -36,7 +36,8 @@ from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.kubelet.socket_probe import socket_probe
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
@@ -113,7 +114,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         )
         publisher.start()
         cleanup.callback(publisher.stop)
-        session = NvmlSession(host, nvml_libraries(chosen.driver_root))
+        nvml = NvmlLibrary(host, nvml_libraries(chosen.driver_root))
 
         gpus_changed = threading.Event()
 
@@ -128,7 +129,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             gpus_changed.set()
 
         poller = InventoryPoller(
-            session.read,
+            NvmlReader(host, nvml).read,
             changed=publish,
             reporter=node_report,
             clock=time.monotonic,

@@ -1,21 +1,15 @@
 """Reads a node's GPUs through NVML.
 
-The library is whatever `libnvidia-ml.so.1` the node has, old and incomplete ones included. So a
-function that it lacks, or answers "not supported", costs the attribute that it feeds and nothing
-else; any other failure costs the one GPU it happened on, which is then lost or unreadable. Only
-when NVML as a whole does not answer is there no inventory.
-
-A session stays open between reads: opening one wakes every GPU that has no persistence daemon. It
-is opened anew when the kernel driver's list of GPUs changes, because NVML sees GPUs that come and
-go only then.
+The library is the node's own `libnvidia-ml.so.1`, which may be old or incomplete. A function that
+it lacks, or that answers "not supported", costs the attribute that it provides and nothing else.
+Any other failure costs the one GPU on which it happened, which is then lost or unreadable. There is
+no inventory only if NVML as a whole does not answer.
 """
 
 import ctypes
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -34,32 +28,20 @@ from kubelet_plugin.inventory.inventory import (
     UnknownGpu,
     known_gpus,
 )
-from kubelet_plugin.inventory.mig import (
-    MigLayout,
-    MigPlacement,
-    MigProfile,
-    MigResources,
-    MigSupport,
-    MigSupported,
-    MigUnsupported,
+from kubelet_plugin.inventory.mig import MigLayout, MigSupport, MigSupported, MigUnsupported
+from kubelet_plugin.nvml.library import (
+    NO_SUCH,
+    NvmlCallError,
+    NvmlLibrary,
+    NvmlSession,
+    call,
+    optional_call,
 )
-from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary, call
-from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS, mig_profile_name
+from kubelet_plugin.nvml.mig import read_layout
+from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS
 
-__all__ = ["NvmlSession"]
+__all__ = ["NvmlReader"]
 
-_log = logging.getLogger(__name__)
-
-# An old driver may know a function and not the version of the structure it is asked to fill.
-_LACKING = frozenset(
-    {
-        "NVML_ERROR_FUNCTION_NOT_FOUND",
-        "NVML_ERROR_NOT_SUPPORTED",
-        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
-    }
-)
-# Of links and profiles that a GPU does not have, drivers say one or the other.
-_NO_SUCH = _LACKING | {"NVML_ERROR_INVALID_ARGUMENT"}
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
 _HOPPER = 9
@@ -82,56 +64,54 @@ class _Reading:
     links: nvlink.Links
 
 
-class NvmlSession:
-    """One process's view of the node's GPUs, read again and again. For one thread at a time.
-
-    `libraries` are candidates below a driver root, tried in order; without any that exists the
-    loader's own `libnvidia-ml.so.1` is taken.
-    """
+class NvmlReader:
+    """Reads the node's GPUs again and again, in one thread at a time."""
 
     def __init__(
         self,
         host: HostPaths,
-        libraries: Sequence[Path] = (),
+        library: NvmlLibrary,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`now` gives the time at which a problem of a GPU is first seen."""
         self._host = host
         self._now = now
-        self._library = NvmlLibrary(libraries)
-        self._open = False
-        self._addresses: frozenset[str] | None = None
+        self._library = library
+        self._session: NvmlSession | None = None
         self._layouts: dict[str, MigLayout] = {}
-        self._missed: set[str] = set()
+        """By UUID, as read in the session."""
 
     def read(self, previous: Inventory | None = None) -> Inventory:
         """Observes the node once.
 
-        `previous` is what the last read gave: GPUs of it that no longer answer are told as lost or
-        unreadable for as long as NVML knows their PCI address, and dropped when it does not.
-        Blocks for as long as the driver does, which may be for ever.
+        `previous` is the result of the last read. GPUs in it that no longer answer are reported as
+        lost or unreadable while NVML knows their PCI address, and dropped when it does not.
+
+        Blocks as long as the driver does, which may be until the node is rebooted.
+
+        Raises:
+            NvmlBusyError: another thread's nvmlInit or nvmlShutdown does not return.
         """
         known = {observed.gpu.uuid: observed for observed in known_gpus(previous)}
         try:
-            return self._observe(known)
+            return self._observe_in_session(known)
         except NvmlCallError:
-            self.close()  # the driver may have been reloaded under an open session
+            pass  # the driver may have been reloaded under an open session
         try:
-            return self._observe(known)
+            return self._observe_in_session(known)
         except NvmlCallError as error:
-            self.close()
             return self._without_driver(error.failure)
 
-    def close(self) -> None:
-        """Ends the session; the next read opens another."""
-        if not self._open:
-            return
-        self._open = False
-        self._layouts.clear()
-        try:
-            call("nvmlShutdown")
-        except NvmlCallError as error:
-            _log.warning("NVML did not shut down", extra={"failure": str(error.failure)})
+    def _observe_in_session(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
+        with self._library.lease() as session:
+            if session is not self._session:
+                self._session, self._layouts = session, {}
+            try:
+                return self._observe(known)
+            except NvmlCallError:
+                self._library.discard(session)
+                raise
 
     def _without_driver(
         self, failure: NvmlFailure
@@ -150,8 +130,7 @@ class NvmlSession:
                 return DriverUnusable(failure)
 
     def _observe(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
-        self._ensure_open()
-        driver = self._read_driver()
+        driver = _read_driver()
         readings, failed = self._enumerate(driver)
         anonymous = [gpu for uuid, gpu in failed if uuid is None]
         strangers = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
@@ -172,28 +151,17 @@ class NvmlSession:
         problem = since(kind(failure, self._now()), observed.state.problems)
         return replace(observed, state=replace(observed.state, problems=frozenset({problem})))
 
-    def _ensure_open(self) -> None:
-        addresses = self._host.gpu_addresses()
-        # Where the kernel's list cannot be seen, only a new session tells of changes.
-        if self._open and (addresses is None or addresses != self._addresses):
-            self.close()
-        if not self._open:
-            self._library.load()
-            call("nvmlInit")
-            self._open = True
-        self._addresses = addresses
-
     def _enumerate(
         self, driver: _Driver
     ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
         """The GPUs that can be read, by UUID, and those that cannot, with the UUID if it was."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
-        for index in range(call("nvmlDeviceGetCount")):
+        for index in range(call(pynvml.nvmlDeviceGetCount)):
             uuid = None
             try:
-                handle = call("nvmlDeviceGetHandleByIndex", index)
-                uuid = call("nvmlDeviceGetUUID", handle)
+                handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
+                uuid = call(pynvml.nvmlDeviceGetUUID, handle)
                 readings[uuid] = self._read_gpu(handle, uuid, driver)
             except NvmlCallError as error:
                 failed.append((uuid, UnknownGpu(index, error.failure)))
@@ -201,98 +169,36 @@ class NvmlSession:
 
     def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
         """Reads a GPU by its address when reading it by its index failed."""
-        handle = call("nvmlDeviceGetHandleByPciBusId", gpu.pci_bus_id)
-        uuid = call("nvmlDeviceGetUUID", handle)
+        handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, gpu.pci_bus_id)
+        uuid = call(pynvml.nvmlDeviceGetUUID, handle)
         return {uuid: self._read_gpu(handle, uuid, driver)}
 
-    def _read_driver(self) -> _Driver:
-        cuda = self._optional("nvmlSystemGetCudaDriverVersion_v2")
-        return _Driver(
-            version=self._optional("nvmlSystemGetDriverVersion"),
-            cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
-        )
-
     def _read_gpu(self, handle: object, uuid: str, driver: _Driver) -> _Reading:
-        address = _address(call("nvmlDeviceGetPciInfo", handle))
-        architecture = self._optional("nvmlDeviceGetArchitecture", handle)
-        memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
-        modes = self._optional("nvmlDeviceGetMigMode", handle)
+        address = _address(call(pynvml.nvmlDeviceGetPciInfo, handle))
+        architecture = optional_call(pynvml.nvmlDeviceGetArchitecture, handle)
+        memory = optional_call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
         gpu = Gpu(
-            minor=call("nvmlDeviceGetMinorNumber", handle),
+            minor=call(pynvml.nvmlDeviceGetMinorNumber, handle),
             uuid=uuid,
             pci_bus_id=address,
-            product_name=self._optional("nvmlDeviceGetName", handle),
-            brand=BRANDS.get(self._optional("nvmlDeviceGetBrand", handle)),
+            product_name=optional_call(pynvml.nvmlDeviceGetName, handle),
+            brand=BRANDS.get(optional_call(pynvml.nvmlDeviceGetBrand, handle)),
             architecture=ARCHITECTURES.get(architecture),
-            cuda_compute_capability=self._optional("nvmlDeviceGetCudaComputeCapability", handle),
+            cuda_compute_capability=optional_call(
+                pynvml.nvmlDeviceGetCudaComputeCapability, handle
+            ),
             memory_bytes=memory.total if memory is not None else None,
             driver_version=driver.version,
             cuda_driver_version=driver.cuda_version,
             addressing_mode=ADDRESSING_MODES.get(
-                self._optional("nvmlDeviceGetAddressingMode", handle)
+                optional_call(pynvml.nvmlDeviceGetAddressingMode, handle)
             ),
             numa_node=self._host.numa_node(address),
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
         )
-        return _Reading(gpu, _mig_mode(modes), self._read_links(handle))
-
-    def _optional(self, function: str, *arguments: object) -> Any:
-        """What a function answers; None where the driver has no answer to give."""
-        try:
-            return call(function, *arguments)
-        except NvmlCallError as error:
-            if error.failure.code not in _LACKING:
-                raise
-            if function not in self._missed:
-                self._missed.add(function)
-                _log.info(
-                    "the driver does not tell everything", extra={"missing": str(error.failure)}
-                )
-            return None
-
-    def _read_links(self, handle: object) -> nvlink.Links:
-        gpus: set[str] = set()
-        switches: set[str] = set()
-        untold: set[str] = set()
-        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-            try:
-                active = call("nvmlDeviceGetNvLinkState", handle, link)
-            except NvmlCallError as error:
-                if error.failure.code not in _NO_SUCH:
-                    raise
-                continue
-            if not active:
-                continue
-            remote = self._optional("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
-            if remote is None:
-                switches.add(_UNSEEN_SWITCH)
-                continue
-            match self._optional("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link):
-                case pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-                    gpus.add(_address(remote))
-                case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-                    switches.add(_address(remote))
-                case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
-                    pass  # a link to the processor joins no GPUs
-                case _:
-                    untold.add(_address(remote))
-        return nvlink.Links(
-            gpus=frozenset(gpus),
-            switches=frozenset(switches),
-            untold=frozenset(untold),
-            fabric=self._read_fabric(handle),
-        )
-
-    def _read_fabric(self, handle: object) -> str | None:
-        info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-        if self._optional("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info)) is None:
-            return None
-        cluster = UUID(bytes=bytes(info.clusterUuid))
-        # A single HGX board joins its fabric without a cluster: all zeros, nothing to tell apart.
-        if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
-            return None
-        return f"{cluster}.{info.cliqueId}"
+        return _Reading(gpu, _mig_mode(modes), _read_links(handle))
 
     def _read_mig_support(
         self,
@@ -304,52 +210,69 @@ class NvmlSession:
         if modes is None:
             return MigUnsupported()
         if uuid not in self._layouts:
-            self._layouts[uuid] = self._read_layout(handle)
+            self._layouts[uuid] = read_layout(handle)
         # NVML user guide, nvmlDeviceSetMigMode: a reset is needed on Ampere and not after it.
         at_once = architecture is not None and architecture >= _HOPPER
         return MigSupported(self._layouts[uuid], toggles_without_reset=at_once)
 
-    def _read_layout(self, handle: object) -> MigLayout:
-        profiles = []
-        for index in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-            info = _profile_info(handle, index)
-            if info is not None:
-                profiles.append(self._read_profile(handle, index, info))
-        return MigLayout(profiles=tuple(sorted(profiles, key=lambda profile: profile.id)))
 
-    def _read_profile(self, handle: object, index: int, info: Any) -> MigProfile:
-        if hasattr(info, "name"):
-            name = str(info.name).removeprefix("MIG ")
-        else:
-            memory = self._optional("nvmlDeviceGetMemoryInfo", handle)
-            total = memory.total if memory is not None else 0
-            name = mig_profile_name(index, info.sliceCount, info.memorySizeMB, total)
-        return MigProfile(
-            name=name,
-            id=info.id,
-            index=index,
-            slices=info.sliceCount,
-            max_instances=info.instanceCount,
-            resources=MigResources(
-                multiprocessors=info.multiprocessorCount,
-                copy_engines=info.copyEngineCount,
-                decoders=info.decoderCount,
-                encoders=info.encoderCount,
-                jpeg_engines=info.jpegCount,
-                ofa_engines=info.ofaCount,
-                memory_mib=info.memorySizeMB,
-            ),
-            placements=self._read_placements(handle, info.id),
-        )
+def _mig_mode(modes: tuple[int, int] | None) -> MigMode:
+    """The mode in force; the second of the two that NVML gives is the one after a reset."""
+    on = modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    return MigMode.ON if on else MigMode.OFF
 
-    def _read_placements(self, handle: object, profile_id: int) -> tuple[MigPlacement, ...]:
-        function = "nvmlDeviceGetGpuInstancePossiblePlacements"
-        count = ctypes.c_uint()
-        if self._optional(function, handle, profile_id, None, ctypes.byref(count)) is None:
-            return ()
-        placements = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-        call(function, handle, profile_id, placements, ctypes.byref(count))
-        return tuple(sorted(MigPlacement(each.start, each.size) for each in placements))
+
+def _read_driver() -> _Driver:
+    cuda = optional_call(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    return _Driver(
+        version=optional_call(pynvml.nvmlSystemGetDriverVersion),
+        cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda is not None else None,
+    )
+
+
+def _read_links(handle: object) -> nvlink.Links:
+    gpus: set[str] = set()
+    switches: set[str] = set()
+    untold: set[str] = set()
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active = call(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        except NvmlCallError as error:
+            if error.failure.code not in NO_SUCH:
+                raise
+            continue
+        if not active:
+            continue
+        remote = optional_call(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+        if remote is None:
+            switches.add(_UNSEEN_SWITCH)
+            continue
+        match optional_call(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link):
+            case pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+                gpus.add(_address(remote))
+            case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                switches.add(_address(remote))
+            case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
+                pass  # a link to the processor joins no GPUs
+            case _:
+                untold.add(_address(remote))
+    return nvlink.Links(
+        gpus=frozenset(gpus),
+        switches=frozenset(switches),
+        untold=frozenset(untold),
+        fabric=_read_fabric(handle),
+    )
+
+
+def _read_fabric(handle: object) -> str | None:
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    if optional_call(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+        return None
+    cluster = UUID(bytes=bytes(info.clusterUuid))
+    # A single HGX board joins its fabric without a cluster: all zeros, nothing to tell apart.
+    if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
+        return None
+    return f"{cluster}.{info.cliqueId}"
 
 
 def _ready(
@@ -358,7 +281,7 @@ def _ready(
     unknown: Sequence[UnknownGpu],
 ) -> DriverReady:
     links = {reading.gpu.pci_bus_id: reading.links for reading in readings}
-    connections = nvlink.nvlinks(links, (reading.gpu for reading in readings), silent)
+    connections = nvlink.nvlinks(links, [reading.gpu for reading in readings], silent)
     answering = [
         ObservedGpu(
             reading.gpu,
@@ -372,26 +295,6 @@ def _ready(
     )
 
 
-def _mig_mode(modes: tuple[int, int] | None) -> MigMode:
-    """The mode in force; the second of the two that NVML gives is the one after a reset."""
-    on = modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    return MigMode.ON if on else MigMode.OFF
-
-
 def _address(info: Any) -> str:
     """An NVML PCI address as the kernel writes it; NVML knows function 0 only."""
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
-
-
-def _profile_info(handle: object, index: int) -> Any:
-    """A GPU instance profile in the newest form that the driver has; None if there is no such."""
-    for version in (2, 1):
-        try:
-            return call("nvmlDeviceGetGpuInstanceProfileInfo", handle, index, version)
-        except NvmlCallError as error:
-            if error.failure.code == "NVML_ERROR_FUNCTION_NOT_FOUND":
-                continue
-            if error.failure.code in _NO_SUCH:
-                return None
-            raise
-    return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simulation.demo.console import DemoError
 from simulation.demo.manifests import REPOSITORY
-from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.node import SimulatedNode
 
 DRIVER = "gpu.carina.dev"
 _STOP_SECONDS = 15
@@ -45,7 +45,7 @@ class GpuNode:
     @classmethod
     def create(cls, directory: Path, name: str, profile: str) -> "GpuNode":
         """Builds a node that is all below a directory."""
-        gpus = SimulatedNode.create(directory, profile, name=name, device_nodes=DeviceNodes.NULL)
+        gpus = SimulatedNode.create(directory, profile, name=name)
         paths = PluginPaths(directory / "kubelet", gpus.root / "run/cdi", directory / "plugin.log")
         return cls(name, gpus, paths)
 

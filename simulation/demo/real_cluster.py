@@ -24,7 +24,7 @@ from simulation.kubernetes import binaries, build, debian, process
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node
-from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.node import SimulatedNode
 
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
 _NAMESPACE, _ACCOUNT, _POD = "carina-system", "carina-kubelet-plugin", "plugin"
@@ -87,9 +87,7 @@ def _running_node() -> Iterator[Node]:
 
 
 def _gpu_node(node: Node, directory: Path) -> GpuNode:
-    gpus = SimulatedNode.create(
-        directory / "gpus", _PROFILE, name=node.name, device_nodes=DeviceNodes.NULL
-    )
+    gpus = SimulatedNode.create(directory / "gpus", _PROFILE, name=node.name)
     paths = PluginPaths(node.kubelet.root, node.cdi_folder, directory / "plugin.log")
     return GpuNode(node.name, gpus, paths)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pynvml
 
+from simulation.nvml.device_files import links_seen_as_nodes
 from simulation.nvml.hardware import profile_names
 from simulation.nvml.installation import installed
 from simulation.nvml.node import DeviceNodes, SimulatedNode
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     match arguments:
         case [directory, "-m", module, *rest]:
-            with installed(Path(directory)):
+            with installed(Path(directory)), links_seen_as_nodes():
                 sys.argv = [module, *rest]
                 runpy.run_module(module, run_name="__main__", alter_sys=True)
             return 0

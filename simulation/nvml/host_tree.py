@@ -15,7 +15,15 @@ from pathlib import Path
 from simulation.nvml.hardware import Hardware, Slot
 from simulation.nvml.state import NodeState
 
-__all__ = ["DeviceNodes", "root", "wipe_run", "write", "write_capabilities"]
+__all__ = [
+    "STAND_IN",
+    "DeviceNodes",
+    "device_numbers",
+    "root",
+    "wipe_run",
+    "write",
+    "write_capabilities",
+]
 
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 _SONAMES = {
@@ -50,20 +58,27 @@ _CONTROL_NODES = {
     "nvidia-uvm": (510, 0),
     "nvidia-uvm-tools": (510, 1),
 }
-_NULL = (1, 3)
+_PARAMETERS = {
+    "ModifyDeviceFiles": 1,
+    "DeviceFileUID": 0,
+    "DeviceFileGID": 0,
+    "DeviceFileMode": 0o666,
+}
+
+
+STAND_IN = Path("/dev/null")
+"""What a node that this process may not make is a link to."""
 
 
 class DeviceNodes(Enum):
-    """What the files in /dev are.
-
-    Without the right to make device nodes those that should be one are links to /dev/null: whoever
-    looks through the link sees a character device, whatever its numbers.
-    """
+    """What the files in /dev are."""
 
     NVIDIA = "nvidia"
-    """Character devices with the numbers that the NVIDIA module has; nothing opens them."""
-    NULL = "null"
-    """Character devices that are /dev/null, so that containers can be given them."""
+    """Character devices with the numbers of the NVIDIA module; there is no driver to open them.
+
+    Without the right to make device nodes they are links to /dev/null, for which
+    `simulation.nvml.device_files` answers.
+    """
     REGULAR = "regular"
     """Plain empty files."""
 
@@ -82,6 +97,11 @@ def write(directory: Path, hardware: Hardware, state: NodeState, nodes: DeviceNo
     write_capabilities(directory, hardware, state)
     (root(directory) / "run").mkdir(exist_ok=True)
     _link(root(directory) / "var/run", "../run")
+
+
+def device_numbers(name: str) -> tuple[int, int]:
+    """Major and minor number of the node with that name: a control node or a GPU's."""
+    return _CONTROL_NODES.get(name) or (_MAJORS["nvidia"], int(name.removeprefix("nvidia")))
 
 
 def wipe_run(directory: Path) -> None:
@@ -124,8 +144,8 @@ def _visible(hardware: Hardware, state: NodeState) -> list[Slot]:
 def _write_devices(dev: Path, hardware: Hardware, state: NodeState, nodes: DeviceNodes) -> None:
     wanted: dict[str, tuple[int, int]] = {}
     if state.driver == "loaded":
-        wanted |= _CONTROL_NODES
-        wanted |= {f"nvidia{slot.minor}": (195, slot.minor) for slot in _visible(hardware, state)}
+        names = (*_CONTROL_NODES, *(f"nvidia{slot.minor}" for slot in _visible(hardware, state)))
+        wanted |= {name: device_numbers(name) for name in names}
         wanted |= {f"nvidia-caps/nvidia-cap{number}": (508, number) for number in (1, 2)}
     dev.mkdir(parents=True, exist_ok=True)
     (dev / "nvidia-caps").mkdir(exist_ok=True)
@@ -133,7 +153,7 @@ def _write_devices(dev: Path, hardware: Hardware, state: NodeState, nodes: Devic
         if str(entry.relative_to(dev)) not in wanted and not entry.is_dir():
             entry.unlink()
     for name, numbers in wanted.items():
-        _make_node(dev / name, _NULL if nodes is DeviceNodes.NULL else numbers, nodes)
+        _make_node(dev / name, numbers, nodes)
 
 
 def _make_node(path: Path, numbers: tuple[int, int], nodes: DeviceNodes) -> None:
@@ -145,7 +165,7 @@ def _make_node(path: Path, numbers: tuple[int, int], nodes: DeviceNodes) -> None
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*numbers))
     except PermissionError:  # not root, or in a user namespace
-        path.symlink_to("/dev/null")
+        path.symlink_to(STAND_IN)
     else:
         path.chmod(0o666)
 
@@ -187,6 +207,9 @@ def _write_procfs(proc: Path, hardware: Hardware, state: NodeState) -> None:
     (driver / "version").write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
         f"{state.driver_version}  Release Build\n"
+    )
+    (driver / "params").write_text(
+        "".join(f"{name}: {value}\n" for name, value in _PARAMETERS.items())
     )
     _replace_files(
         driver / "gpus",

@@ -19,7 +19,7 @@ from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials
-from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml import SimulatedNode
 
 DRIVER, NODE = "gpu.carina.dev", "measured"
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
@@ -174,9 +174,7 @@ def bench(cluster: Cluster) -> Iterator[Bench]:
         Client(from_kubeconfig(cluster.kubeconfig)) as admin,
     ):
         folder = Path(name)
-        gpus = SimulatedNode.create(
-            folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
-        )
+        gpus = SimulatedNode.create(folder / "node", "dgx-h100", name=NODE)
         yield Bench(folder, Path(memory), gpus, cluster, credentials, admin)
 
 

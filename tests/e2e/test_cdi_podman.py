@@ -21,13 +21,14 @@ from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, PreparedDevice
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.kubernetes import binaries, debian
-from simulation.nvml import DeviceNodes, SimulatedNode, installed
+from simulation.nvml import SimulatedNode, installed
 from tests.real_kubernetes import require_real_node
 
 pytestmark = pytest.mark.node
@@ -52,9 +53,10 @@ class Machine:
         claim = NodeClaim(str(uuid.uuid4()), "default", "train", allocated)
         host = HostPaths(self.gpus.root)
         with installed(self.gpus.directory):
-            session = NvmlSession(host)
-            by_name = {device.name: device for device in devices(session.read())}
-            session.close()
+            library = NvmlLibrary(host)
+            inventory = NvmlReader(host, library).read()
+            library.close()
+        by_name = {device.name: device for device in devices(inventory)}
         cdi_specs = CdiSpecs(
             driver=DRIVER,
             driver_root=DriverRoot(self.gpus.root, self.gpus.root, hook),
@@ -106,7 +108,7 @@ def machine(tmp_path: Path) -> Machine:
     shutil.copy(busybox, root / "bin/busybox")
     for applet in ("sh", "ls", "env", "cat", "dd"):
         (root / "bin" / applet).symlink_to("busybox")
-    gpus = SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.NULL)
+    gpus = SimulatedNode.create(tmp_path / "node", "t4")
     return Machine(gpus, root, podman)
 
 
@@ -118,7 +120,8 @@ def test_podman_gives_the_device_the_environment_and_the_libraries(machine: Mach
             "ls /dev; dd if=/dev/nvidia1 count=1 2>&1; env; ls $LD_LIBRARY_PATH; ls /usr/bin",
         ).split()
 
-    part = claim.uid.replace("-", "_")
+    uid = device.cdi_ids[0].removeprefix(f"{DRIVER}/claim=claim-").partition("_")[0]
+    part = uid.replace("-", "_")
     uuid_of_gpu = machine.gpus.state.gpus[1].uuid
     assert {"nvidia1", "nvidiactl", "nvidia-uvm"} <= set(seen)
     assert "nvidia0" not in seen

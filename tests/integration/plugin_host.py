@@ -12,7 +12,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from simulation.api_server.api import Api
 from simulation.api_server.server import ApiServer
-from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml import SimulatedNode
 from tests.eventually import eventually
 
 DRIVER = "gpu.carina.dev"
@@ -104,9 +104,7 @@ def running_host() -> Iterator[Host]:
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
-        gpus = SimulatedNode.create(
-            folder / "node", "dgx-h100", name=NODE, device_nodes=DeviceNodes.NULL
-        )
+        gpus = SimulatedNode.create(folder / "node", "dgx-h100", name=NODE)
         with Client(server.connection) as client:
             client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
             made = Host(folder, gpus, client, kubeconfig)

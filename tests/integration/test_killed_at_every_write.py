@@ -3,8 +3,8 @@
 The changes are enumerated, not sampled: a child process carries out one call and ends itself before
 its n-th change, for every n until the call ends by itself. A change is what the kernel sees as one:
 each write(2), cut in two so that half-written files are among the states, and every open for
-writing, chmod, mknod, rename, unlink, link, truncate, fsync and fdatasync. The state after a change
-is the state before the next, so these are all the states that a kill can leave. Then a fresh
+writing, chmod, chown, mknod, rename, unlink, link, truncate, fsync and fdatasync. The state after a
+change is the state before the next, so these are all the states that a kill can leave. Then a fresh
 process looks at what is left, as the plugin does when it starts.
 """
 
@@ -37,13 +37,22 @@ from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
-from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml import SimulatedNode
 from tests.fakes.claims import PATIENT, FakeObserver
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 UIDS = {"one": "11111111-aaaa", "two": "22222222-bbbb", "three": "33333333-cccc"}
-_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
+_CHANGES = {
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _FAR = 500
 
@@ -203,7 +212,7 @@ def _child(folder: Path, operation: Operation, name: str, kill_before: int) -> N
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    SimulatedNode.create(tmp_path / "node", "t4", device_nodes=DeviceNodes.NULL)
+    SimulatedNode.create(tmp_path / "node", "t4")
     (tmp_path / "plugin").mkdir()
     (tmp_path / "cdi").mkdir()
     return Node(tmp_path)

@@ -16,7 +16,8 @@ from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.metrics import Metrics
@@ -76,6 +77,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
         admin.create(NODES, {"metadata": {"name": NODE}})
 
         def begin() -> Machine:
+            host = HostPaths(hardware.root)
             report = NodeReport(events=events, node=NODE, metrics=metrics)
             publisher = Publisher(
                 client, driver=DRIVER, node=NODE, reporter=report, clock=monotonic
@@ -85,7 +87,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 publisher.publish(pool(devices(inventory), driver=DRIVER, node=NODE))
 
             poller = InventoryPoller(
-                NvmlSession(HostPaths(hardware.root)).read,
+                NvmlReader(host, NvmlLibrary(host)).read,
                 changed=publish,
                 reporter=report,
                 clock=monotonic,

@@ -11,7 +11,8 @@ from pathlib import Path
 from carina_dra.resource import encode
 from kubelet_plugin.devices.whole import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.pool import Pool, pool
 from kubelet_plugin.publish.sync import resource_slices
 from simulation.nvml import SimulatedNode, installed
@@ -30,9 +31,10 @@ def simulated_pool(profile: str, directory: Path) -> Pool:
     """The pool of a simulated node, which is made in an empty directory."""
     node = SimulatedNode.create(directory, profile, name=NODE)
     with installed(directory):
-        session = NvmlSession(HostPaths(node.root))
-        inventory = session.read()
-        session.close()
+        host = HostPaths(node.root)
+        library = NvmlLibrary(host)
+        inventory = NvmlReader(host, library).read()
+        library.close()
     return pool(devices(inventory), driver=DRIVER, node=NODE)
 
 

@@ -1,7 +1,7 @@
 """Drivers to run the contract on: every simulated product, and a real one where there is one."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -9,10 +9,19 @@ import pynvml
 import pytest
 
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import DeviceNodes, SimulatedNode, install, uninstall
 from simulation.nvml.hardware import profile_names
 
 NodeMaker: TypeAlias = Callable[..., SimulatedNode]
+
+
+def reader_below(root: Path, libraries: Sequence[RootedPath] = ()) -> NvmlReader:
+    """A reader with a library of its own."""
+    host = HostPaths(root)
+    return NvmlReader(host, NvmlLibrary(host, libraries))
 
 
 @pytest.fixture

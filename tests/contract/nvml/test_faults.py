@@ -1,7 +1,7 @@
 """What a fault costs: never more than what it happens to."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pynvml
 import pytest
@@ -21,9 +21,10 @@ from kubelet_plugin.inventory.gpu import (
     UnknownGpu,
     UnreadableGpu,
 )
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.nvml.library import NvmlLibrary, call
+from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
-from tests.contract.nvml.conftest import NodeMaker
+from tests.contract.nvml.conftest import NodeMaker, reader_below
 
 DEADLINE = 30.0
 
@@ -34,10 +35,8 @@ def node(make_node: NodeMaker) -> SimulatedNode:
 
 
 @pytest.fixture
-def session(node: SimulatedNode) -> Iterator[NvmlSession]:
-    opened = NvmlSession(HostPaths(node.root))
-    yield opened
-    opened.close()
+def reader(node: SimulatedNode) -> NvmlReader:
+    return reader_below(node.root)
 
 
 def ready(inventory: Inventory) -> DriverReady:
@@ -52,79 +51,79 @@ def minors(gpus: tuple[Gpu, ...]) -> list[int]:
 # --- the driver as a whole ---
 
 
-def test_without_a_library_there_is_no_driver(node: SimulatedNode, session: NvmlSession) -> None:
+def test_without_a_library_there_is_no_driver(node: SimulatedNode, reader: NvmlReader) -> None:
     node.uninstall_driver()
-    inventory = session.read()
+    inventory = reader.read()
     assert isinstance(inventory, DriverMissing)
     assert "libnvidia-ml.so.1" in inventory.reason
 
 
 def test_without_the_kernel_module_there_is_no_driver(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.driver(available=False)
-    assert session.read() == DriverMissing("the NVIDIA kernel module is not loaded")
+    assert reader.read() == DriverMissing("the NVIDIA kernel module is not loaded")
 
 
-def test_a_driver_that_appears_late_is_seen(node: SimulatedNode, session: NvmlSession) -> None:
+def test_a_driver_that_appears_late_is_seen(node: SimulatedNode, reader: NvmlReader) -> None:
     node.driver(available=False)
-    before = session.read()
+    before = reader.read()
     node.driver(available=True)
-    assert len(ready(session.read(before)).gpus) == 8
+    assert len(ready(reader.read(before)).gpus) == 8
 
 
 def test_a_driver_that_goes_is_seen_and_so_is_its_return(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = session.read()
+    first = reader.read()
     node.driver(available=False)
-    assert isinstance(session.read(first), DriverMissing)
+    assert isinstance(reader.read(first), DriverMissing)
     node.driver(available=True)
-    assert session.read() == first
+    assert reader.read() == first
 
 
 def test_a_driver_that_is_reloaded_between_readings_goes_unnoticed(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = session.read()
+    first = reader.read()
     node.fail("nvmlDeviceGetCount_v2", pynvml.NVML_ERROR_UNINITIALIZED, times=1)
-    assert session.read(first) == first
+    assert reader.read(first) == first
 
 
-def test_a_driver_that_refuses_says_why(node: SimulatedNode, session: NvmlSession) -> None:
+def test_a_driver_that_refuses_says_why(node: SimulatedNode, reader: NvmlReader) -> None:
     node.fail("nvmlInitWithFlags", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     failure = NvmlFailure("nvmlInit", "NVML_ERROR_LIB_RM_VERSION_MISMATCH")
-    assert session.read() == DriverUnusable(failure)
+    assert reader.read() == DriverUnusable(failure)
 
 
 def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: SimulatedNode) -> None:
     libraries = nvml_libraries(node.root)
-    session = NvmlSession(HostPaths(node.root), libraries)
-    first = ready(session.read())
+    reader = reader_below(node.root, libraries)
+    first = ready(reader.read())
     node.driver(available=False)
-    assert session.read(first) == DriverMissing("the NVIDIA kernel module is not loaded")
+    assert reader.read(first) == DriverMissing("the NVIDIA kernel module is not loaded")
 
     node.replace_driver("570.86.15")
 
-    replaced = DriverReplaced(str(libraries[1].with_name("libnvidia-ml.so.570.86.15")))
-    assert session.read() == replaced
-    assert session.read() == replaced
+    replaced = DriverReplaced(str(node.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.86.15"))
+    assert reader.read() == replaced
+    assert reader.read() == replaced
     with installed(node.directory):
-        again = ready(NvmlSession(HostPaths(node.root), libraries).read())
+        again = ready(reader_below(node.root, libraries).read())
     assert [gpu.driver_version for gpu in again.gpus] == ["570.86.15"] * len(first.gpus)
 
 
 def test_a_library_that_does_not_fit_and_is_the_only_one_is_told_of(
     node: SimulatedNode,
 ) -> None:
-    session = NvmlSession(HostPaths(node.root), nvml_libraries(node.root))
+    reader = reader_below(node.root, nvml_libraries(node.root))
     node.fail("nvmlInitWithFlags", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-    assert isinstance(session.read(), DriverUnusable)
+    assert isinstance(reader.read(), DriverUnusable)
 
 
 def test_a_node_without_gpus_has_a_driver_and_none(make_node: NodeMaker) -> None:
     node = make_node("t4", name="empty", unplugged=(0, 1, 2, 3))
-    assert NvmlSession(HostPaths(node.root)).read() == DriverReady(())
+    assert reader_below(node.root).read() == DriverReady(())
 
 
 # --- functions that a driver lacks ---
@@ -143,10 +142,10 @@ OPTIONAL = {
 
 @pytest.mark.parametrize(("symbol", "attribute"), OPTIONAL.items())
 def test_a_function_that_is_missing_costs_its_attribute(
-    node: SimulatedNode, session: NvmlSession, symbol: str, attribute: str
+    node: SimulatedNode, reader: NvmlReader, symbol: str, attribute: str
 ) -> None:
     node.remove_symbol(symbol)
-    gpus = ready(session.read()).gpus
+    gpus = ready(reader.read()).gpus
     assert len(gpus) == 8
     assert {getattr(gpu, attribute) for gpu in gpus} == {None}
 
@@ -160,7 +159,7 @@ def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribut
 ) -> None:
     node = make_node("hgx-h200-nvl", name="node-2")
     node.fail(symbol, pynvml.NVML_ERROR_NOT_SUPPORTED, minor=3)
-    gpus = ready(NvmlSession(HostPaths(node.root)).read()).gpus
+    gpus = ready(reader_below(node.root).read()).gpus
     assert [gpu.minor for gpu in gpus if getattr(gpu, attribute) is None] == [3]
 
 
@@ -173,17 +172,17 @@ def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribut
     ],
 )
 def test_links_and_names_need_no_function_in_particular(
-    node: SimulatedNode, session: NvmlSession, symbol: str
+    node: SimulatedNode, reader: NvmlReader, symbol: str
 ) -> None:
     node.remove_symbol(symbol)
-    assert len(ready(session.read()).gpus) == 8
+    assert len(ready(reader.read()).gpus) == 8
 
 
 def test_switches_that_cannot_be_told_apart_still_join_gpus(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
-    first = ready(session.read()).gpus[0]
+    first = ready(reader.read()).gpus[0]
     assert first.nvlink is not None
     assert first.nvlink.peers == (1, 2, 3, 4, 5, 6, 7)
 
@@ -193,59 +192,59 @@ def test_peers_are_found_without_being_told_what_a_link_ends_at(
     make_node: NodeMaker, profile: str
 ) -> None:
     node = make_node(profile, name="node-2")
-    told = ready(NvmlSession(HostPaths(node.root)).read())
+    told = ready(reader_below(node.root).read())
     node.remove_symbol("nvmlDeviceGetNvLinkRemoteDeviceType")
-    assert NvmlSession(HostPaths(node.root)).read() == told
+    assert reader_below(node.root).read() == told
 
 
 def test_a_driver_without_mig_makes_gpus_without_mig(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetMigMode")
-    assert {gpu.mig for gpu in ready(session.read()).gpus} == {MigUnsupported()}
+    assert {gpu.mig for gpu in ready(reader.read()).gpus} == {MigUnsupported()}
 
 
 # --- one GPU ---
 
 
 def test_a_gpu_that_falls_off_the_bus_is_lost_as_it_was(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = ready(session.read())
+    first = ready(reader.read())
     node.lose_gpu(5)
-    second = ready(session.read(first))
+    second = ready(reader.read(first))
     assert minors(second.gpus) == [0, 1, 2, 3, 4, 6, 7]
     failure = NvmlFailure("nvmlDeviceGetHandleByPciBusId", "NVML_ERROR_GPU_IS_LOST")
     assert second == DriverReady(second.gpus, lost=(LostGpu(first.gpus[5], failure),))
 
 
 def test_a_lost_gpu_stays_known_and_comes_back_after_a_reset(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = ready(session.read())
+    first = ready(reader.read())
     node.lose_gpu(5)
-    lost = session.read(session.read(first))
+    lost = reader.read(reader.read(first))
     assert [each.gpu.minor for each in ready(lost).lost] == [5]
     node.reset_gpu(5)
-    assert session.read(lost) == first
+    assert reader.read(lost) == first
 
 
 def test_losing_the_gpu_that_names_the_domain_does_not_rename_it(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = ready(session.read())
+    first = ready(reader.read())
     node.lose_gpu(0)
-    second = ready(session.read(first))
+    second = ready(reader.read(first))
     domains = {gpu.nvlink.domain for gpu in second.gpus if gpu.nvlink}
     assert domains == {first.gpus[0].uuid}
     assert all(0 not in gpu.nvlink.peers for gpu in second.gpus if gpu.nvlink)
 
 
 def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.lose_gpu(5)
-    inventory = ready(session.read())
+    inventory = ready(reader.read())
     failure = NvmlFailure("nvmlDeviceGetHandleByIndex", "NVML_ERROR_GPU_IS_LOST")
     assert inventory == DriverReady(inventory.gpus, unknown=(UnknownGpu(5, failure),))
     assert len(inventory.gpus) == 7
@@ -253,73 +252,73 @@ def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
 
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMinorNumber"])
 def test_a_gpu_that_fails_is_unreadable_and_the_others_are_not(
-    node: SimulatedNode, session: NvmlSession, symbol: str
+    node: SimulatedNode, reader: NvmlReader, symbol: str
 ) -> None:
-    first = ready(session.read())
+    first = ready(reader.read())
     node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN, minor=2)
-    second = ready(session.read(first))
+    second = ready(reader.read(first))
     failure = NvmlFailure(symbol, "NVML_ERROR_UNKNOWN")
     assert second == DriverReady(second.gpus, unreadable=(UnreadableGpu(first.gpus[2], failure),))
     assert minors(second.gpus) == [0, 1, 3, 4, 5, 6, 7]
 
 
 def test_a_gpu_that_fails_from_the_start_is_unknown(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
     failure = NvmlFailure("nvmlDeviceGetMemoryInfo", "NVML_ERROR_UNKNOWN")
-    assert ready(session.read()).unknown == (UnknownGpu(2, failure),)
+    assert ready(reader.read()).unknown == (UnknownGpu(2, failure),)
 
 
 @pytest.mark.parametrize(
     "symbol", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"]
 )
 def test_a_call_that_fails_once_costs_nothing_once_the_gpu_is_known(
-    node: SimulatedNode, session: NvmlSession, symbol: str
+    node: SimulatedNode, reader: NvmlReader, symbol: str
 ) -> None:
-    first = session.read()
+    first = reader.read()
     node.fail(symbol, pynvml.NVML_ERROR_TIMEOUT, times=1)
-    assert session.read(first) == first
+    assert reader.read(first) == first
 
 
 def test_an_unreadable_gpu_that_answers_again_is_as_before(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = session.read()
+    first = reader.read()
     node.fail("nvmlDeviceGetMemoryInfo", pynvml.NVML_ERROR_UNKNOWN, minor=2)
-    second = session.read(first)
+    second = reader.read(first)
     node.heal()
-    assert session.read(second) == first
+    assert reader.read(second) == first
 
 
 # --- GPUs come and go ---
 
 
-def test_a_gpu_that_is_unplugged_is_gone(node: SimulatedNode, session: NvmlSession) -> None:
-    first = ready(session.read())
+def test_a_gpu_that_is_unplugged_is_gone(node: SimulatedNode, reader: NvmlReader) -> None:
+    first = ready(reader.read())
     node.unplug(3)
-    second = ready(session.read(first))
+    second = ready(reader.read(first))
     assert second == DriverReady(second.gpus)
     assert minors(second.gpus) == [0, 1, 2, 4, 5, 6, 7]
 
 
 def test_a_gpu_that_is_plugged_in_is_there(make_node: NodeMaker) -> None:
     node = make_node("dgx-h100", name="node-2", unplugged=(0, 3))
-    session = NvmlSession(HostPaths(node.root))
-    first = session.read()
+    reader = reader_below(node.root)
+    first = reader.read()
     assert minors(ready(first).gpus) == [1, 2, 4, 5, 6, 7]
     node.plug(3)
-    assert minors(ready(session.read(first)).gpus) == [1, 2, 3, 4, 5, 6, 7]
+    assert minors(ready(reader.read(first)).gpus) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_another_gpu_in_the_same_slot_is_another_gpu(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = ready(session.read())
+    first = ready(reader.read())
     node.unplug(3)
     node.plug(3, replacement="spare")
     node.reset_gpu(3)
-    second = ready(session.read(first))
+    second = ready(reader.read(first))
     assert minors(second.gpus) == minors(first.gpus)
     assert second.gpus[3].uuid != first.gpus[3].uuid
     assert second == DriverReady(second.gpus)
@@ -327,36 +326,60 @@ def test_another_gpu_in_the_same_slot_is_another_gpu(
 
 def test_plugging_in_does_not_bring_a_lost_gpu_back(make_node: NodeMaker) -> None:
     node = make_node("dgx-h100", name="node-2", unplugged=(0,))
-    session = NvmlSession(HostPaths(node.root))
-    first = session.read()
+    reader = reader_below(node.root)
+    first = reader.read()
     node.lose_gpu(5)
-    second = session.read(first)
+    second = reader.read(first)
     node.plug(0)
-    third = ready(session.read(second))
+    third = ready(reader.read(second))
     assert minors(third.gpus) == [0, 1, 2, 3, 4, 6, 7]
     assert [each.gpu.minor for each in third.lost] == [5]
     assert third.unknown == ()
 
 
 def test_without_the_kernels_list_changes_are_seen_all_the_same(node: SimulatedNode) -> None:
-    session = NvmlSession(HostPaths(node.root / "nowhere"))
-    first = session.read()
+    reader = reader_below(node.root / "nowhere")
+    first = reader.read()
     node.unplug(3)
-    assert minors(ready(session.read(first)).gpus) == [0, 1, 2, 4, 5, 6, 7]
+    assert minors(ready(reader.read(first)).gpus) == [0, 1, 2, 4, 5, 6, 7]
 
 
 # --- calls that hang ---
 
 
 def test_a_call_that_hangs_returns_when_it_is_released(
-    node: SimulatedNode, session: NvmlSession
+    node: SimulatedNode, reader: NvmlReader
 ) -> None:
-    first = session.read()
+    first = reader.read()
     node.hang("nvmlDeviceGetMemoryInfo")
-    done = in_thread(lambda: session.read(first))
+    done = in_thread(lambda: reader.read(first))
     assert not done.wait(0.05)
     node.release("nvmlDeviceGetMemoryInfo")
     assert done.wait(DEADLINE)
+
+
+def test_a_call_of_another_user_that_hangs_leaves_the_reader_the_gpus_that_it_knows(
+    make_node: NodeMaker,
+) -> None:
+    node = make_node("dgx-h100", name="node-2", unplugged=(3,))
+    host = HostPaths(node.root)
+    library = NvmlLibrary(host, patience=0.05)
+    reader = NvmlReader(host, library)
+    first = reader.read()
+
+    def wait_for_events() -> None:
+        with library.lease():
+            call(pynvml.nvmlEventSetCreate)
+
+    node.hang("nvmlEventSetCreate")
+    done = in_thread(wait_for_events)
+    assert not done.wait(0.05)
+    node.plug(3)
+    assert reader.read(first) == first
+
+    node.release("nvmlEventSetCreate")
+    assert done.wait(DEADLINE)
+    assert len(ready(reader.read(first)).gpus) == 8
 
 
 def in_thread(action: Callable[[], object]) -> threading.Event:

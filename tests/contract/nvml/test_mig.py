@@ -6,11 +6,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import DriverReady, MigDisabled, MigEnabled
-from kubelet_plugin.nvml.reader import NvmlSession
 from simulation.nvml import SimulatedNode
-from tests.contract.nvml.conftest import NodeMaker
+from tests.contract.nvml.conftest import NodeMaker, reader_below
 
 ONE_G, THREE_G, FOUR_G, SEVEN_G = 19, 9, 5, 0
 WHOLE_1, WHOLE_3 = (
@@ -96,7 +94,7 @@ def test_instances_need_the_mode(node: SimulatedNode) -> None:
 def test_an_inventory_tells_the_mode_and_the_same_layout_in_both(
     node: SimulatedNode, gpu: Any
 ) -> None:
-    inventory = NvmlSession(HostPaths(node.root)).read()
+    inventory = reader_below(node.root).read()
     assert isinstance(inventory, DriverReady)
     on, off = inventory.gpus[0].mig, inventory.gpus[1].mig
     assert isinstance(on, MigEnabled)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, DriverUnusable, NvmlFailure
-from kubelet_plugin.nvml.reader import NvmlSession
+from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import uninstall
+from tests.contract.nvml.conftest import reader_below
 
 # A driver of which little is left: it starts, stops and counts no GPUs.
 SOURCE = """
@@ -39,17 +39,40 @@ def build(folder: Path, init: int) -> Path:
     return library
 
 
+def below(root: Path, *paths: str) -> list[RootedPath]:
+    return [RootedPath(root, path) for path in paths]
+
+
 def test_a_library_below_the_driver_root_is_loaded(tmp_path: Path) -> None:
     library = build(tmp_path, 0)
-    session = NvmlSession(HostPaths(tmp_path), [tmp_path / "not-here.so", library])
-    assert session.read() == DriverReady(())
-    session.close()
+    reader = reader_below(tmp_path, below(tmp_path, "/not-here.so", f"/{library.name}"))
+    assert reader.read() == DriverReady(())
+
+
+def test_a_library_behind_an_absolute_link_is_the_one_below_the_root(tmp_path: Path) -> None:
+    library = build(tmp_path, 0)
+    (tmp_path / "alternatives").mkdir()
+    (tmp_path / "alternatives/libnvidia-ml.so.1").symlink_to(f"/{library.name}")
+    (tmp_path / "libnvidia-ml.so.1").symlink_to("/alternatives/libnvidia-ml.so.1")
+    reader = reader_below(tmp_path, below(tmp_path, "/libnvidia-ml.so.1"))
+    assert reader.read() == DriverReady(())
+
+
+def test_a_loop_of_links_is_told_of_and_no_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "libnvidia-ml.so.1").symlink_to("/libnvidia-ml.so.1")
+    monkeypatch.setattr("pynvml.CDLL", _no_library)
+    reader = reader_below(tmp_path, below(tmp_path, "/libnvidia-ml.so.1"))
+    assert isinstance(reader.read(), DriverMissing)
+    errors = [str(vars(record)["error"]) for record in caplog.records]
+    assert "Too many levels of symbolic links" in errors[0]
 
 
 def test_what_the_library_answers_is_told(tmp_path: Path) -> None:
-    session = NvmlSession(HostPaths(tmp_path), [build(tmp_path, NO_PERMISSION)])
+    reader = reader_below(tmp_path, below(tmp_path, f"/{build(tmp_path, NO_PERMISSION).name}"))
     failure = NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")
-    assert session.read() == DriverUnusable(failure)
+    assert reader.read() == DriverUnusable(failure)
 
 
 def test_a_file_that_is_no_library_is_as_none(
@@ -58,7 +81,7 @@ def test_a_file_that_is_no_library_is_as_none(
     broken = tmp_path / "libnvidia-ml.so.1"
     broken.write_text("not a library")
     monkeypatch.setattr("pynvml.CDLL", _no_library)
-    inventory = NvmlSession(HostPaths(tmp_path), [broken]).read()
+    inventory = reader_below(tmp_path, below(tmp_path, "/libnvidia-ml.so.1")).read()
     assert isinstance(inventory, DriverMissing)
     assert str(broken) in inventory.reason
 
@@ -71,8 +94,7 @@ def test_a_library_that_appears_late_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pynvml.CDLL", _no_library)
-    session = NvmlSession(HostPaths(tmp_path), [tmp_path / "libnvidia-ml.so.0"])
-    assert isinstance(session.read(), DriverMissing)
+    reader = reader_below(tmp_path, below(tmp_path, "/libnvidia-ml.so.0"))
+    assert isinstance(reader.read(), DriverMissing)
     build(tmp_path, 0)
-    assert session.read() == DriverReady(())
-    session.close()
+    assert reader.read() == DriverReady(())

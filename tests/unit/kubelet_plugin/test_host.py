@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.host import HostPaths
+from kubelet_plugin.host import DeviceFileParameters, HostPaths, Permissions
 from simulation.nvml import DeviceNodes, SimulatedNode
 
 ADDRESS = "0000:1b:00.0"
@@ -25,9 +25,11 @@ def test_whatever_is_absent_is_none(host: HostPaths) -> None:
     assert host.numa_node(ADDRESS) is None
     assert host.pcie_root(ADDRESS) is None
     assert host.gpu_addresses() is None
-    assert host.device_major("nvidia") is None
+    assert host.device_majors() == {}
+    assert host.device_file_parameters() == DeviceFileParameters()
+    assert host.drm_devices(ADDRESS) == {}
     assert host.boot_id() is None
-    assert host.device_numbers("/dev/nvidia0") is None
+    assert host.character_device("/dev/nvidia0") is None
 
 
 @pytest.mark.parametrize(
@@ -63,15 +65,42 @@ def test_majors_are_those_of_character_devices(host: HostPaths) -> None:
         "/proc/devices",
         "Character devices:\n  1 mem\n195 nvidia\n510 nvidia-uvm\n\nBlock devices:\n259 blkext\n",
     )
-    assert host.device_major("nvidia") == 195
-    assert host.device_major("nvidia-uvm") == 510
-    assert host.device_major("blkext") is None
+    assert host.device_majors() == {"mem": 1, "nvidia": 195, "nvidia-uvm": 510}
 
 
 def test_a_character_device_has_numbers_and_other_files_have_not(host: HostPaths) -> None:
-    assert HostPaths().device_numbers("/dev/null") == (1, 3)
+    null = HostPaths().character_device("/dev/null")
+    assert null is not None
+    assert (null.major, null.minor, null.permissions.mode) == (1, 3, 0o666)
     write(host, "/dev/nvidia0", "")
-    assert host.device_numbers("/dev/nvidia0") is None
+    assert host.character_device("/dev/nvidia0") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("", DeviceFileParameters()),
+        (
+            'ModifyDeviceFiles: 1\nDeviceFileGID: 44\nDeviceFileMode: 432\nRegistryDwords: ""\n',
+            DeviceFileParameters(Permissions(0o660, 0, 44)),
+        ),
+        ("ModifyDeviceFiles: 0\n", DeviceFileParameters(modifiable=False)),
+        ("DeviceFileMode: what\n", DeviceFileParameters()),
+    ],
+)
+def test_parameters_of_device_files_are_the_modules(
+    host: HostPaths, text: str, parameters: DeviceFileParameters
+) -> None:
+    write(host, "/proc/driver/nvidia/params", text)
+    assert host.device_file_parameters() == parameters
+
+
+def test_drm_devices_have_the_numbers_that_sysfs_reports(host: HostPaths) -> None:
+    folder = f"/sys/bus/pci/devices/{ADDRESS}/drm"
+    write(host, f"{folder}/card1/dev", "226:1\n")
+    write(host, f"{folder}/renderD128/dev", "226:128\n")
+    write(host, f"{folder}/ttm/name", "")
+    assert host.drm_devices(ADDRESS) == {"card1": (226, 1), "renderD128": (226, 128)}
 
 
 def test_a_simulated_node_shows_what_a_real_one_shows(tmp_path: Path) -> None:
@@ -86,5 +115,6 @@ def test_a_simulated_node_shows_what_a_real_one_shows(tmp_path: Path) -> None:
         "pci0000:80",
         "pci10000:00",
     ]
-    assert host.device_major("nvidia") == 195
+    assert host.device_majors()["nvidia"] == 195
+    assert host.device_file_parameters() == DeviceFileParameters()
     assert host.boot_id() == node.state.boot_id

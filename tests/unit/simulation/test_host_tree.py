@@ -1,13 +1,16 @@
 """The files by which a simulated node shows its GPUs."""
 
 import os
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
+from kubelet_plugin.prepare.device_nodes import ensure_control_nodes, ensure_gpu_nodes
 from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml.device_files import links_seen_as_nodes
+from tests.unit.kubelet_plugin.sample_gpus import gpu
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
 
@@ -27,16 +30,23 @@ def test_a_loaded_driver_has_its_device_nodes(node: SimulatedNode) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize(
-    ("kind", "numbers"), [(DeviceNodes.NVIDIA, (195, 3)), (DeviceNodes.NULL, (1, 3))]
-)
-def test_device_nodes_are_what_was_asked_for(
-    tmp_path: Path, kind: DeviceNodes, numbers: tuple[int, int]
+def test_device_nodes_have_the_numbers_of_the_module(tmp_path: Path) -> None:
+    node = SimulatedNode.create(tmp_path, "dgx-h100")
+    found = HostPaths(node.root).character_device("/dev/nvidia3")
+    assert found == CharacterDevice(195, 3, Permissions())
+
+
+def test_without_the_right_to_make_device_nodes_links_are_seen_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = SimulatedNode.create(tmp_path, "dgx-h100", device_nodes=kind)
-    status = (node.root / "dev/nvidia3").stat()
-    assert stat.S_ISCHR(status.st_mode)
-    assert (os.major(status.st_rdev), os.minor(status.st_rdev)) == numbers
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "mknod", refused)
+    host = HostPaths(SimulatedNode.create(tmp_path, "dgx-h100").root)
+    with links_seen_as_nodes():
+        paths = (*ensure_control_nodes(host), *ensure_gpu_nodes(host, gpu(3)))
+    assert {host.path(path).readlink() for path in paths} == {Path("/dev/null")}
 
 
 def test_a_gpu_that_is_unplugged_leaves_no_trace(node: SimulatedNode) -> None:

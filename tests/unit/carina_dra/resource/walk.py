@@ -18,7 +18,7 @@ from carina_dra.resource.schema import (
     known_members,
     union_members,
 )
-from tests.unit.carina_dra.resource.examples import KINDS
+from tests.samples.resources import KINDS
 
 ROOTS: dict[str, type[Struct]] = KINDS | {
     "Condition": Condition,

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kubelet_plugin.cdi.driver_files import Library
+from kubelet_plugin.cdi.driver_files import DriverFile, Library
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from simulation.nvml import DeviceNodes, SimulatedNode
 
@@ -32,6 +32,11 @@ def driver(root: Path) -> DriverRoot:
 def add(root: Path, path: str) -> None:
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).touch()
+
+
+def link(root: Path, path: str, target: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).symlink_to(target)
 
 
 def test_an_installed_driver_is_found(tmp_path: Path) -> None:
@@ -115,6 +120,81 @@ def test_the_hook_is_looked_for(root: Path, driver: DriverRoot) -> None:
 def test_a_hook_that_was_named_is_not_looked_for(root: Path) -> None:
     driver = DriverRoot(root, Path("/"), Path("/opt/nvidia-cdi-hook"))
     assert driver.files(VERSION).hook == "/opt/nvidia-cdi-hook"
+
+
+# --- links below a driver root, which this process does not have as its "/" ---
+
+
+def test_an_absolute_link_leads_to_a_file_below_the_root(root: Path, driver: DriverRoot) -> None:
+    """Debian's alternatives."""
+    add(root, "usr/lib/nvidia/current/nvidia-smi")
+    link(root, "etc/alternatives/nvidia-smi", "/usr/lib/nvidia/current/nvidia-smi")
+    link(root, "usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
+    assert driver.files(VERSION).binaries == (
+        DriverFile(
+            host_path="/run/nvidia/driver/usr/lib/nvidia/current/nvidia-smi",
+            container_path="/usr/bin/nvidia-smi",
+        ),
+    )
+
+
+def test_a_link_out_of_the_root_leads_to_nothing(tmp_path: Path) -> None:
+    """Neither an absolute link nor "..": the files that they would reach are another system's."""
+    (tmp_path / "outside").touch()
+    root = tmp_path / "root"
+    for stem in ("libcuda", "libnvidia-ml"):
+        add(root, f"{LIBRARIES}/{stem}.so.{VERSION}")
+    link(root, "usr/bin/nvidia-smi", str(tmp_path / "outside"))
+    link(root, "usr/bin/nvidia-imex", "../../../outside")
+    assert DriverRoot(root, Path("/")).files(VERSION).binaries == ()
+
+
+def test_a_folder_may_be_an_absolute_link(tmp_path: Path) -> None:
+    for stem in ("libcuda", "libnvidia-ml"):
+        add(tmp_path, f"opt/nvidia/lib/{stem}.so.{VERSION}")
+    link(tmp_path, LIBRARIES, "/opt/nvidia/lib")
+    files = DriverRoot(tmp_path, Path("/host")).files(VERSION)
+    assert [(library.host_path, library.container_path) for library in files.libraries] == [
+        (f"/host/opt/nvidia/lib/{stem}.so.{VERSION}", f"/{LIBRARIES}/{stem}.so.{VERSION}")
+        for stem in ("libcuda", "libnvidia-ml")
+    ]
+
+
+def test_a_change_behind_an_absolute_link_is_seen(tmp_path: Path) -> None:
+    for stem in ("libcuda", "libnvidia-ml"):
+        add(tmp_path, f"opt/nvidia/{stem}.so.{VERSION}")
+    link(tmp_path, LIBRARIES, "/opt/nvidia")
+    driver = DriverRoot(tmp_path, Path("/"))
+    before = driver.files(VERSION)
+    assert driver.files(VERSION) is before
+    add(tmp_path, f"opt/nvidia/libnvidia-nvvm.so.{VERSION}")
+    folder = tmp_path / "opt/nvidia"
+    os.utime(folder, ns=(1, folder.stat().st_mtime_ns + 1))
+    assert len(driver.files(VERSION).libraries) == 3
+
+
+def test_a_link_to_another_folder_is_seen(tmp_path: Path) -> None:
+    for release in ("one", "two"):
+        for stem in ("libcuda", "libnvidia-ml"):
+            add(tmp_path, f"opt/{release}/{stem}.so.{VERSION}")
+    link(tmp_path, LIBRARIES, "/opt/one")
+    driver = DriverRoot(tmp_path, Path("/"))
+    assert "/opt/one/" in driver.files(VERSION).libraries[0].host_path
+    (tmp_path / LIBRARIES).unlink()
+    link(tmp_path, LIBRARIES, "/opt/two")
+    assert "/opt/two/" in driver.files(VERSION).libraries[0].host_path
+
+
+@pytest.mark.parametrize(
+    "path", [f"{LIBRARIES}/libcuda.so.{VERSION}", "usr/bin/nvidia-smi", "usr/lib64"]
+)
+def test_a_loop_of_links_is_an_error_that_names_it(
+    root: Path, driver: DriverRoot, path: str
+) -> None:
+    (root / path).unlink(missing_ok=True)
+    link(root, path, f"/{path}")
+    with pytest.raises(DriverFilesError, match=rf"/{path} below .* symbolic links"):
+        driver.files(VERSION)
 
 
 @pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])

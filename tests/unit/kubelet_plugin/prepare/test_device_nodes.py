@@ -1,13 +1,16 @@
-"""Device nodes that are missing, and what is done about it."""
+"""Device nodes that are missing or wrong, and what is done about it."""
 
 import errno
 import os
 import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.host import HostPaths
+from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
 from kubelet_plugin.prepare.device_nodes import (
     DeviceNodeError,
     ensure_control_nodes,
@@ -17,27 +20,56 @@ from tests.samples.gpus import gpu
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 MAJORS = "Character devices:\n  1 mem\n195 nvidia\n510 nvidia-uvm\n\nBlock devices:\n259 blkext\n"
+EVERYBODY = Permissions(0o666, 0, 0)
+needs_mknod = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
 
 
 class Kernel:
-    """Stands for mknod and stat of device nodes, so that no right to make them is needed."""
+    """Stands in for mknod, chown and stat of device nodes, which need rights that tests may lack.
+
+    A node is a file that holds its numbers.
+    """
 
     def __init__(self, host: HostPaths) -> None:
         self.host = host
         self.fails: OSError | None = None
+        self.made: list[Path] = []
+        self._owners: dict[int, tuple[int, int]] = {}
 
     def make(self, path: Path, mode: int, device: int) -> None:
         if self.fails:
             raise self.fails
         assert stat.S_ISCHR(mode)
         path.write_text(f"{os.major(device)}:{os.minor(device)}")
+        path.chmod(stat.S_IMODE(mode))
+        self.made.append(path)
 
-    def numbers(self, absolute: str) -> tuple[int, int] | None:
+    def own(self, path: Path, uid: int, gid: int) -> None:
+        self._owners[path.stat().st_ino] = uid, gid
+
+    def device(self, absolute: str) -> CharacterDevice | None:
+        path = self.host.path(absolute)
         try:
-            major, _, minor = self.host.path(absolute).read_text().partition(":")
+            major, _, minor = path.read_text().partition(":")
         except OSError:
             return None
-        return (int(major), int(minor)) if minor else None
+        status = path.stat()
+        owner = self._owners.get(status.st_ino, (0, 0))
+        permissions = Permissions(status.st_mode & 0o777, *owner)
+        return CharacterDevice(int(major), int(minor), permissions) if minor else None
+
+    def has(self, absolute: str, numbers: str, mode: int = 0o666) -> None:
+        path = self.host.path(absolute)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(numbers)
+        path.chmod(mode)
+
+    def parameters(self, **values: int) -> None:
+        path = self.host.path("/proc/driver/nvidia/params")
+        path.parent.mkdir(parents=True)
+        lines = {"EnableMSI": 1, **values}.items()
+        text = "".join(f"{name}: {value}\n" for name, value in lines)
+        path.write_text(f'{text}RegistryDwords: ""\n')
 
 
 @pytest.fixture
@@ -52,23 +84,24 @@ def host(tmp_path: Path) -> HostPaths:
 def kernel(host: HostPaths, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel(host)
     monkeypatch.setattr(os, "mknod", kernel.make)
-    monkeypatch.setattr(HostPaths, "device_numbers", lambda _, path: kernel.numbers(path))
+    monkeypatch.setattr(os, "chown", kernel.own)
+    monkeypatch.setattr(HostPaths, "character_device", lambda _, path: kernel.device(path))
     return kernel
 
 
 def test_missing_nodes_are_made_with_the_kernels_numbers(host: HostPaths, kernel: Kernel) -> None:
     assert ensure_control_nodes(host) == CONTROL_NODES
     assert ensure_gpu_nodes(host, gpu(3)) == ("/dev/nvidia3",)
-    numbers = {path: host.device_numbers(path) for path in (*CONTROL_NODES, "/dev/nvidia3")}
-    assert numbers == {
-        "/dev/nvidiactl": (195, 255),
-        "/dev/nvidia-uvm": (510, 0),
-        "/dev/nvidia-uvm-tools": (510, 1),
-        "/dev/nvidia3": (195, 3),
+    made = {path: host.character_device(path) for path in (*CONTROL_NODES, "/dev/nvidia3")}
+    assert made == {
+        "/dev/nvidiactl": CharacterDevice(195, 255, EVERYBODY),
+        "/dev/nvidia-uvm": CharacterDevice(510, 0, EVERYBODY),
+        "/dev/nvidia-uvm-tools": CharacterDevice(510, 1, EVERYBODY),
+        "/dev/nvidia3": CharacterDevice(195, 3, EVERYBODY),
     }
 
 
-def test_everybody_may_use_a_node_that_was_made(host: HostPaths, kernel: Kernel) -> None:
+def test_a_node_has_its_permissions_whatever_the_umask(host: HostPaths, kernel: Kernel) -> None:
     before = os.umask(0o077)
     try:
         ensure_gpu_nodes(host, gpu(0))
@@ -78,41 +111,173 @@ def test_everybody_may_use_a_node_that_was_made(host: HostPaths, kernel: Kernel)
     assert [entry.name for entry in host.path("/dev").iterdir()] == ["nvidia0"]
 
 
-def test_a_node_that_is_there_is_left_alone(host: HostPaths, kernel: Kernel) -> None:
-    host.path("/dev/nvidia0").write_text("1:3")
+def test_a_node_that_is_right_is_left_alone(host: HostPaths, kernel: Kernel) -> None:
+    ensure_gpu_nodes(host, gpu(0))
+    before = host.path("/dev/nvidia0").stat()
     assert ensure_gpu_nodes(host, gpu(0)) == ("/dev/nvidia0",)
-    assert host.device_numbers("/dev/nvidia0") == (1, 3)
+    assert host.path("/dev/nvidia0").stat() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "stale", "right"),
+    [
+        ("/dev/nvidiactl", "195:0", (195, 255)),
+        ("/dev/nvidia-uvm", "511:0", (510, 0)),
+        ("/dev/nvidia-uvm-tools", "510:0", (510, 1)),
+    ],
+)
+def test_a_node_with_other_numbers_is_replaced(
+    host: HostPaths, kernel: Kernel, path: str, stale: str, right: tuple[int, int]
+) -> None:
+    kernel.has(path, stale)
+    ensure_control_nodes(host)
+    assert host.character_device(path) == CharacterDevice(*right, EVERYBODY)
+
+
+def test_a_node_of_another_driver_is_never_handed_out(host: HostPaths, kernel: Kernel) -> None:
+    kernel.has("/dev/nvidia0", "8:0")
+    ensure_gpu_nodes(host, gpu(0))
+    assert host.character_device("/dev/nvidia0") == CharacterDevice(195, 0, EVERYBODY)
+
+
+def test_a_replacement_is_whole_before_it_has_the_nodes_name(
+    host: HostPaths, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.has("/dev/nvidia0", "8:0")
+    seen: list[CharacterDevice | None] = []
+    rename = Path.rename
+
+    def watched(path: Path, target: Path) -> Path:
+        seen.append(host.character_device(f"/dev/{path.name}"))
+        seen.append(host.character_device("/dev/nvidia0"))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", watched)
+    ensure_gpu_nodes(host, gpu(0))
+    assert seen == [CharacterDevice(195, 0, EVERYBODY), CharacterDevice(8, 0, EVERYBODY)]
+
+
+def test_what_a_killed_process_has_left_is_removed(host: HostPaths, kernel: Kernel) -> None:
+    kernel.has("/dev/.nvidia0.0123456789abcdef.new", "195:0", 0o600)
+    kernel.has("/dev/.nvidia1.0123456789abcdef.new", "195:1", 0o600)
+    ensure_gpu_nodes(host, gpu(0))
+    assert {entry.name for entry in host.path("/dev").iterdir()} == {
+        "nvidia0",
+        ".nvidia1.0123456789abcdef.new",
+    }
+
+
+def test_permissions_are_those_of_the_modules_parameters(host: HostPaths, kernel: Kernel) -> None:
+    kernel.parameters(DeviceFileUID=7, DeviceFileGID=44, DeviceFileMode=0o660, ModifyDeviceFiles=1)
+    kernel.has("/dev/nvidia1", "195:1")
+    for minor in (0, 1):
+        ensure_gpu_nodes(host, gpu(minor))
+        made = host.character_device(f"/dev/nvidia{minor}")
+        assert made == CharacterDevice(195, minor, Permissions(0o660, 7, 44))
+
+
+def test_uvm_has_permissions_of_its_own(host: HostPaths, kernel: Kernel) -> None:
+    kernel.parameters(DeviceFileGID=44, DeviceFileMode=0o660)
+    ensure_control_nodes(host)
+    permissions = {
+        path: device.permissions
+        for path in CONTROL_NODES
+        if (device := host.character_device(path)) is not None
+    }
+    assert permissions == {
+        "/dev/nvidiactl": Permissions(0o660, 0, 44),
+        "/dev/nvidia-uvm": EVERYBODY,
+        "/dev/nvidia-uvm-tools": EVERYBODY,
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "state"), [(None, "missing"), ("8:0", "8:0"), ("195:1", "195:1")]
+)
+def test_nodes_that_must_not_be_modified_fail_the_claim(
+    host: HostPaths, kernel: Kernel, there: str | None, state: str
+) -> None:
+    kernel.parameters(ModifyDeviceFiles=0, DeviceFileMode=0o660, DeviceFileGID=44)
+    if there is not None:
+        kernel.has("/dev/nvidia0", there)
+    with pytest.raises(DeviceNodeError) as caught:
+        ensure_gpu_nodes(host, gpu(0))
+    path = host.path("/dev/nvidia0")
+    for words in (
+        f"{path} is {state} and must be 195:0",
+        "ModifyDeviceFiles: 0",
+        f"rm -f {path}; mknod -m 660 {path} c 195 0; chown 0:44 {path}",
+        "NVreg_ModifyDeviceFiles=1",
+    ):
+        assert words in str(caught.value)
+    assert kernel.made == []
+
+
+def test_nodes_that_must_not_be_modified_keep_their_permissions(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    kernel.parameters(ModifyDeviceFiles=0)
+    for path, numbers in zip(CONTROL_NODES, ("195:255", "510:0", "510:1"), strict=True):
+        kernel.has(path, numbers, 0o640)
+    assert ensure_control_nodes(host) == CONTROL_NODES
+    assert kernel.made == []
 
 
 def test_an_older_driver_has_another_name_for_its_major(host: HostPaths, kernel: Kernel) -> None:
     host.path("/proc/devices").write_text(MAJORS.replace("195 nvidia\n", "195 nvidia-frontend\n"))
     ensure_gpu_nodes(host, gpu(1))
-    assert host.device_numbers("/dev/nvidia1") == (195, 1)
+    assert host.character_device("/dev/nvidia1") == CharacterDevice(195, 1, EVERYBODY)
 
 
-def test_modeset_is_taken_where_it_is(host: HostPaths, kernel: Kernel) -> None:
-    host.path("/dev/nvidia-modeset").write_text("195:254")
+# --- nodes that only graphics needs ---
+
+
+@pytest.mark.parametrize("driver", ["nvidia-modeset", "nvidia-frontend"])
+def test_modeset_is_handed_out_where_it_exists(
+    host: HostPaths, kernel: Kernel, driver: str
+) -> None:
+    host.path("/proc/devices").write_text(MAJORS.replace("510", f"195 {driver}\n510"))
+    assert ensure_control_nodes(host) == CONTROL_NODES
+    kernel.has("/dev/nvidia-modeset", "195:0")
     assert ensure_control_nodes(host) == (*CONTROL_NODES, "/dev/nvidia-modeset")
+    made = host.character_device("/dev/nvidia-modeset")
+    assert made == CharacterDevice(195, 254, EVERYBODY)
+
+
+def test_modeset_without_its_module_is_left_out(host: HostPaths, kernel: Kernel) -> None:
+    kernel.has("/dev/nvidia-modeset", "195:254")
+    assert ensure_control_nodes(host) == CONTROL_NODES
 
 
 def test_drm_nodes_are_those_of_the_gpu(host: HostPaths, kernel: Kernel) -> None:
-    for name in ("card1", "renderD128", "controlD65", "card7"):
-        host.path(f"/sys/bus/pci/devices/{gpu(0).pci_bus_id}/drm/{name}").mkdir(parents=True)
-    host.path("/dev/dri").mkdir()
-    for name in ("card1", "renderD128", "controlD65", "card0"):
-        host.path(f"/dev/dri/{name}").write_text("226:1")
+    drm = host.path(f"/sys/bus/pci/devices/{gpu(0).pci_bus_id}/drm")
+    numbers = {"card1": "226:1", "renderD128": "226:128", "controlD65": "226:65", "card7": "226:7"}
+    for name, text in numbers.items():
+        (drm / name).mkdir(parents=True)
+        (drm / name / "dev").write_text(f"{text}\n")
+    kernel.has("/dev/dri/card0", "226:0")
+    for name in ("card1", "renderD128", "controlD65"):
+        kernel.has(f"/dev/dri/{name}", numbers[name])
     assert ensure_gpu_nodes(host, gpu(0)) == (
         "/dev/nvidia0",
         "/dev/dri/card1",
         "/dev/dri/renderD128",
     )
+    kernel.has("/dev/dri/card1", "226:2")
+    assert ensure_gpu_nodes(host, gpu(0)) == ("/dev/nvidia0", "/dev/dri/renderD128")
 
 
+# --- what cannot be made ---
+
+
+@pytest.mark.parametrize("there", [(), ("/dev/nvidia-uvm",)])
 def test_without_the_kernel_module_the_error_says_to_load_it(
-    host: HostPaths, kernel: Kernel
+    host: HostPaths, kernel: Kernel, there: tuple[str, ...]
 ) -> None:
     host.path("/proc/devices").write_text(MAJORS.replace("510 nvidia-uvm\n", ""))
-    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia-uvm is missing.*nvidia-modprobe -u"):
+    for path in there:
+        kernel.has(path, "510:0")
+    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia-uvm .*load .*nvidia-modprobe -u"):
         ensure_control_nodes(host)
 
 
@@ -122,7 +287,56 @@ def test_without_the_right_to_the_error_says_what_to_run(host: HostPaths, kernel
         ensure_gpu_nodes(host, gpu(2))
 
 
-def test_something_else_in_its_place_is_not_a_node(host: HostPaths) -> None:
-    host.path("/dev/nvidia0").touch()
+def test_without_dev_the_error_says_so(host: HostPaths, kernel: Kernel) -> None:
+    host.path("/dev").rmdir()
+    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia2 .* cannot be made.*No such file"):
+        ensure_gpu_nodes(host, gpu(2))
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+def test_something_else_in_its_place_is_not_a_node(
+    host: HostPaths, make: Callable[[Path], None]
+) -> None:
+    make(host.path("/dev/nvidia0"))
     with pytest.raises(DeviceNodeError, match="is not a character device; remove it"):
         ensure_gpu_nodes(host, gpu(0))
+
+
+def test_a_program_that_changes_a_node_again_and_again_is_named_as_the_cause(
+    host: HostPaths, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def undone(path: Path, target: Path) -> Path:
+        renamed = rename(path, target)
+        kernel.has("/dev/nvidia0", "8:0")
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", undone)
+    with pytest.raises(DeviceNodeError, match="another program changes it"):
+        ensure_gpu_nodes(host, gpu(0))
+
+
+# --- several at once ---
+
+
+@needs_mknod
+def test_several_processes_may_make_a_node_at_once(host: HostPaths) -> None:
+    """Whoever has ensured a node finds it whole, whatever the others are doing."""
+    path, users, rounds = host.path("/dev/nvidia0"), 4, 50
+    barrier = threading.Barrier(users, action=lambda: _spoil(path))
+
+    def ensure_again_and_again(_: int) -> None:
+        for _ in range(rounds):
+            barrier.wait(30)
+            ensure_gpu_nodes(host, gpu(0))
+            assert host.character_device("/dev/nvidia0") == CharacterDevice(195, 0, EVERYBODY)
+
+    with ThreadPoolExecutor(users) as threads:
+        list(threads.map(ensure_again_and_again, range(users)))
+    assert [entry.name for entry in path.parent.iterdir()] == ["nvidia0"]
+
+
+def _spoil(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(8, 0))
