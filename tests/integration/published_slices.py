@@ -24,7 +24,8 @@ class Report:
 
     written: list[Operation] = field(default_factory=list)
     published: list[Pool] = field(default_factory=list)
-    repairs: int = 0
+    repairs: list[float] = field(default_factory=list)
+    """When each was told, in monotonic seconds."""
     failures: list[ApiError] = field(default_factory=list)
     gates_off: list[FeatureGate] = field(default_factory=list)
 
@@ -35,7 +36,7 @@ class Report:
         self.published.append(pool)
 
     def slices_repaired(self) -> None:
-        self.repairs += 1
+        self.repairs.append(monotonic())
 
     def publishing_failed(self, error: ApiError) -> None:
         self.failures.append(error)
