@@ -240,16 +240,20 @@ class Publisher:
 
     def _write(self, plan: Plan) -> bool:
         owner = (self._take_owner(),) if plan.create else ()
+        versions: dict[str, str] = {}
         try:
             for each in plan.update:
-                self._written("update", each, self._client.replace(RESOURCE_SLICES, encode(each)))
+                body = self._client.replace(RESOURCE_SLICES, encode(each))
+                versions[each.metadata.name] = resource_version_of(body)
+                self._written("update", each, body)
             for each in plan.create:
                 body = encode(
                     replace(each, metadata=replace(each.metadata, owner_references=owner))
                 )
                 self._written("create", each, self._client.create(RESOURCE_SLICES, body))
             for each in plan.delete:
-                self._delete(each)
+                name, read = each.metadata.name, each.metadata.resource_version
+                self._delete(name, each.metadata.uid, versions.get(name, read))
         except (Conflict, NotFound) as error:
             _log.info("the slices have changed in between", extra={"error": str(error)})
             return False
@@ -271,13 +275,11 @@ class Publisher:
                 self._told_off.add(gate)
                 self._reporter.feature_gate_off(gate)
 
-    def _delete(self, obsolete: ResourceSlice) -> None:
-        metadata = obsolete.metadata
-        conditions = Preconditions(uid=metadata.uid, resource_version=metadata.resource_version)
+    def _delete(self, name: str, uid: str, version: str) -> None:
+        conditions = Preconditions(uid=uid, resource_version=version)
         with suppress(NotFound):
-            self._client.delete(RESOURCE_SLICES, metadata.name, preconditions=conditions)
-        key = ObjectKey("", metadata.name)
-        self._reflector.store.remove(key, int(metadata.resource_version))
+            self._client.delete(RESOURCE_SLICES, name, preconditions=conditions)
+        self._reflector.store.remove(ObjectKey("", name), int(version))
         self._reporter.slice_written("delete")
 
     def _take_owner(self) -> OwnerReference:

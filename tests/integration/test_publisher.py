@@ -159,15 +159,63 @@ def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Re
         assert publisher.wait_published(DEADLINE)
         publisher.publish(pool_of(node, gpu(1)))
         assert publisher.wait_published(DEADLINE)
-        assert set(node.devices()) == {"gpu-1"}
-        assert node.generation() == 2
+    assert set(node.devices()) == {"gpu-1"}
+    assert node.generation() == 2
 
+
+def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        assert not publisher.published
         publisher.publish(pool_of(node))
         assert publisher.wait_published(DEADLINE)
 
-    (only,) = node.slices()
-    assert "devices" not in only["spec"]
-    assert "sharedCounters" not in only["spec"]
+    assert node.slices() == []
+    assert report.written == []
+    assert report.published == [pool_of(node)]
+
+
+def test_slices_are_deleted_with_the_last_gpu_and_return_with_the_next(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(two_gpus(node))
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(pool_of(node))
+        assert publisher.wait_published(DEADLINE)
+        assert node.slices() == []
+
+        publisher.publish(pool_of(node, gpu(1)))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-1"}
+    assert report.written == ["create", "create", "delete", "delete", "create", "create"]
+
+
+def test_slices_whose_counts_contradict_each_other_are_hidden_and_deleted(
+    node: NodeInApi, report: Report
+) -> None:
+    for name in ("gpu-0", "gpu-1"):
+        node.admin.create(
+            RESOURCE_SLICES,
+            {
+                "metadata": {"generateName": "left-behind-"},
+                "spec": {
+                    "driver": DRIVER,
+                    "nodeName": node.name,
+                    "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
+                    "devices": [{"name": name}],
+                },
+            },
+        )
+    with node.publisher(report) as publisher:
+        publisher.publish(pool_of(node))
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.slices() == []
+    assert report.written == ["update", "delete", "delete"]
+    assert not report.failures
 
 
 def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(

@@ -42,8 +42,8 @@ def test_slices_of_a_simulated_node_are_as_in_the_golden_file(profile: str, tmp_
     assert made == golden_slices.golden_file(profile).read_text()
 
 
-def test_a_node_without_devices_has_one_empty_slice() -> None:
-    assert pool_of().slices == (DeviceSlice(()),)
+def test_a_node_without_devices_has_no_slices() -> None:
+    assert pool_of().slices == ()
 
 
 def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
