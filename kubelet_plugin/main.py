@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from carina_dra.kube import connection
-from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
@@ -33,7 +33,7 @@ from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.kubelet.socket_probe import socket_probe
 from kubelet_plugin.nvml.reader import NvmlSession
 from kubelet_plugin.prepare.needs import ContainerNeeds
-from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report import logs
 from kubelet_plugin.report.claim import ClaimReport
@@ -104,6 +104,14 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             node=chosen.node_name,
             reporter=node_report,
             clock=time.monotonic,
+            other_drivers=OtherDriverWatch(
+                read_node=lambda: client.get(NODES, chosen.node_name),
+                same_name_plugin=lambda: same_name_plugin(
+                    chosen.plugin_directory, chosen.dra_socket
+                ),
+                clock=time.monotonic,
+            ),
+            beside_other_drivers=chosen.beside_other_drivers,
         )
         publisher.start()
         cleanup.callback(publisher.stop)
@@ -116,9 +124,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
                 _log.warning("another driver was installed: ending, to be started anew with it")
                 stop.set()
                 return
-            publisher.publish(
-                pool(devices(inventory), driver=chosen.driver_name, node=chosen.node_name)
-            )
+            publisher.publish(devices(inventory))
             gpus_changed.set()
 
         poller = InventoryPoller(

@@ -17,7 +17,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.reader import NvmlSession
-from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport
@@ -78,11 +78,21 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
         def begin() -> Machine:
             report = NodeReport(events=events, node=NODE, metrics=metrics)
             publisher = Publisher(
-                client, driver=DRIVER, node=NODE, reporter=report, clock=monotonic
+                client,
+                driver=DRIVER,
+                node=NODE,
+                reporter=report,
+                clock=monotonic,
+                other_drivers=OtherDriverWatch(
+                    read_node=lambda: client.get(NODES, NODE),
+                    same_name_plugin=lambda: None,
+                    clock=monotonic,
+                ),
+                beside_other_drivers="withhold",
             )
 
             def publish(inventory: Inventory) -> None:
-                publisher.publish(pool(devices(inventory), driver=DRIVER, node=NODE))
+                publisher.publish(devices(inventory))
 
             poller = InventoryPoller(
                 NvmlSession(HostPaths(hardware.root)).read,
