@@ -26,7 +26,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import Client, Preconditions, Selection
 from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Change, Entry, Updated
+from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
 from kubelet_plugin.devices.whole import Device
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
@@ -120,7 +120,7 @@ class Publisher:
             RESOURCE_SLICES,
             self._parse,
             selection=self._selection,
-            on_change=self._changed_by_others,
+            on_change=lambda _: self._changed_by_others(),
         )
         self._thread = threading.Thread(target=self._run, name="slice-publisher", daemon=True)
 
@@ -176,12 +176,9 @@ class Publisher:
         with self._state:
             return self._state.wait_for(lambda: self.published, timeout)
 
-    def _changed_by_others(self, change: Change[ResourceSlice | _OtherSlice]) -> None:
-        changed = change.after if isinstance(change, Updated) else change.value
+    def _changed_by_others(self) -> None:
         with self._state:
-            soon = self._clock() + _SETTLE
-            ours = isinstance(changed, ResourceSlice)
-            self._schedule(max(soon, self._peace_until) if ours else soon)
+            self._schedule(max(self._clock() + _SETTLE, self._peace_until))
 
     def _schedule(self, at: float) -> None:
         """Has the slices looked at then or earlier. To be called with the lock held."""
