@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.configuration import find
@@ -42,7 +42,7 @@ from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
-from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report import logs
 from kubelet_plugin.report.claim import ClaimReport
@@ -111,6 +111,14 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             node=chosen.node_name,
             reporter=node_report,
             clock=time.monotonic,
+            other_drivers=OtherDriverWatch(
+                read_node=lambda: client.get(NODES, chosen.node_name),
+                same_name_plugin=lambda: same_name_plugin(
+                    chosen.plugin_directory, chosen.dra_socket
+                ),
+                clock=time.monotonic,
+            ),
+            beside_other_drivers=chosen.beside_other_drivers,
         )
         publisher.start()
         cleanup.callback(publisher.stop)
@@ -123,9 +131,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
                 _log.warning("another driver was installed: ending, to be started anew with it")
                 stop.set()
                 return
-            publisher.publish(
-                pool(devices(inventory), driver=chosen.driver_name, node=chosen.node_name)
-            )
+            publisher.publish(devices(inventory))
             gpus_changed.set()
 
         poller = InventoryPoller(

@@ -92,6 +92,11 @@ class Settings(BaseModel):
     repair_seconds: float = Field(
         60.0, gt=0, le=3600, description="seconds between two checks of what prepared claims need"
     )
+    beside_other_drivers: Literal["withhold", "publish"] = Field(
+        "withhold",
+        description="what is done with GPUs that a device plugin or another DRA driver on the node "
+        "offers too: withhold, or publish although two pods may then be given one GPU",
+    )
     http_address: Address | Literal["off"] = Field(
         "0.0.0.0:8080",
         description="where /metrics, /healthz and /readyz are served, HOST:PORT; off for nowhere",

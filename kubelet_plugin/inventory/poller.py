@@ -63,6 +63,7 @@ class InventoryPoller:
         self._interval = interval
         self._patience = patience
         self._latest: Inventory | None = None
+        self._passed_on: Inventory | None = None
         self._state = threading.Condition()
         self._looks = 0
         self._looking_since: float | None = None
@@ -111,15 +112,18 @@ class InventoryPoller:
 
     def _look(self) -> None:
         begun = self._clock()
-        before, inventory = self._latest, self._read(self._latest)
+        inventory = self._read(self._latest)
         self._reporter.inventory_read(self._clock() - begun)
-        if inventory == before or self._stopped:
+        if self._stopped:
             return
-        self._latest = inventory
+        self._latest = inventory  # before it is passed on: the receiver may ask for it
+        if inventory == self._passed_on:
+            return
         self._reporter.inventory_seen(inventory)
-        for change in changes(before, inventory):
+        for change in changes(self._passed_on, inventory):
             self._reporter.inventory_changed(change)
         self._changed(inventory)
+        self._passed_on = inventory  # last: what could not be passed on is passed on next time
 
     def _guard(self) -> None:
         while True:

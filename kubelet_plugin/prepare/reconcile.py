@@ -98,8 +98,8 @@ def reconcile(
             ports.remove(identity)
         except ResourceError as error:
             failed.setdefault(identity.kind, error)
-    for error in failed.values():
-        raise error
+    for first in failed.values():
+        raise first
     made: dict[Identity, M] = {}
     for resource in steps.make:
         made[resource.identity] = ports.make(resource, made)

@@ -45,7 +45,7 @@ class Pool:
     driver: str
     node: str
     slices: tuple[SliceContent, ...]
-    """At least one: a pool that is empty has an empty slice."""
+    """None where the node has no devices: it then publishes nothing."""
 
 
 def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
@@ -62,8 +62,7 @@ def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
                 DeviceSlice(some)
                 for some in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
             ),
-        )
-        or (DeviceSlice(()),),
+        ),
     )
 
 

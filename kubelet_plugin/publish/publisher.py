@@ -4,6 +4,9 @@ It follows the slices of its driver on its node: what somebody else changes or d
 deletes all of them when it starts) is made good at once. What cannot be written is tried again
 after a growing, jittered delay.
 
+It follows other drivers' slices too: a GPU that another driver on the node offers is published as
+`other_drivers` decides.
+
 Two plugins of one driver on a node, during a rolling update, want the same slices and then neither
 writes. If they differ, each makes good what the other wrote, ever more slowly, until the old one
 ends; the last to stay has the last word.
@@ -12,9 +15,9 @@ ends; the last to stay has the last word.
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
@@ -25,8 +28,18 @@ from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
+from kubelet_plugin.devices.device import Device
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
-from kubelet_plugin.publish.pool import Pool
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
+from kubelet_plugin.publish.other_drivers import (
+    BesideOtherDrivers,
+    Contested,
+    Decision,
+    PublishedGpu,
+    decide,
+    published_gpus,
+)
+from kubelet_plugin.publish.pool import Pool, pool
 from kubelet_plugin.publish.sync import Plan, sync
 
 __all__ = ["Operation", "Publisher", "Reporter"]
@@ -63,6 +76,16 @@ class Reporter(Protocol):
     def feature_gate_off(self, gate: FeatureGate) -> None:
         """The API server drops what this gate is for; told once until it stores it again."""
 
+    def gpus_contested(self, decision: Decision) -> None:
+        """Other drivers offer other GPUs of the node than before, or none any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherSlice:
+    """A slice of another driver: the GPUs that it may have."""
+
+    gpus: frozenset[PublishedGpu]
+
 
 class Publisher:
     """The slices of one driver on one node."""
@@ -75,27 +98,35 @@ class Publisher:
         node: str,
         reporter: Reporter,
         clock: Callable[[], float],
+        other_drivers: OtherDriverWatch,
+        beside_other_drivers: BesideOtherDrivers,
         backoff: Backoff | None = None,
     ) -> None:
-        """`clock` is monotonic, in seconds; `backoff` is between attempts that fail."""
+        """`clock` is monotonic, in seconds; `backoff` is between attempts that fail.
+
+        `other_drivers` is used by the publisher's thread alone.
+        """
         self._client = client
+        self._driver = driver
         self._node = node
         self._reporter = reporter
         self._clock = clock
+        self._other_drivers = other_drivers
+        self._policy: BesideOtherDrivers = beside_other_drivers
         self._backoff = backoff or Backoff()
-        self._selection = Selection(fields=f"spec.driver={driver},spec.nodeName={node}")
+        self._selection = Selection(fields=f"spec.nodeName={node}")
         self._reflector = Reflector(
             client,
             RESOURCE_SLICES,
-            _parse,
+            self._parse,
             selection=self._selection,
             on_change=lambda _: self._changed_by_others(),
         )
         self._thread = threading.Thread(target=self._run, name="slice-publisher", daemon=True)
 
         self._state = threading.Condition()
-        self._wanted: Pool | None = None
-        self._settled: Pool | None = None
+        self._wanted: tuple[Device, ...] | None = None
+        self._settled: tuple[Device, ...] | None = None
         self._due = math.inf
         self._peace_until = -math.inf
         self._stopped = False
@@ -105,6 +136,7 @@ class Publisher:
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
         self._told_off: set[FeatureGate] = set()
+        self._contested: tuple[Contested, ...] = ()
         self._repaired_at = -math.inf
         self._repair_backoff = Backoff(initial=1.0, cap=60.0)
 
@@ -122,10 +154,11 @@ class Publisher:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def publish(self, pool: Pool) -> None:
-        """Says what the slices ought to be from now on, and returns at once."""
+    def publish(self, devices: Sequence[Device]) -> None:
+        """Says which devices the node has from now on, and returns at once."""
         with self._state:
-            self._wanted = pool
+            self._wanted = tuple(devices)
+            self._settled = None
             self._schedule(self._clock())
 
     def republish(self) -> None:
@@ -155,9 +188,9 @@ class Publisher:
     def _run(self) -> None:
         with suppress(ApiError):  # only to have it early; read again where it is needed
             self._owner = self._read_owner()
-        while (pool := self._next()) is not None:
+        while (devices := self._next()) is not None:
             try:
-                settled = self._listed() and self._sync(pool)
+                settled = self._listed() and self._sync(devices)
             except ApiError as error:
                 self._reporter.publishing_failed(error)
                 patience = error.retry_after if isinstance(error, TooManyRequests) else 0.0
@@ -167,11 +200,11 @@ class Publisher:
                 self._again()
             else:
                 if settled:
-                    self._settle(pool)
+                    self._settle(devices)
                 else:
                     self._again()
 
-    def _next(self) -> Pool | None:
+    def _next(self) -> tuple[Device, ...] | None:
         """Waits until it is time to look at the slices; None when stopped."""
         with self._state:
             while not self._stopped:
@@ -192,10 +225,10 @@ class Publisher:
             self._settled = None
             self._schedule(self._clock() + max(at_least, self._backoff.next()))
 
-    def _settle(self, pool: Pool) -> None:
+    def _settle(self, devices: tuple[Device, ...]) -> None:
         self._backoff.reset()
         with self._state:
-            self._settled = pool
+            self._settled = devices
             self._schedule(min(self._off_until.values(), default=math.inf))
 
     def _listed(self) -> bool:
@@ -209,14 +242,19 @@ class Publisher:
             self._client.list(RESOURCE_SLICES, self._selection)
         return True
 
-    def _sync(self, pool: Pool) -> bool:
+    def _sync(self, devices: tuple[Device, ...]) -> bool:
         """Makes the slices what they ought to be; False where somebody else came in between."""
+        decision = self._decide(devices)
+        if not decision.slices_are_ours:
+            self._stored = None
+            return True
+        wanted = pool(decision.devices, driver=self._driver, node=self._node)
         now = self._clock()
         self._off_until = {gate: until for gate, until in self._off_until.items() if until > now}
         while True:
             off = frozenset(self._off_until)
-            target = without(pool, off)
-            plan = sync(target, self._reflector.store.snapshot().values())
+            target = without(wanted, off)
+            plan = sync(target, self._our_slices())
             if plan and target == self._stored:
                 self._repair()
             if not self._write(plan):
@@ -227,6 +265,24 @@ class Publisher:
             self._reporter.slices_published(target)
         self._stored = target
         return True
+
+    def _decide(self, devices: tuple[Device, ...]) -> Decision:
+        """Decides what is published beside other drivers, and has that looked at again in time."""
+        if not devices and not self._our_slices():
+            return decide((), (), self._policy)  # as on most nodes: spare the API server
+        slices = self._reflector.store.snapshot().values()
+        theirs = [gpu for found in slices if isinstance(found, _OtherSlice) for gpu in found.gpus]
+        decision = decide(devices, self._other_drivers.offers(theirs), self._policy)
+        with self._state:
+            self._schedule(self._other_drivers.due)
+        if decision.contested != self._contested and (devices or decision.contested):
+            self._contested = decision.contested
+            self._reporter.gpus_contested(decision)
+        return decision
+
+    def _our_slices(self) -> list[ResourceSlice]:
+        slices = self._reflector.store.snapshot().values()
+        return [found for found in slices if isinstance(found, ResourceSlice)]
 
     def _repair(self) -> None:
         """Somebody else has undone what was right. If they insist, the answer gets slower."""
@@ -240,16 +296,20 @@ class Publisher:
 
     def _write(self, plan: Plan) -> bool:
         owner = (self._take_owner(),) if plan.create else ()
+        versions: dict[str, str] = {}
         try:
             for each in plan.update:
-                self._written("update", each, self._client.replace(RESOURCE_SLICES, encode(each)))
+                body = self._client.replace(RESOURCE_SLICES, encode(each))
+                versions[each.metadata.name] = resource_version_of(body)
+                self._written("update", each, body)
             for each in plan.create:
                 body = encode(
                     replace(each, metadata=replace(each.metadata, owner_references=owner))
                 )
                 self._written("create", each, self._client.create(RESOURCE_SLICES, body))
             for each in plan.delete:
-                self._delete(each)
+                name, read = each.metadata.name, each.metadata.resource_version
+                self._delete(name, each.metadata.uid, versions.get(name, read))
         except (Conflict, NotFound) as error:
             _log.info("the slices have changed in between", extra={"error": str(error)})
             return False
@@ -257,7 +317,7 @@ class Publisher:
 
     def _written(self, operation: Operation, sent: ResourceSlice, body: Body) -> None:
         """Remembers what was stored, and which feature gates it shows to be off."""
-        stored = _parse(body)
+        stored = decode(ResourceSlice, body)
         version = int(resource_version_of(body))
         self._reflector.store.put(key_of(body), Entry(version, stored))
         self._reporter.slice_written(operation)
@@ -271,13 +331,11 @@ class Publisher:
                 self._told_off.add(gate)
                 self._reporter.feature_gate_off(gate)
 
-    def _delete(self, obsolete: ResourceSlice) -> None:
-        metadata = obsolete.metadata
-        conditions = Preconditions(uid=metadata.uid, resource_version=metadata.resource_version)
+    def _delete(self, name: str, uid: str, version: str) -> None:
+        conditions = Preconditions(uid=uid, resource_version=version)
         with suppress(NotFound):
-            self._client.delete(RESOURCE_SLICES, metadata.name, preconditions=conditions)
-        key = ObjectKey("", metadata.name)
-        self._reflector.store.remove(key, int(metadata.resource_version))
+            self._client.delete(RESOURCE_SLICES, name, preconditions=conditions)
+        self._reflector.store.remove(ObjectKey("", name), int(version))
         self._reporter.slice_written("delete")
 
     def _take_owner(self) -> OwnerReference:
@@ -295,6 +353,8 @@ class Publisher:
             controller=True,
         )
 
-
-def _parse(body: Body) -> ResourceSlice:
-    return decode(ResourceSlice, body)
+    def _parse(self, body: Body) -> ResourceSlice | _OtherSlice:
+        parsed = decode(ResourceSlice, body)
+        if parsed.spec.driver == self._driver:
+            return parsed
+        return _OtherSlice(published_gpus(parsed.spec))

@@ -41,7 +41,7 @@ class Plan:
     create: tuple[ResourceSlice, ...] = ()
     """As they are to be, still without an owner."""
     delete: tuple[ResourceSlice, ...] = ()
-    """As they were read: to be deleted only if they still are so."""
+    """As they were read, or as `update` leaves them: to be deleted only if they still are so."""
 
     def __bool__(self) -> bool:
         return bool(self.update or self.create or self.delete)
@@ -78,6 +78,8 @@ def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> Plan:
     in_pool = [each for each in present if each.spec.pool.name == pool.node]
     elsewhere = [each for each in present if each.spec.pool.name != pool.node]
     newest = max((each.spec.pool.generation for each in in_pool), default=0)
+    if not pool.slices:
+        return _removal(in_pool, elsewhere, newest)
     wanted = {each.metadata.generate_name: each for each in resource_slices(pool, newest)}
     kept: dict[str, ResourceSlice] = {}
     obsolete: list[ResourceSlice] = []
@@ -102,6 +104,22 @@ def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> Plan:
         create=tuple(each for place, each in wanted.items() if place not in kept),
         delete=(*obsolete, *elsewhere),
     )
+
+
+def _removal(in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newest: int) -> Plan:
+    """Deletes all slices, those of the newest generation last: they hide the older ones.
+
+    While they go, the rest must not look complete. It would where a slice says that there are fewer
+    than there are; then an empty slice of the next generation hides all others first.
+    """
+    visible = [each for each in in_pool if each.spec.pool.generation == newest]
+    older = [each for each in in_pool if each.spec.pool.generation != newest]
+    if all(each.spec.pool.resource_slice_count >= len(visible) for each in visible):
+        return Plan(delete=(*older, *elsewhere, *visible))
+    first, *rest = visible
+    alone = ResourcePool(first.spec.pool.name, generation=newest + 1, resource_slice_count=1)
+    hiding = replace(first, spec=replace(first.spec, pool=alone, devices=(), shared_counters=()))
+    return Plan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
 
 
 def _generate_name(pool: Pool, place: int) -> str:

@@ -31,6 +31,14 @@ from kubelet_plugin.inventory.change import (
 from kubelet_plugin.inventory.gpu import Gpu, MigMode
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.other_drivers import (
+    BesideOtherDrivers,
+    Contested,
+    Decision,
+    DevicePlugin,
+    DraDriver,
+    SameNamePlugin,
+)
 from kubelet_plugin.publish.pool import DeviceSlice, Pool
 from kubelet_plugin.publish.publisher import Operation
 from kubelet_plugin.report.metrics import Metrics
@@ -122,6 +130,14 @@ class NodeReport:
         note = f"Feature gate {gate.value} of the API server is off: {_CONSEQUENCES[gate]}"
         self._tell(Notice(EventType.WARNING, "FeatureGateOff", note), action="Publish")
 
+    def gpus_contested(self, decision: Decision) -> None:
+        """Other drivers offer other GPUs of this node than before, or none any more."""
+        for contested in decision.contested:
+            self._tell(contested_notice(contested, decision.policy), action="Publish")
+        if not decision.contested:
+            note = "No other driver offers a GPU of this node any more: all are published"
+            self._tell(Notice(EventType.NORMAL, "GPUsNotContested", note), action="Publish")
+
     # --- from the registration ---
 
     def registration_refused(self, reason: str) -> None:
@@ -197,6 +213,43 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
             state = "on: it is not handed out as a whole" if mode is MigMode.ON else "off"
             return Notice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
     assert_never(change)
+
+
+def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> Notice:
+    """Gives the words for GPUs that another driver offers too."""
+    gpus = ", ".join(f"GPU {gpu.minor}" for gpu in contested.gpus)
+    match contested.by:
+        case DevicePlugin(resources):
+            offer = f"A device plugin offers {', '.join(resources)} on this node"
+            remedy = "Remove the device plugin from this node"
+        case DraDriver(name):
+            offer = f"Driver {name} publishes the same"
+            remedy = f"Remove driver {name} from this node"
+        case SameNamePlugin(socket, checkpoint):
+            gpus = "all GPUs"
+            offer = (
+                "Another plugin uses the name of Carina's driver: it listens on "
+                f"{socket} and keeps {checkpoint}"
+            )
+            remedy = "Remove that plugin from this node, or give Carina another driver_name"
+        case _:
+            assert_never(contested.by)
+    match policy:
+        case "withhold":
+            return Notice(
+                EventType.WARNING,
+                "GPUsWithheld",
+                f"Not published: {gpus}. {offer}, and two drivers would give one GPU to two pods. "
+                f"{remedy}, or set beside_other_drivers to publish",
+            )
+        case "publish":
+            return Notice(
+                EventType.WARNING,
+                "GPUsOfferedTwice",
+                f"Offered twice: {gpus}. {offer}, and beside_other_drivers is publish, so one GPU "
+                f"may be given to two pods. {remedy}",
+            )
+    assert_never(policy)
 
 
 def _name(gpu: Gpu) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from kubelet_plugin.publish.other_drivers import BesideOtherDrivers
 from simulation.kubernetes import process
 from simulation.kubernetes.cluster import ServiceAccountCredentials
 from simulation.kubernetes.node import Node
@@ -46,6 +47,7 @@ class Plugin:
     pod_uid: str
     http_port: int
     driver: str = DRIVER
+    beside_other_drivers: BesideOtherDrivers = "withhold"
     _process: Process | None = field(default=None)
     _log_begins: int = field(default=0)
 
@@ -143,6 +145,7 @@ class Plugin:
                 "service-account": self.credentials.folder,
                 "http-address": f"127.0.0.1:{self.http_port}",
                 "poll-seconds": "0.5",
+                "beside-other-drivers": self.beside_other_drivers,
             }
         )
 

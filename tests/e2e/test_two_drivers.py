@@ -3,7 +3,7 @@
 Upstream (test/e2e_node/dra_test.go): two drivers in one pod with one failing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,15 @@ from tests.e2e.workloads import RETRY_S, Workloads, container, request
 _OTHER = "other.carina.dev"
 _ROLE, _ACCOUNT = "carina-kubelet-plugin", "other-driver"
 _HTTP_PORT = 9
+
+
+@pytest.fixture
+def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
+    """The plugin, at work, which shares the node's GPUs with the other."""
+    plugin = new_plugin("plugin")
+    plugin.beside_other_drivers = "publish"
+    plugin.start()
+    return plugin
 
 
 @pytest.fixture
@@ -40,6 +49,7 @@ def other(cluster: Cluster, node: Node, gpus: SimulatedNode, plugin: Plugin) -> 
         "other",
         node.cluster.state.port(_HTTP_PORT),
         driver=_OTHER,
+        beside_other_drivers="publish",
     )
     other.start()
     yield other

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -11,6 +12,8 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError
 from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
+from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
 from kubelet_plugin.publish.pool import Pool
 from kubelet_plugin.publish.publisher import Operation, Publisher
 
@@ -24,9 +27,11 @@ class Report:
 
     written: list[Operation] = field(default_factory=list)
     published: list[Pool] = field(default_factory=list)
-    repairs: int = 0
+    repairs: list[float] = field(default_factory=list)
+    """When each was told, in monotonic seconds."""
     failures: list[ApiError] = field(default_factory=list)
     gates_off: list[FeatureGate] = field(default_factory=list)
+    contested: list[tuple[Contested, ...]] = field(default_factory=list)
 
     def slice_written(self, operation: Operation) -> None:
         self.written.append(operation)
@@ -35,13 +40,16 @@ class Report:
         self.published.append(pool)
 
     def slices_repaired(self) -> None:
-        self.repairs += 1
+        self.repairs.append(monotonic())
 
     def publishing_failed(self, error: ApiError) -> None:
         self.failures.append(error)
 
     def feature_gate_off(self, gate: FeatureGate) -> None:
         self.gates_off.append(gate)
+
+    def gpus_contested(self, decision: Decision) -> None:
+        self.contested.append(decision.contested)
 
 
 @dataclass(frozen=True)
@@ -91,14 +99,30 @@ class NodeInApi:
         return int(generation)
 
     @contextmanager
-    def publisher(self, report: Report) -> Iterator[Publisher]:
-        """A publisher for the node, which stops in the end."""
+    def publisher(
+        self,
+        report: Report,
+        *,
+        beside_other_drivers: BesideOtherDrivers = "withhold",
+        plugin_directory: Path = Path("/nonexistent"),
+    ) -> Iterator[Publisher]:
+        """A publisher for the node, which stops in the end. It soon looks at the node again."""
         publisher = Publisher(
             self.plugin,
             driver=DRIVER,
             node=self.name,
             reporter=report,
             clock=monotonic,
+            other_drivers=OtherDriverWatch(
+                read_node=lambda: self.plugin.get(NODES, self.name),
+                same_name_plugin=lambda: same_name_plugin(
+                    plugin_directory, plugin_directory / "dra-own.sock"
+                ),
+                clock=monotonic,
+                interval=0.2,
+                memory=0.5,
+            ),
+            beside_other_drivers=beside_other_drivers,
             backoff=Backoff(initial=0.05, cap=0.5),
         )
         publisher.start()

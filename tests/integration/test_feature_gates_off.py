@@ -14,16 +14,13 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import Healthy, Lost
 from kubelet_plugin.publish.feature_gate import FeatureGate
-from kubelet_plugin.publish.pool import pool
 from simulation.api_server.server import ApiServer
 from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
-from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
+from tests.integration.published_slices import DEADLINE, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
-from tests.samples.gpus import LOST, MIG_OFF, gpu
+from tests.samples.gpus import LOST, MIG, whole
 
 GATES_OFF = {
     "DRAPartitionableDevices": False,
@@ -88,15 +85,14 @@ def node(clients: tuple[Client, Client]) -> NodeInApi:
 
 def test_gpus_are_published_without_counters_and_it_is_told_once(node: NodeInApi) -> None:
     report = Report()
-    devices = [WholeGpu(gpu(0, mig=MIG_OFF), Healthy()), WholeGpu(gpu(1), Healthy())]
-    wanted = pool(devices, driver=DRIVER, node=node.name)
+    devices = [whole(0, mig=MIG), whole(1)]
     with node.publisher(report) as publisher:
-        publisher.publish(wanted)
+        publisher.publish(devices)
         assert publisher.wait_published(DEADLINE)
         before = node.versions()
         for _ in range(3):
             publisher.republish()
-        publisher.publish(wanted)
+        publisher.publish(devices)
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0", "gpu-1"}
@@ -108,17 +104,15 @@ def test_gpus_are_published_without_counters_and_it_is_told_once(node: NodeInApi
 
 def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
     report = Report()
-    healthy, lost = WholeGpu(gpu(0), Healthy()), WholeGpu(gpu(1), Lost(LOST))
+    healthy, lost = whole(0), whole(1, LOST)
     with node.publisher(report) as publisher:
-        publisher.publish(
-            pool([healthy, WholeGpu(gpu(1), Healthy())], driver=DRIVER, node=node.name)
-        )
+        publisher.publish([healthy, whole(1)])
         assert publisher.wait_published(DEADLINE)
-        publisher.publish(pool([healthy, lost], driver=DRIVER, node=node.name))
+        publisher.publish([healthy, lost])
         assert publisher.wait_published(DEADLINE)
         before = node.versions()
         publisher.republish()
-        publisher.publish(pool([healthy, lost], driver=DRIVER, node=node.name))
+        publisher.publish([healthy, lost])
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0"}
@@ -130,7 +124,7 @@ def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
 def test_the_kubelet_s_wipe_is_made_good_without_the_gates_too(node: NodeInApi) -> None:
     report = Report()
     with node.publisher(report) as publisher:
-        publisher.publish(pool([WholeGpu(gpu(0), Healthy())], driver=DRIVER, node=node.name))
+        publisher.publish([whole(0)])
         assert publisher.wait_published(DEADLINE)
         node.admin.delete_collection(RESOURCE_SLICES, node.selection)
         eventually(lambda: set(node.devices()) == {"gpu-0"}, within=2)

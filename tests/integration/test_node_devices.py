@@ -12,13 +12,13 @@ from carina_dra.kube.api_resource import EVENTS, NODES
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import Reporter
 from carina_dra.kube.event_recorder import EventRecorder
-from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import Inventory
+from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
-from kubelet_plugin.publish.pool import pool
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport
@@ -80,11 +80,21 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
             host = HostPaths(hardware.root)
             report = NodeReport(events=events, node=NODE, metrics=metrics)
             publisher = Publisher(
-                client, driver=DRIVER, node=NODE, reporter=report, clock=monotonic
+                client,
+                driver=DRIVER,
+                node=NODE,
+                reporter=report,
+                clock=monotonic,
+                other_drivers=OtherDriverWatch(
+                    read_node=lambda: client.get(NODES, NODE),
+                    same_name_plugin=lambda: None,
+                    clock=monotonic,
+                ),
+                beside_other_drivers="withhold",
             )
 
             def publish(inventory: Inventory) -> None:
-                publisher.publish(pool(devices(inventory), driver=DRIVER, node=NODE))
+                publisher.publish(devices(inventory))
 
             poller = InventoryPoller(
                 NvmlReader(host, NvmlLibrary(host)).read,
@@ -122,7 +132,7 @@ def test_a_driver_that_comes_late_is_found(
     machine = start()
     note = machine.await_event("GPUDriverMissing")
     assert "kernel module is not loaded" in note
-    eventually(lambda: len(machine.in_api.slices()) == 1)
+    assert machine.in_api.slices() == []
 
     hardware.driver(available=True)
 
@@ -208,5 +218,4 @@ def test_a_driver_that_goes_takes_its_gpus_along(
     hardware.driver(available=False)
 
     machine.await_event("GPUDriverMissing")
-    eventually(lambda: len(machine.in_api.slices()) == 1)
-    assert machine.in_api.devices() == {}
+    eventually(lambda: machine.in_api.slices() == [])

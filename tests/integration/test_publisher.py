@@ -3,27 +3,30 @@
 In the real one the publisher has the rights of deploy/, as the ServiceAccount of a pod on its node.
 """
 
+import logging
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
-from carina_dra.kube.client import Client, JsonPatch
+from carina_dra.kube.client import Client, JsonPatch, MergePatch
 from carina_dra.kube.errors import Forbidden
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.gpu import Gpu, NvLink
-from kubelet_plugin.inventory.health import Health, Healthy, Lost
+from kubelet_plugin.devices.device import Device
+from kubelet_plugin.inventory.gpu import NvLink
+from kubelet_plugin.publish.other_drivers import Contested, DevicePlugin, DraDriver
 from kubelet_plugin.publish.pool import Pool, pool
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
 from simulation.kubernetes.cluster import Cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
-from tests.samples.golden_slices import simulated_pool
-from tests.samples.gpus import LOST, MIG_OFF, gpu
+from tests.samples.golden_slices import simulated_devices
+from tests.samples.gpus import LOST, MIG, gpu, whole
 
 PROFILES = ("b200", "dgx-a100", "dgx-h100", "hgx-h200-nvl", "hgx-h200-sxm", "l40s", "mixed", "t4")
 _NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
@@ -77,24 +80,16 @@ def report() -> Report:
     return Report()
 
 
-def pool_of(node: NodeInApi, *gpus: Gpu, lost: tuple[Gpu, ...] = ()) -> Pool:
-    healthy, gone = Healthy(), Lost(LOST)
-    found: list[tuple[Gpu, Health]] = [
-        *((each, healthy) for each in gpus),
-        *((each, gone) for each in lost),
-    ]
-    devices = [WholeGpu(each, health) for each, health in found]
-    devices.sort(key=lambda device: device.gpu.minor)
+def pool_of(node: NodeInApi, devices: tuple[Device, ...]) -> Pool:
     return pool(devices, driver=DRIVER, node=node.name)
 
 
-def two_gpus(node: NodeInApi) -> Pool:
-    return pool_of(node, gpu(0, mig=MIG_OFF), gpu(1))
+TWO_GPUS = (whole(0, mig=MIG), whole(1))
 
 
 def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
     counters, devices = node.slices()
@@ -117,21 +112,21 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
             "resourceSliceCount": 2,
         }
     assert report.written == ["create", "create"]
-    assert report.published == [two_gpus(node)]
+    assert report.published == [pool_of(node, TWO_GPUS)]
     assert not report.failures
 
 
 def test_what_is_right_is_not_written_again(node: NodeInApi, report: Report) -> None:
     with node.publisher(Report()) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
         before = node.versions()
 
         with node.publisher(report) as successor:  # as in a rolling update
-            successor.publish(two_gpus(node))
+            successor.publish(TWO_GPUS)
             assert successor.wait_published(DEADLINE)
             publisher.republish()
-            publisher.publish(two_gpus(node))
+            publisher.publish(TWO_GPUS)
             assert publisher.wait_published(DEADLINE)
 
     assert node.versions() == before
@@ -142,10 +137,10 @@ def test_a_change_of_one_slice_is_one_write_in_the_same_generation(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
         linked = NvLink(peers=(1,), domain="GPU-0")
-        publisher.publish(pool_of(node, gpu(0, mig=MIG_OFF, nvlink=linked), gpu(1)))
+        publisher.publish((whole(0, mig=MIG, nvlink=linked), whole(1)))
         assert publisher.wait_published(DEADLINE)
 
     assert node.devices()["gpu-0"]["attributes"]["nvlinkPeers"] == {"string": "1"}
@@ -155,33 +150,82 @@ def test_a_change_of_one_slice_is_one_write_in_the_same_generation(
 
 def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
-        publisher.publish(pool_of(node, gpu(1)))
+        publisher.publish((whole(1),))
         assert publisher.wait_published(DEADLINE)
-        assert set(node.devices()) == {"gpu-1"}
-        assert node.generation() == 2
+    assert set(node.devices()) == {"gpu-1"}
+    assert node.generation() == 2
 
-        publisher.publish(pool_of(node))
+
+def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        assert not publisher.published
+        publisher.publish(())
         assert publisher.wait_published(DEADLINE)
 
-    (only,) = node.slices()
-    assert "devices" not in only["spec"]
-    assert "sharedCounters" not in only["spec"]
+    assert node.slices() == []
+    assert report.written == []
+    assert report.published == [pool_of(node, ())]
+
+
+def test_slices_are_deleted_with_the_last_gpu_and_return_with_the_next(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(())
+        assert publisher.wait_published(DEADLINE)
+        assert node.slices() == []
+
+        publisher.publish((whole(1),))
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-1"}
+    assert report.written == ["create", "create", "delete", "delete", "create", "create"]
+
+
+def test_slices_whose_counts_contradict_each_other_are_hidden_and_deleted(
+    node: NodeInApi, report: Report, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for name in ("gpu-0", "gpu-1"):
+        node.admin.create(
+            RESOURCE_SLICES,
+            {
+                "metadata": {"generateName": "left-behind-"},
+                "spec": {
+                    "driver": DRIVER,
+                    "nodeName": node.name,
+                    "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
+                    "devices": [{"name": name}],
+                },
+            },
+        )
+    with node.publisher(report) as publisher:
+        publisher.publish(())
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.slices() == []
+    assert report.written == ["update", "delete", "delete"]
+    assert "changed in between" not in caplog.text
 
 
 def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
-        publisher.publish(pool_of(node, gpu(1), lost=(gpu(0, mig=MIG_OFF),)))
+        publisher.publish((whole(0, LOST, mig=MIG), whole(1)))
         assert publisher.wait_published(DEADLINE)
         (taint,) = node.devices()["gpu-0"]["taints"]
         before = node.versions()
         publisher.republish()
-        publisher.publish(pool_of(node, gpu(1), lost=(gpu(0, mig=MIG_OFF),)))
+        publisher.publish((whole(0, LOST, mig=MIG), whole(1)))
         assert publisher.wait_published(DEADLINE)
 
     assert (taint["key"], taint["effect"]) == ("gpu.carina.dev/lost", "NoSchedule")
@@ -191,19 +235,19 @@ def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
 
 def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
         node.admin.delete_collection(RESOURCE_SLICES, node.selection)
 
         eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"}, within=2)
         eventually(lambda: len(report.published) == 2)
-    assert report.repairs == 1
+    assert len(report.repairs) == 1
 
 
 def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
         node.admin.delete(RESOURCE_SLICES, node.slices()[1]["metadata"]["name"])
@@ -214,7 +258,7 @@ def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Rep
 
 def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
         node.admin.patch(
@@ -241,7 +285,7 @@ def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Rep
         },
     )
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0", "gpu-1"}
@@ -250,7 +294,7 @@ def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Rep
 
 def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
         before = node.uid()
 
@@ -267,8 +311,8 @@ def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Rep
 def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, report: Report) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
-        publisher.publish(two_gpus(node))
-        successor.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
+        successor.publish(TWO_GPUS)
         eventually(lambda: publisher.published and successor.published)
         eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
 
@@ -285,15 +329,21 @@ def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, repor
         assert len(report.written) + len(other.written) <= 24
 
 
-def test_two_that_differ_do_not_write_without_end(node: NodeInApi, report: Report) -> None:
+def test_two_that_differ_write_ever_more_slowly(node: NodeInApi, report: Report) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
-        publisher.publish(two_gpus(node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
-        successor.publish(pool_of(node, gpu(0, mig=MIG_OFF)))
-        eventually(lambda: report.repairs + other.repairs >= 3)
-        written = len(report.written) + len(other.written)
-    assert written <= 12
+        successor.publish((whole(0, mig=MIG),))
+        eventually(lambda: min(len(report.repairs), len(other.repairs)) >= 4, within=60)
+
+    for repairs in (report.repairs, other.repairs):
+        delays = [later - earlier for earlier, later in pairwise(repairs)]
+        least = [0.5 * 2**number for number in range(len(delays))]
+        assert all(delay >= bound for delay, bound in zip(delays, least, strict=True)), delays
+    attempts = 2 + len(report.repairs) + len(other.repairs)  # each had published once before
+    written = len(report.written) + len(other.written)
+    assert written <= 4 * attempts  # two slices each; one that meets a conflict is repeated
 
 
 def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, report: Report) -> None:
@@ -302,7 +352,7 @@ def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, repo
     foreign = replace(real_node, name=elsewhere)
 
     with foreign.publisher(report) as publisher:
-        publisher.publish(two_gpus(foreign))
+        publisher.publish(TWO_GPUS)
         eventually(lambda: len(report.failures) > 1)
         assert not publisher.published
 
@@ -315,7 +365,7 @@ def test_it_waits_for_an_api_server_that_is_away(
 ) -> None:
     embedded.stop()
     with embedded_node.publisher(report) as publisher:
-        publisher.publish(two_gpus(embedded_node))
+        publisher.publish(TWO_GPUS)
         assert not publisher.wait_published(0.2)
         embedded.start()
         assert publisher.wait_published(DEADLINE)
@@ -329,7 +379,7 @@ def test_a_write_that_fails_is_told_and_tried_again(
     overload = Failure(503, "ServiceUnavailable", "too busy")
     embedded.api.faults.fail(overload, verb="create", plural="resourceslices", times=3)
     with embedded_node.publisher(report) as publisher:
-        publisher.publish(two_gpus(embedded_node))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
 
     assert set(embedded_node.devices()) == {"gpu-0", "gpu-1"}
@@ -343,10 +393,10 @@ def test_a_node_may_have_the_longest_of_names(node: NodeInApi, report: Report) -
     node.admin.create(NODES, {"metadata": {"name": name}})
     long_named = replace(node, name=name, plugin=node.admin)
     with long_named.publisher(report) as publisher:
-        publisher.publish(two_gpus(long_named))
+        publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE), report.failures
 
-        publisher.publish(pool_of(long_named, gpu(1)))
+        publisher.publish((whole(1),))
         assert publisher.wait_published(DEADLINE)
 
     assert set(long_named.devices()) == {"gpu-1"}
@@ -357,10 +407,169 @@ def test_a_node_may_have_the_longest_of_names(node: NodeInApi, report: Report) -
 def test_the_slices_of_every_profile_are_accepted(
     node: NodeInApi, report: Report, profile: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    made = simulated_pool(profile, tmp_path_factory.mktemp(profile))
+    made = simulated_devices(profile, tmp_path_factory.mktemp(profile))
     with node.publisher(report) as publisher:
-        publisher.publish(replace(made, node=node.name))
+        publisher.publish(made)
         assert publisher.wait_published(DEADLINE), report.failures
 
     assert not report.gates_off
-    assert len(node.slices()) == len(made.slices)
+    assert len(node.slices()) == len(pool_of(node, made).slices)
+
+
+def offer_resource(node: NodeInApi, name: str, quantity: str) -> None:
+    """Counts an extended resource in the Node, as the kubelet does for a device plugin."""
+    resources = {name: quantity}
+    node.admin.patch(
+        NODES,
+        node.name,
+        MergePatch({"status": {"capacity": resources, "allocatable": resources}}),
+        subresource="status",
+    )
+
+
+def offer_in_slice(node: NodeInApi, attribute: str, value: str) -> str:
+    """Publishes a device for another driver; gives the slice's name."""
+    driver = "gpu.nvidia.com"
+    device = {"name": "gpu-0", "attributes": {attribute: {"string": value}}}
+    body = node.admin.create(
+        RESOURCE_SLICES,
+        {
+            "metadata": {"generateName": f"{node.name}-{driver}-"},
+            "spec": {
+                "driver": driver,
+                "nodeName": node.name,
+                "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1},
+                "devices": [device],
+            },
+        },
+    )
+    return str(body["metadata"]["name"])
+
+
+def test_beside_a_device_plugin_no_gpu_is_published(node: NodeInApi, report: Report) -> None:
+    offer_resource(node, "nvidia.com/gpu", "2")
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.slices() == []
+    assert report.written == []
+    gpus = (gpu(0, mig=MIG), gpu(1))
+    assert report.contested == [(Contested(DevicePlugin(("nvidia.com/gpu",)), gpus),)]
+
+
+def test_gpus_are_withdrawn_when_a_device_plugin_comes_and_return_when_it_has_gone(
+    node: NodeInApi, report: Report
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+        offer_resource(node, "nvidia.com/gpu.shared", "8")
+        eventually(lambda: node.slices() == [])
+
+        offer_resource(node, "nvidia.com/gpu.shared", "0")
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+    assert [len(contested) for contested in report.contested] == [1, 0]
+    assert report.repairs == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        pytest.param("uuid", gpu(0).uuid, id="UUID"),
+        pytest.param("parentUUID", gpu(0).uuid, id="parent's UUID"),
+        pytest.param("resource.kubernetes.io/pciBusID", gpu(0).pci_bus_id, id="PCI address"),
+    ],
+)
+def test_a_gpu_in_another_driver_s_slices_is_withheld_while_it_is_there(
+    node: NodeInApi, report: Report, attribute: str, value: str
+) -> None:
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+        theirs = offer_in_slice(node, attribute, value)
+        eventually(lambda: set(node.devices()) == {"gpu-1"}, within=2)
+
+        node.admin.delete(RESOURCE_SLICES, theirs)
+        eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+    contested = (Contested(DraDriver("gpu.nvidia.com"), (gpu(0, mig=MIG),)),)
+    assert report.contested == [contested, ()]
+    assert report.repairs == []
+
+
+def test_slices_of_other_drivers_are_never_written(node: NodeInApi, report: Report) -> None:
+    theirs = offer_in_slice(node, "model", "a network adapter")
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+        assert set(node.devices()) == {"gpu-0", "gpu-1"}
+
+        publisher.publish(())
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.slices() == []
+    assert node.admin.get(RESOURCE_SLICES, theirs)["metadata"]["generation"] == 1
+    assert report.contested == []
+
+
+def test_what_others_offer_is_published_too_where_the_setting_says_so(
+    node: NodeInApi, report: Report
+) -> None:
+    offer_resource(node, "nvidia.com/gpu", "2")
+    offer_in_slice(node, "uuid", gpu(0).uuid)
+    with node.publisher(report, beside_other_drivers="publish") as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0", "gpu-1"}
+    assert [len(contested) for contested in report.contested] == [2]
+
+
+def test_slices_of_another_plugin_with_our_driver_s_name_are_left_alone(
+    node: NodeInApi, report: Report, tmp_path: Path
+) -> None:
+    body = {
+        "metadata": {"generateName": "theirs-"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node.name,
+            "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu-9"}],
+        },
+    }
+    node.admin.create(RESOURCE_SLICES, body)
+    (tmp_path / "checkpoint.json").touch()
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(str(tmp_path / "dra.sock"))
+        theirs.listen()
+        with node.publisher(report, plugin_directory=tmp_path) as publisher:
+            publisher.publish(TWO_GPUS)
+            assert publisher.wait_published(DEADLINE)
+            publisher.publish(())
+            assert publisher.wait_published(DEADLINE)
+            assert set(node.devices()) == {"gpu-9"}
+            assert report.written == []
+
+            theirs.close()
+            publisher.publish(TWO_GPUS)
+            eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
+
+    assert node.generation() == 8
+
+
+def test_the_node_is_asked_about_device_plugins_before_anything_is_published(
+    embedded: ApiServer, embedded_node: NodeInApi, report: Report
+) -> None:
+    offer_resource(embedded_node, "nvidia.com/gpu", "2")
+    overload = Failure(503, "ServiceUnavailable", "too busy")
+    embedded.api.faults.fail(overload, verb="get", plural="nodes", times=4)
+    with embedded_node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+
+    assert report.failures
+    assert report.written == []

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from carina_dra.resource import encode
-from kubelet_plugin.devices.whole import devices
+from kubelet_plugin.devices.device import Device, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -29,13 +29,18 @@ def golden_file(profile: str) -> Path:
 
 def simulated_pool(profile: str, directory: Path) -> Pool:
     """The pool of a simulated node, which is made in an empty directory."""
+    return pool(simulated_devices(profile, directory), driver=DRIVER, node=NODE)
+
+
+def simulated_devices(profile: str, directory: Path) -> tuple[Device, ...]:
+    """The devices of a simulated node, which is made in an empty directory."""
     node = SimulatedNode.create(directory, profile, name=NODE)
     with installed(directory):
         host = HostPaths(node.root)
         library = NvmlLibrary(host)
         inventory = NvmlReader(host, library).read()
         library.close()
-    return pool(devices(inventory), driver=DRIVER, node=NODE)
+    return devices(inventory)
 
 
 def render(of: Pool) -> str:

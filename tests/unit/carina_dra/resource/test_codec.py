@@ -7,7 +7,7 @@ import pytest
 from carina_dra.resource import IntAttribute, ResourceSlice
 from carina_dra.resource.codec import codec
 from carina_dra.resource.errors import BadValueError
-from tests.unit.carina_dra.resource.examples import example
+from tests.samples.resources import example
 
 
 def test_a_codec_is_built_once_per_type() -> None:

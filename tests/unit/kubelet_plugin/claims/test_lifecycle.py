@@ -516,7 +516,12 @@ def test_a_claim_that_the_kubelet_holds_is_kept_whatever_the_api_says(world: Wor
 
 @pytest.mark.parametrize(
     "found",
-    [body(TRAIN, "gpu-0"), Unreachable(GET, "refused"), Forbidden(GET, "no"), body(TRAIN, 5)],
+    [
+        body(TRAIN, "gpu-0"),
+        Unreachable(GET, "refused"),
+        Forbidden(GET, "no"),
+        body(TRAIN, "gpu-0", request=5),
+    ],
     ids=["allocated", "unreachable", "forbidden", "odd"],
 )
 def test_a_claim_that_is_not_gone_is_kept_and_asked_about_rarely(

@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
@@ -41,12 +41,14 @@ class Report:
         self.inventories: queue.Queue[Inventory] = queue.Queue()
         self.changes: queue.Queue[InventoryChange] = queue.Queue()
         self.stalls: queue.Queue[str] = queue.Queue()
+        self.failures: list[Exception] = []
 
     def inventory_read(self, seconds: float) -> None:
         assert seconds >= 0
 
     def inventory_seen(self, inventory: Inventory) -> None:
-        pass
+        if self.failures:
+            raise self.failures.pop()
 
     def inventory_changed(self, change: InventoryChange) -> None:
         self.changes.put(change)
@@ -60,11 +62,16 @@ class Report:
 
 @contextmanager
 def polling(
-    node: Node, report: Report, *, interval: float = 3600, patience: float = 3600
+    node: Node,
+    report: Report,
+    *,
+    interval: float = 3600,
+    patience: float = 3600,
+    changed: Callable[[Inventory], None] | None = None,
 ) -> Iterator[InventoryPoller]:
     poller = InventoryPoller(
         node.read,
-        changed=report.inventories.put,
+        changed=changed or report.inventories.put,
         reporter=report,
         clock=time.monotonic,
         interval=interval,
@@ -143,7 +150,9 @@ def test_stopping_does_not_wait_for_a_look_that_hangs() -> None:
     node.answering.clear()
     with polling(node, report) as poller:
         node.looks.get(timeout=DEADLINE)
+        begun = time.monotonic()
         poller.stop()
+        assert time.monotonic() - begun < DEADLINE / 10  # the look itself hangs for all of it
     assert report.inventories.empty()
 
 
@@ -154,3 +163,41 @@ def test_a_read_that_fails_unexpectedly_is_tried_again() -> None:
         node.inventory = ONE
         poller.look_now()
         assert report.inventories.get(timeout=DEADLINE) == ONE
+
+
+def test_a_look_whose_report_failed_is_passed_on_by_the_next() -> None:
+    node, report = Node(ONE), Report()
+    report.failures.append(RuntimeError("a bug"))
+    with polling(node, report) as poller:
+        node.looks.get(timeout=DEADLINE)
+        poller.look_now()
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+
+
+def test_a_look_that_its_receiver_failed_to_take_is_passed_on_by_the_next() -> None:
+    node, report = Node(ONE), Report()
+    failures = [RuntimeError("a bug")]
+
+    def take(inventory: Inventory) -> None:
+        if failures:
+            raise failures.pop()
+        report.inventories.put(inventory)
+
+    with polling(node, report, changed=take) as poller:
+        node.looks.get(timeout=DEADLINE)
+        poller.look_now()
+        assert report.inventories.get(timeout=DEADLINE) == ONE
+
+
+def test_the_latest_look_is_known_before_it_is_passed_on() -> None:
+    node, report = Node(ONE), Report()
+    known: queue.Queue[Inventory | None] = queue.Queue()
+    started = threading.Event()
+
+    def take(_: Inventory) -> None:
+        assert started.wait(DEADLINE)
+        known.put(poller.latest)
+
+    with polling(node, report, changed=take) as poller:
+        started.set()
+        assert known.get(timeout=DEADLINE) == ONE

@@ -111,12 +111,15 @@ class MadeUpNode:
                 used = any(name.startswith(f"{identity.name}/") for name in self.parts)
                 assert not used, "a mode is removed before its parts"
                 self.modes.discard(identity.name)
-            case "part" if identity.name in self.parts:
-                self.parts[identity.name] = 0
-                self.trouble()
-                del self.parts[identity.name]
+            case "part":
+                if identity.name in self.parts:
+                    self.parts[identity.name] = 0
+                    self.trouble()
+                    del self.parts[identity.name]
             case "file":
                 self.files.pop(identity.name, None)
+            case kind:
+                raise AssertionError(kind)
         self.trouble()
 
     def reboot(self) -> None:

@@ -166,6 +166,8 @@ def do(node: World, step: Any, prepared: set[str]) -> None:
             node.node.files.clear()
         case "repair":
             node.carry_out(lambda plugin: plugin.repair(), at, trouble)
+        case _:
+            raise AssertionError(operation)
 
 
 @settings(max_examples=100)

@@ -27,7 +27,7 @@ from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
-from simulation.nvml import DeviceNodes, SimulatedNode
+from simulation.nvml import SimulatedNode
 from tests.samples.claims import UID, allocated, claim
 from tests.samples.gpus import LOST, UNREADABLE, gpu, whole
 
@@ -38,9 +38,7 @@ class Node:
     """A node, whose devices the test says."""
 
     def __init__(self, directory: Path) -> None:
-        self.simulated = SimulatedNode.create(
-            directory / "node", "t4", device_nodes=DeviceNodes.NULL
-        )
+        self.simulated = SimulatedNode.create(directory / "node", "t4")
         self.version = self.simulated.hardware.driver_version
         self.devices: dict[str, Device] = {}
         self.has("gpu-0")

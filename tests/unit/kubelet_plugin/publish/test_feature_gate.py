@@ -4,18 +4,16 @@ from dataclasses import replace
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Counter, CounterSet, Device, DeviceCounterConsumption
-from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import Healthy, Lost
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from kubelet_plugin.publish.sync import resource_slices
-from tests.samples.gpus import LOST, gpu
+from tests.samples.gpus import LOST, whole
 
 TAINTS, COUNTERS = FeatureGate.DEVICE_TAINTS, FeatureGate.PARTITIONABLE_DEVICES
 
-HEALTHY = pool([WholeGpu(gpu(0), Healthy())], driver="gpu.carina.dev", node="node-1")
+HEALTHY = pool([whole(0)], driver="gpu.carina.dev", node="node-1")
 ONE_LOST = pool(
-    [WholeGpu(gpu(0), Lost(LOST)), WholeGpu(gpu(1), Healthy())],
+    [whole(0, LOST), whole(1)],
     driver="gpu.carina.dev",
     node="node-1",
 )

@@ -16,22 +16,22 @@ from carina_dra.resource import (
     TaintEffect,
     VersionAttribute,
 )
-from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.gpu import Gpu, MigDisabled, MigLayout, NvLink
-from kubelet_plugin.inventory.health import Health, Healthy, Lost, Unreadable
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool, semantic_version
+from kubelet_plugin.devices.attributes import semantic_version
+from kubelet_plugin.devices.device import Device as NodeDevice
+from kubelet_plugin.inventory.gpu import NvLink
+from kubelet_plugin.inventory.health import Problem
+from kubelet_plugin.inventory.mig import MigLayout, MigSupported
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from tests.samples import golden_slices
-from tests.samples.gpus import LOST, MIG_OFF, UNREADABLE, gpu
-
-HEALTHY = Healthy()
+from tests.samples.gpus import LOST, MIG, UNREADABLE, whole
 
 
-def pool_of(*gpus: Gpu, health: Health = HEALTHY) -> Pool:
-    return pool([WholeGpu(each, health) for each in gpus], driver="gpu.carina.dev", node="node-1")
+def pool_of(*devices: NodeDevice) -> Pool:
+    return pool(devices, driver="gpu.carina.dev", node="node-1")
 
 
-def published(*gpus: Gpu, health: Health = HEALTHY) -> list[Device]:
-    slices = pool_of(*gpus, health=health).slices
+def published(*devices: NodeDevice) -> list[Device]:
+    slices = pool_of(*devices).slices
     return [device for each in slices if isinstance(each, DeviceSlice) for device in each.devices]
 
 
@@ -42,12 +42,12 @@ def test_slices_of_a_simulated_node_are_as_in_the_golden_file(profile: str, tmp_
     assert made == golden_slices.golden_file(profile).read_text()
 
 
-def test_a_node_without_devices_has_one_empty_slice() -> None:
-    assert pool_of().slices == (DeviceSlice(()),)
+def test_a_node_without_devices_has_no_slices() -> None:
+    assert pool_of().slices == ()
 
 
 def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
-    made = pool_of(gpu(0), gpu(1))
+    made = pool_of(whole(0), whole(1))
 
     counters, devices = made.slices
     assert isinstance(counters, CounterSlice)
@@ -64,7 +64,7 @@ def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
     "number_of_gpus", [1, 8, 9, 16, 64, 65, 130], ids=lambda number: f"{number} GPUs"
 )
 def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
-    made = pool_of(*(gpu(minor) for minor in range(number_of_gpus)))
+    made = pool_of(*(whole(minor) for minor in range(number_of_gpus)))
 
     counters = [each for each in made.slices if isinstance(each, CounterSlice)]
     devices = [each for each in made.slices if isinstance(each, DeviceSlice)]
@@ -77,7 +77,7 @@ def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
 
 
 def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> None:
-    (device,) = published(gpu(0, mig=MIG_OFF))
+    (device,) = published(whole(0, mig=MIG))
 
     expected = {
         "multiprocessors": 132,
@@ -94,19 +94,19 @@ def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> Non
 
 
 @pytest.mark.parametrize(
-    "whole",
-    [gpu(0), gpu(0, mig=MigDisabled(MigLayout(()), toggles_without_reset=False))],
+    "device",
+    [whole(0), whole(0, mig=MigSupported(MigLayout(()), toggles_without_reset=False))],
     ids=["no MIG", "a driver that tells no profiles"],
 )
-def test_a_gpu_that_cannot_be_partitioned_counts_itself(whole: Gpu) -> None:
-    (device,) = published(whole)
+def test_a_gpu_that_cannot_be_partitioned_counts_itself(device: NodeDevice) -> None:
+    (shown,) = published(device)
 
-    (consumption,) = device.consumes_counters
+    (consumption,) = shown.consumes_counters
     assert consumption.counters == {"gpu": Counter(Quantity.of(1))}
 
 
 def test_attributes_have_the_names_that_users_know() -> None:
-    (device,) = published(gpu(0, nvlink=NvLink(peers=(1, 2), domain="GPU-1")))
+    (device,) = published(whole(0, nvlink=NvLink(peers=(1, 2), domain="GPU-1")))
 
     assert device.attributes == {
         "type": StringAttribute("gpu"),
@@ -129,7 +129,7 @@ def test_attributes_have_the_names_that_users_know() -> None:
 
 
 def test_what_the_driver_does_not_tell_is_left_out() -> None:
-    silent = gpu(
+    silent = whole(
         0,
         product_name=None,
         brand=None,
@@ -151,7 +151,7 @@ def test_what_the_driver_does_not_tell_is_left_out() -> None:
 
 @given(st.text(min_size=1))
 def test_texts_are_cut_to_64_bytes(text: str) -> None:
-    (device,) = published(gpu(0, product_name=text))
+    (device,) = published(whole(0, product_name=text))
 
     shown = device.attributes["productName"]
     assert isinstance(shown, StringAttribute)
@@ -162,19 +162,19 @@ def test_texts_are_cut_to_64_bytes(text: str) -> None:
 
 @pytest.mark.parametrize(("gpus", "told"), [(25, True), (26, False)])
 def test_peers_that_do_not_fit_are_left_out_and_not_cut(gpus: int, *, told: bool) -> None:
-    (device,) = published(gpu(0, nvlink=NvLink(tuple(range(1, gpus)), "GPU-0")))
+    (device,) = published(whole(0, nvlink=NvLink(tuple(range(1, gpus)), "GPU-0")))
 
     assert ("nvlinkPeers" in device.attributes) == told
     assert "nvlinkDomain" in device.attributes
 
 
 @pytest.mark.parametrize(
-    ("health", "key"),
-    [(Lost(LOST), "gpu.carina.dev/lost"), (Unreadable(UNREADABLE), "gpu.carina.dev/unreadable")],
+    ("problem", "key"),
+    [(LOST, "gpu.carina.dev/lost"), (UNREADABLE, "gpu.carina.dev/unreadable")],
     ids=["lost", "unreadable"],
 )
-def test_a_gpu_that_does_not_answer_is_tainted(health: Health, key: str) -> None:
-    (device,) = published(gpu(0), health=health)
+def test_a_gpu_that_does_not_answer_is_tainted(problem: Problem, key: str) -> None:
+    (device,) = published(whole(0, problem))
 
     assert device.taints == (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE),)
 

@@ -25,6 +25,14 @@ from kubelet_plugin.inventory.gpu import MigMode
 from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.inventory.inventory import UnknownGpu
 from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.other_drivers import (
+    BesideOtherDrivers,
+    ExtendedResource,
+    Offer,
+    PublishedGpu,
+    SameNamePlugin,
+    decide,
+)
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport, notice
@@ -160,6 +168,65 @@ def test_a_feature_gate_that_is_off_is_named(
     ((_, type_, reason, note),) = recorded.events
     assert (type_, reason) == (WARNING, "FeatureGateOff")
     assert gate.value in note
+
+
+@pytest.mark.parametrize(
+    ("offer", "policy", "reason", "words"),
+    [
+        (
+            ExtendedResource("nvidia.com/gpu"),
+            "withhold",
+            "GPUsWithheld",
+            [
+                "Not published: GPU 0, GPU 1. A device plugin offers nvidia.com/gpu",
+                "Remove the dev",
+            ],
+        ),
+        (
+            PublishedGpu("gpu.nvidia.com", gpu(1).uuid.lower()),
+            "withhold",
+            "GPUsWithheld",
+            [
+                "Not published: GPU 1. Driver gpu.nvidia.com publishes the same",
+                "Remove driver gpu.",
+            ],
+        ),
+        (
+            SameNamePlugin("/plugins/dra.sock", "/plugins/checkpoint.json"),
+            "withhold",
+            "GPUsWithheld",
+            ["all GPUs", "/plugins/dra.sock and keeps /plugins/checkpoint.json", "driver_name"],
+        ),
+        (
+            ExtendedResource("nvidia.com/gpu"),
+            "publish",
+            "GPUsOfferedTwice",
+            ["Offered twice: GPU 0, GPU 1. A device plugin", "may be given to two pods. Remove"],
+        ),
+    ],
+)
+def test_gpus_that_another_driver_offers_are_told_with_the_remedy(
+    report: NodeReport,
+    recorded: Recorded,
+    offer: Offer,
+    policy: BesideOtherDrivers,
+    reason: str,
+    words: list[str],
+) -> None:
+    devices = [whole(0), whole(1)]
+
+    report.gpus_contested(decide(devices, [offer], policy))
+
+    ((subject, type_, told, note),) = recorded.events
+    assert (subject, type_, told) == ("Node node-1", WARNING, reason)
+    assert all(word in note for word in words), note
+
+
+def test_the_end_of_other_offers_is_told(report: NodeReport, recorded: Recorded) -> None:
+    report.gpus_contested(decide([whole(0)], [], "withhold"))
+
+    ((_, type_, reason, _),) = recorded.events
+    assert (type_, reason) == (NORMAL, "GPUsNotContested")
 
 
 def test_a_kubelet_that_refuses_the_plugin_is_told_of(

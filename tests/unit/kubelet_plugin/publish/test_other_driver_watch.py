@@ -1,0 +1,160 @@
+"""Looking for other drivers again and again."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.api_resource import NODES
+from carina_dra.kube.errors import ApiError, Operation, ServerError
+from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
+from kubelet_plugin.publish.other_drivers import ExtendedResource, PublishedGpu, SameNamePlugin
+
+UNAVAILABLE = ServerError(Operation.on("get", NODES, None, "node-1"), "out of order")
+GPU_RESOURCE = ExtendedResource("nvidia.com/gpu")
+PUBLISHED = PublishedGpu("gpu.nvidia.com", "gpu-1")
+SAME_NAME = SameNamePlugin("dra.sock", "checkpoint.json")
+
+
+@dataclass
+class World:
+    """A Node, a plugin directory and a clock, which a test sets."""
+
+    resources: dict[str, str] = field(default_factory=dict)
+    failure: ApiError | None = None
+    plugin: SameNamePlugin | None = None
+    now: float = 1000.0
+    reads: int = 0
+
+    def read_node(self) -> dict[str, Any]:
+        self.reads += 1
+        if self.failure:
+            raise self.failure
+        return {"status": {"allocatable": self.resources}}
+
+    def watch(self) -> OtherDriverWatch:
+        return OtherDriverWatch(
+            read_node=self.read_node,
+            same_name_plugin=lambda: self.plugin,
+            clock=lambda: self.now,
+            interval=60,
+            memory=300,
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_all_three_kinds_of_offers_are_seen(world: World) -> None:
+    world.resources, world.plugin = {"nvidia.com/gpu": "8"}, SAME_NAME
+
+    assert set(world.watch().offers([PUBLISHED])) == {GPU_RESOURCE, PUBLISHED, SAME_NAME}
+
+
+def test_the_node_is_read_once_in_an_interval(world: World) -> None:
+    watch = world.watch()
+    watch.offers([])
+    assert world.now + 54 <= watch.due <= world.now + 66
+
+    world.now = watch.due - 1
+    watch.offers([])
+    assert world.reads == 1
+
+    world.now = watch.due
+    world.resources = {"nvidia.com/gpu": "8"}
+    assert watch.offers([]) == (GPU_RESOURCE,)
+    assert world.reads == 2
+
+
+def test_a_driver_that_is_away_for_a_moment_still_counts(world: World) -> None:
+    watch = world.watch()
+    watch.offers([PUBLISHED])
+    world.now += 299
+    assert watch.offers([]) == (PUBLISHED,)
+
+    world.now += 1
+    assert watch.offers([]) == ()
+
+
+def test_a_node_that_was_never_read_fails_the_caller(world: World) -> None:
+    world.failure = UNAVAILABLE
+    watch = world.watch()
+    with pytest.raises(ServerError):
+        watch.offers([])
+
+    world.failure = None
+    assert watch.offers([]) == ()
+
+
+def test_what_was_read_last_holds_while_the_node_cannot_be_read(world: World) -> None:
+    world.resources = {"nvidia.com/gpu": "8"}
+    watch = world.watch()
+    watch.offers([])
+    world.failure = UNAVAILABLE
+    for _ in range(10):
+        world.now = watch.due
+        assert watch.offers([]) == (GPU_RESOURCE,)
+
+
+@pytest.fixture
+def listen(tmp_path: Path) -> Iterator["Listen"]:
+    with ExitStack() as cleanup:
+        yield Listen(tmp_path, cleanup)
+
+
+@dataclass
+class Listen:
+    """Makes sockets in the plugin directory."""
+
+    directory: Path
+    cleanup: ExitStack
+
+    def on(self, name: str) -> None:
+        listening = self.cleanup.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(self.directory / name))
+        listening.listen()
+
+    def abandon(self, name: str) -> None:
+        with socket.socket(socket.AF_UNIX) as abandoned:
+            abandoned.bind(str(self.directory / name))
+
+    def find(self) -> SameNamePlugin | None:
+        return same_name_plugin(self.directory, self.directory / "dra-own.sock")
+
+
+def test_a_plugin_with_another_checkpoint_that_listens_is_another_s(listen: Listen) -> None:
+    listen.on("dra-own.sock")
+    listen.on("dra.sock")
+    (listen.directory / "checkpoint.json").touch()
+
+    assert listen.find() == SameNamePlugin(
+        str(listen.directory / "dra.sock"), str(listen.directory / "checkpoint.json")
+    )
+
+
+def test_a_carina_plugin_that_is_being_replaced_is_no_other(listen: Listen) -> None:
+    for name in ("dra-own.sock", "dra-old.sock"):
+        listen.on(name)
+    for name in ("checkpoint.jsonl", "checkpoint.jsonl.tmp", "serialize.lock"):
+        (listen.directory / name).touch()
+    (listen.directory / "checkpoint.jsonl.unreadable-17").touch()
+
+    assert listen.find() is None
+
+
+def test_what_a_plugin_left_behind_is_no_plugin(listen: Listen) -> None:
+    listen.on("dra-own.sock")
+    listen.abandon("dra.sock")
+    (listen.directory / "checkpoint.json").touch()
+
+    assert listen.find() is None
+
+
+def test_without_a_plugin_directory_there_is_no_other(tmp_path: Path) -> None:
+    assert same_name_plugin(tmp_path / "missing", tmp_path / "missing/dra.sock") is None
