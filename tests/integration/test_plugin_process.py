@@ -1,6 +1,8 @@
 """The whole plugin as a process: on simulated GPUs, against the in-memory Kubernetes API."""
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -216,6 +218,55 @@ def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host, ip: s
         assert str(path) in wrong
         hidden.rename(path)
         assert get("/healthz") == (200, "ok")
+
+
+@pytest.fixture
+def _many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_many_files")
+def test_clients_that_never_finish_cost_little_and_keep_no_probe_out(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = host.start("--http-address", f"127.0.0.1:{port}")
+
+    def probe_plugin() -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            assert answer.read() == b"ok"
+
+    def size() -> tuple[int, int]:
+        """Resident KiB, and threads."""
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        return int(status["VmRSS"].split()[0]), int(status["Threads"])
+
+    probe_plugin()
+    memory, threads = size()
+    with contextlib.ExitStack() as clients:
+
+        def connect(sent: bytes) -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+            clients.enter_context(connection).sendall(sent)
+            return connection
+
+        dripping: list[socket.socket] = []
+        for _ in range(15):
+            for _ in range(50):
+                connect(b"")
+                connect(b"GET /metrics HTTP/1.1\r\nHost")
+                connect(b"GET /metrics HTTP/1.1\r\n\r\n")  # and reads no answer
+                dripping.append(connect(b"GET"))
+            for connection in dripping:
+                with contextlib.suppress(ConnectionError):
+                    connection.send(b"x")
+            probe_plugin()
+        memory_after, threads_after = size()
+    assert threads_after - threads <= 4
+    assert memory_after - memory <= 8 << 10
 
 
 def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
