@@ -260,10 +260,7 @@ def _serve_kubelet(
     registration: Registration,
     cleanup: contextlib.ExitStack,
 ) -> None:
-    for folder, pattern in (
-        (chosen.plugin_directory, "dra*.sock"),
-        (chosen.registration_socket.parent, f"{chosen.driver_name}*-reg.sock"),
-    ):
+    for folder, pattern in chosen.socket_patterns:
         for path in remove_abandoned_sockets(folder, pattern):
             _log.info("removed the socket of a plugin that is no more", extra={"path": str(path)})
     server = UnixServer(

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -157,15 +158,18 @@ def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
     assert host.slices()
 
 
-def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host) -> None:
-    old = host.start("--pod-uid", "old")
+@pytest.mark.parametrize("driver", [DRIVER, "d" * 50], ids=["by UID", "by hash"])
+def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host, driver: str) -> None:
+    def start() -> tuple[subprocess.Popen[bytes], set[Path]]:
+        process = host.start("--driver-name", driver, "--pod-uid", str(uuid4()))
+        return process, set((host.folder / "kubelet").rglob("*.sock"))
+
+    old, sockets_of_old = start()
     old.kill()
     old.wait()
-    host.start("--pod-uid", "new")
-    assert {path.name for path in host.sockets()} == {
-        "dra-new.sock",
-        f"{DRIVER}-new-reg.sock",
-    }
+    _, sockets_of_new = start()
+    assert len(sockets_of_new) == 2
+    assert sockets_of_new.isdisjoint(sockets_of_old)
 
 
 def test_two_plugins_side_by_side_share_what_is_prepared(host: Host) -> None:
