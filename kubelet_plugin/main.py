@@ -28,9 +28,9 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
+from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
-from kubelet_plugin.kubelet.socket_probe import socket_probe
 from kubelet_plugin.nvml.reader import NvmlSession
 from kubelet_plugin.prepare.needs import ContainerNeeds
 from kubelet_plugin.publish.pool import pool
@@ -64,7 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SettingsError, connection.ConfigurationError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    memory.share_refusals(tuple(sys.modules.values()))
     logs.configure(chosen.log_format, chosen.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -143,7 +142,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _serve_http(chosen, metrics, publisher, registration, cleanup)
         _serve_kubelet(chosen, service, registration, cleanup)
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
-        memory.settle()
+        memory.trim_memory()
         threading.Thread(
             target=_keep_repaired,
             args=(claims, gpus_changed, chosen.repair_seconds),

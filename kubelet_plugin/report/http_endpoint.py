@@ -24,7 +24,7 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Final, TypeAlias
 
-from kubelet_plugin.kubelet.socket_probe import Probe
+from kubelet_plugin.kubelet.probe import Probe
 
 _CONNECTIONS: Final = 128
 _DEADLINE: Final = 15.0
