@@ -65,7 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     logs.configure(chosen.log_format, chosen.log_level)
-    stop = threading.Event()
+    stop, failed = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        stop.set()
+
+    logs.report_failed_threads(fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     with Client(where, user_agent=PROGRAM) as client:
@@ -74,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except CannotServeError as error:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
             raise SystemExit(1) from None
+    if failed.is_set():
+        raise SystemExit(1)
 
 
 class CannotServeError(Exception):

@@ -1,6 +1,7 @@
 """The whole plugin as a process: on simulated GPUs, against the in-memory Kubernetes API."""
 
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -310,6 +311,41 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
         assert f"http_address {address} cannot be served" in said("http-address", address)
     (host.plugin / "dra.sock").mkdir(parents=True)
     assert "dra.sock" in said("http-address", "off")
+
+
+def test_ends_when_one_of_its_threads_fails(host: Host) -> None:
+    (host.folder / "failing_plugin.py").write_text(
+        "from threading import Thread\n"
+        "from kubelet_plugin import main, memory\n"
+        "memory.trim_memory = Thread(target=lambda: {}['publisher'], name='failing').start\n"
+        "main.main()\n"
+    )
+    command = host.gpus.plugin_command(
+        {
+            "node-name": NODE,
+            "kubelet-root": host.folder / "kubelet",
+            "cdi-directory": host.folder / "cdi",
+            "http-address": "off",
+            "kubeconfig": host.kubeconfig,
+        }
+    )
+    command[command.index("kubelet_plugin")] = "failing_plugin"
+    path = os.pathsep.join([str(host.folder), *sys.path])
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    (record,) = (
+        line for line in map(json.loads, result.stderr.splitlines()) if "exception" in line
+    )
+    assert record["thread_name"] == "failing"
+    assert "KeyError: 'publisher'" in record["exception"]
+    assert host.sockets() == []
 
 
 def test_ends_once_another_driver_is_installed_and_starts_with_that(host: Host) -> None:
