@@ -33,9 +33,9 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
+from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.registration import Registration
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
-from kubelet_plugin.kubelet.socket_probe import socket_probe
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
@@ -71,9 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SettingsError, ConfigurationError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    memory.share_refusals(tuple(sys.modules.values()))
     logs.configure(chosen.log_format, chosen.log_level)
-    stop = threading.Event()
+    stop, failed = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        stop.set()
+
+    logs.report_failed_threads(fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     with Client(where, user_agent=PROGRAM) as client:
@@ -82,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except CannotServeError as error:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
             raise SystemExit(1) from None
+    if failed.is_set():
+        raise SystemExit(1)
 
 
 class CannotServeError(Exception):
@@ -156,7 +163,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _serve_http(chosen, metrics, publisher, registration, cleanup)
         _serve_kubelet(chosen, service, registration, cleanup)
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
-        memory.settle()
+        memory.trim_memory()
         threading.Thread(
             target=_keep_repaired,
             args=(claims, gpus_changed, chosen.repair_seconds),
@@ -278,10 +285,7 @@ def _serve_kubelet(
     registration: Registration,
     cleanup: contextlib.ExitStack,
 ) -> None:
-    for folder, pattern in (
-        (chosen.plugin_directory, "dra*.sock"),
-        (chosen.registration_socket.parent, f"{chosen.driver_name}*-reg.sock"),
-    ):
+    for folder, pattern in chosen.socket_patterns:
         for path in remove_abandoned_sockets(folder, pattern):
             _log.info("removed the socket of a plugin that is no more", extra={"path": str(path)})
     server = UnixServer(

@@ -7,13 +7,15 @@ environment it is left alone, since Kubernetes itself puts names of Services the
 """
 
 import argparse
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.functional_validators import AfterValidator
+from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 ENVIRONMENT_PREFIX = "CARINA_"
 _DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
@@ -30,16 +32,23 @@ def _absolute(path: Path) -> Path:
     return path
 
 
-def _address(text: str) -> str:
+def _http_address(text: str) -> str:
+    if text == "off":
+        return text
     host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("must be HOST:PORT, such as 0.0.0.0:8080 or [::]:8080")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not separator or not port.isdecimal() or int(port) > 65535 or (":" in host) != bracketed:
+        raise ValueError("must be HOST:PORT, such as 0.0.0.0:8080 or [::]:8080, or off")
     ip_address(host.strip("[]"))
     return text
 
 
+def _off(value: object) -> object:
+    return "off" if value is False else value  # YAML reads an unquoted off as False
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-Address = Annotated[str, AfterValidator(_address)]
+HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address)]
 
 
 class Settings(BaseModel):
@@ -97,9 +106,10 @@ class Settings(BaseModel):
         description="what is done with GPUs that a device plugin or another DRA driver on the node "
         "offers too: withhold, or publish although two pods may then be given one GPU",
     )
-    http_address: Address | Literal["off"] = Field(
-        "0.0.0.0:8080",
-        description="where /metrics, /healthz and /readyz are served, HOST:PORT; off for nowhere",
+    http_address: HttpAddress = Field(
+        "[::]:8080",
+        description="where /metrics, /healthz and /readyz are served, HOST:PORT; host [::] serves "
+        "IPv4 and IPv6, or IPv4 alone where the kernel has no IPv6; off disables the endpoint",
     )
     kubeconfig: AbsolutePath | None = Field(
         None, description="kubeconfig file; unset: the pod's service account"
@@ -116,10 +126,10 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _sockets_fit(self) -> Self:
         for path in (self.dra_socket, self.registration_socket):
-            if len(str(path).encode()) > _SOCKET_PATH_BYTES:
+            if not _fits(path):
                 raise ValueError(
-                    f"kubelet_root, driver_name and pod_uid make the socket path {path}, longer "
-                    f"than the {_SOCKET_PATH_BYTES} bytes that Linux allows; shorten kubelet_root"
+                    f"kubelet_root and driver_name make the socket path {path}, longer than the "
+                    f"{_SOCKET_PATH_BYTES} bytes that Linux allows; shorten one of them"
                 )
         return self
 
@@ -130,15 +140,41 @@ class Settings(BaseModel):
 
     @property
     def dra_socket(self) -> Path:
-        """Where the kubelet's calls arrive."""
-        name = "dra.sock" if self.pod_uid is None else f"dra-{self.pod_uid}.sock"
-        return self.plugin_directory / name
+        """The socket on which the kubelet calls the driver.
+
+        The UID of the pod in its name is replaced by a hash where the path would be too long.
+        """
+        if self.pod_uid is None:
+            return self.plugin_directory / "dra.sock"
+        path = self.plugin_directory / f"dra-{self.pod_uid}.sock"
+        return path if _fits(path) else path.with_name(f"dra-{_digest(self.pod_uid)}.sock")
 
     @property
     def registration_socket(self) -> Path:
-        """Where the kubelet finds the plugin."""
-        infix = "" if self.pod_uid is None else f"-{self.pod_uid}"
-        return self.kubelet_root / "plugins_registry" / f"{self.driver_name}{infix}-reg.sock"
+        """The socket in the kubelet's registry at which it finds the plugin.
+
+        Driver name and UID in its name are replaced by hashes where the path would be too long.
+        """
+        driver, uid = self.driver_name, self.pod_uid
+        path = self._registry / f"{driver}{'' if uid is None else f'-{uid}'}-reg.sock"
+        if _fits(path):
+            return path
+        return path.with_name(
+            f"dra-{_digest(driver)}{'' if uid is None else f'-{_digest(uid)}'}-reg.sock"
+        )
+
+    @property
+    def socket_patterns(self) -> tuple[tuple[Path, str], ...]:
+        """Folders, and patterns in them that match the sockets of each of the driver's pods."""
+        return (
+            (self.plugin_directory, "dra*.sock"),
+            (self._registry, f"{self.driver_name}-*reg.sock"),
+            (self._registry, f"dra-{_digest(self.driver_name)}-*reg.sock"),
+        )
+
+    @property
+    def _registry(self) -> Path:
+        return self.kubelet_root / "plugins_registry"
 
     @property
     def checkpoint(self) -> Path:
@@ -149,6 +185,15 @@ class Settings(BaseModel):
     def lock(self) -> Path:
         """What is locked while prepared claims change."""
         return self.plugin_directory / "serialize.lock"
+
+
+def _fits(socket: Path) -> bool:
+    return len(str(socket).encode()) <= _SOCKET_PATH_BYTES
+
+
+def _digest(text: str) -> str:
+    """48 bits of a hash in 8 characters: enough to tell the drivers and pods of a node apart."""
+    return urlsafe_b64encode(sha256(text.encode()).digest()[:6]).decode()
 
 
 def load(

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import grpc
 
-_WORKERS = 256
-"""Calls at a time, as many as a node has pods; threads are made as they are needed. A call that
-waits for a device keeps one, and the call that gives the device back must not wait for that."""
+_WORKERS = 1024
+"""Calls served at a time; threads are created when they are needed. A call that waits for a device
+keeps one. The kubelet has at most one call for each pod under way, and the largest nodes have 500
+pods: this leaves room for the health probe, and for calls that the kubelet has given up."""
 
 
 class UnixServer:
@@ -49,11 +50,12 @@ def remove_abandoned_sockets(folder: Path, pattern: str) -> tuple[Path, ...]:
     removed = []
     for path in filter(Path.is_socket, sorted(folder.glob(pattern))):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(0)  # else a listener whose queue is full would keep it waiting
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
                 removed.append(path)
-            except OSError:  # gone meanwhile, or too busy to answer: not ours to judge
+            except OSError:  # removed meanwhile, or listening but too busy
                 continue
     return tuple(removed)

@@ -6,11 +6,12 @@ that lines of libraries come out in the same form.
 
 import json
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["Format", "configure"]
+_log = logging.getLogger(__name__)
 
 Format: TypeAlias = Literal["json", "text"]
 
@@ -25,6 +26,18 @@ def configure(log_format: Format, level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+
+
+def report_failed_threads(failed: Callable[[], None]) -> None:
+    """Logs as one record whatever exception ends a thread from now on, and then calls `failed`."""
+
+    def report(arguments: threading.ExceptHookArgs) -> None:
+        error = arguments.exc_value
+        thread = None if arguments.thread is None else arguments.thread.name
+        _log.critical("a thread failed", exc_info=error, extra={"thread_name": thread})
+        failed()
+
+    threading.excepthook = report
 
 
 class _Json(logging.Formatter):

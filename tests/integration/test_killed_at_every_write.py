@@ -333,7 +333,7 @@ def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
 
 def test_rebuilding_an_unreadable_checkpoint_killed_at_every_change(node: Node) -> None:
     for name in ("one", "two"):
-        node.claims().prepare(_reference(name))
+        node.claims().prepare(_reference(name), PATIENT)
     checkpoint = node.folder / "plugin/checkpoint.jsonl"
 
     def reset() -> None:

@@ -1,6 +1,9 @@
 """The whole plugin as a process: on simulated GPUs, against the in-memory Kubernetes API."""
 
+import contextlib
+import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -9,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -155,15 +159,18 @@ def test_sigterm_removes_the_sockets_and_leaves_the_slices(host: Host) -> None:
     assert host.slices()
 
 
-def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host) -> None:
-    old = host.start("--pod-uid", "old")
+@pytest.mark.parametrize("driver", [DRIVER, "d" * 50], ids=["by UID", "by hash"])
+def test_sockets_of_a_killed_plugin_are_removed_by_the_next(host: Host, driver: str) -> None:
+    def start() -> tuple[subprocess.Popen[bytes], set[Path]]:
+        process = host.start("--driver-name", driver, "--pod-uid", str(uuid4()))
+        return process, set((host.folder / "kubelet").rglob("*.sock"))
+
+    old, sockets_of_old = start()
     old.kill()
     old.wait()
-    host.start("--pod-uid", "new")
-    assert {path.name for path in host.sockets()} == {
-        "dra-new.sock",
-        f"{DRIVER}-new-reg.sock",
-    }
+    _, sockets_of_new = start()
+    assert len(sockets_of_new) == 2
+    assert sockets_of_new.isdisjoint(sockets_of_old)
 
 
 def test_two_plugins_side_by_side_share_what_is_prepared(host: Host) -> None:
@@ -218,6 +225,55 @@ def test_health_goes_through_the_sockets_and_metrics_are_there(host: Host, ip: s
         assert get("/healthz") == (200, "ok")
 
 
+@pytest.fixture
+def _many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_many_files")
+def test_clients_that_never_finish_cost_little_and_keep_no_probe_out(host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = host.start("--http-address", f"127.0.0.1:{port}")
+
+    def probe_plugin() -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            assert answer.read() == b"ok"
+
+    def size() -> tuple[int, int]:
+        """Resident KiB, and threads."""
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        return int(status["VmRSS"].split()[0]), int(status["Threads"])
+
+    probe_plugin()
+    memory, threads = size()
+    with contextlib.ExitStack() as clients:
+
+        def connect(sent: bytes) -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+            clients.enter_context(connection).sendall(sent)
+            return connection
+
+        dripping: list[socket.socket] = []
+        for _ in range(15):
+            for _ in range(50):
+                connect(b"")
+                connect(b"GET /metrics HTTP/1.1\r\nHost")
+                connect(b"GET /metrics HTTP/1.1\r\n\r\n")  # and reads no answer
+                dripping.append(connect(b"GET"))
+            for connection in dripping:
+                with contextlib.suppress(ConnectionError):
+                    connection.send(b"x")
+            probe_plugin()
+        memory_after, threads_after = size()
+    assert threads_after - threads <= 4
+    assert memory_after - memory <= 8 << 10
+
+
 def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "kubelet_plugin", "--poll-seconds", "0"],
@@ -255,6 +311,41 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
         assert f"http_address {address} cannot be served" in said("http-address", address)
     (host.plugin / "dra.sock").mkdir(parents=True)
     assert "dra.sock" in said("http-address", "off")
+
+
+def test_ends_when_one_of_its_threads_fails(host: Host) -> None:
+    (host.folder / "failing_plugin.py").write_text(
+        "from threading import Thread\n"
+        "from kubelet_plugin import main, memory\n"
+        "memory.trim_memory = Thread(target=lambda: {}['publisher'], name='failing').start\n"
+        "main.main()\n"
+    )
+    command = host.gpus.plugin_command(
+        {
+            "node-name": NODE,
+            "kubelet-root": host.folder / "kubelet",
+            "cdi-directory": host.folder / "cdi",
+            "http-address": "off",
+            "kubeconfig": host.kubeconfig,
+        }
+    )
+    command[command.index("kubelet_plugin")] = "failing_plugin"
+    path = os.pathsep.join([str(host.folder), *sys.path])
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    (record,) = (
+        line for line in map(json.loads, result.stderr.splitlines()) if "exception" in line
+    )
+    assert record["thread_name"] == "failing"
+    assert "KeyError: 'publisher'" in record["exception"]
+    assert host.sockets() == []
 
 
 def test_ends_once_another_driver_is_installed_and_starts_with_that(host: Host) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from kubelet_plugin.settings import Settings, SettingsError, load
 
@@ -31,6 +33,9 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
         (("--node-name", "Node"), "node_name is 'Node', set by the flags"),
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
         (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),
+        (("--node-name", "n", "--http-address", "::1:8080"), "must be HOST:PORT"),
+        (("--node-name", "n", "--http-address", "[::1]:70000"), "must be HOST:PORT"),
+        (("--node-name", "n", "--http-address", "localhost:80"), "not appear to be an IPv4 or"),
         (("--node-name", "n", "--kubelet-root", "/" + "x" * 90), "longer than the 107 bytes"),
     ],
 )
@@ -45,6 +50,25 @@ def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
     file.write_text("node_nam: n\n")
     with pytest.raises(SettingsError, match=r"node_nam, set by .*settings\.yaml, is not a setting"):
         loaded("--node-name", "n", "--config", str(file))
+
+
+@pytest.mark.parametrize("written", ["off", "'off'", "no", "false"])
+def test_the_http_endpoint_can_be_turned_off_in_the_file(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"http_address: {written}\n")
+    assert loaded("--node-name", "n", "--config", str(file)).http_address == "off"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8080", "[::]:8080", "[fd00::1]:0", "off"])
+def test_addresses_of_the_http_endpoint(address: str) -> None:
+    assert loaded("--node-name", "n", "--http-address", address).http_address == address
+
+
+def test_by_default_every_family_of_addresses_is_served() -> None:
+    settings = loaded("--node-name", "n")
+    assert settings.http_address == "[::]:8080"
+    description = Settings.model_fields["http_address"].description
+    assert "serves IPv4 and IPv6" in str(description)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -67,3 +91,58 @@ def test_sockets_are_named_by_the_pod(uid: str | None, dra: str, registration: s
     settings = loaded("--node-name", "n", *(("--pod-uid", uid) if uid else ()))
     assert settings.dra_socket == Path("/var/lib/kubelet/plugins/gpu.carina.dev") / dra
     assert settings.registration_socket == Path("/var/lib/kubelet/plugins_registry") / registration
+
+
+MICROK8S = "/var/snap/microk8s/common/var/lib/kubelet"
+UID = "0b9f2c1e-5d0a-4c43-9c4e-8d1f0a7b6c55"
+
+
+@pytest.mark.parametrize(
+    ("root", "driver", "dra", "registration"),
+    [
+        ("/var/lib/kubelet", "d" * 27, f"dra-{UID}.sock", f"{'d' * 27}-{UID}-reg.sock"),
+        ("/var/lib/kubelet", "d" * 28, f"dra-{UID}.sock", "dra-lt6qLEI5-eZmvzVYE-reg.sock"),
+        ("/var/lib/kubelet", "d" * 36, f"dra-{UID}.sock", "dra-3EOafz9--eZmvzVYE-reg.sock"),
+        ("/var/lib/kubelet", "d" * 37, "dra-eZmvzVYE.sock", "dra-tHnfECGR-eZmvzVYE-reg.sock"),
+        ("/var/lib/kubelet", "d" * 63, "dra-eZmvzVYE.sock", "dra-3C0PGJ8S-eZmvzVYE-reg.sock"),
+        (MICROK8S, "gpu.carina.dev", "dra-eZmvzVYE.sock", "dra-q1OLTOKE-eZmvzVYE-reg.sock"),
+        (MICROK8S, "d" * 39, "dra-eZmvzVYE.sock", "dra-KhxN4Uhs-eZmvzVYE-reg.sock"),
+    ],
+)
+def test_names_that_would_make_a_socket_s_path_too_long_are_hashed(
+    root: str, driver: str, dra: str, registration: str
+) -> None:
+    settings = loaded(
+        *("--node-name", "n", "--pod-uid", UID, "--kubelet-root", root, "--driver-name", driver)
+    )
+    assert settings.dra_socket == Path(root, "plugins", driver, dra)
+    assert settings.registration_socket == Path(root, "plugins_registry", registration)
+
+
+@given(
+    root=st.integers(1, 80),
+    driver=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    uids=st.lists(st.one_of(st.none(), st.uuids().map(str)), min_size=2, max_size=2, unique=True),
+)
+def test_sockets_fit_differ_by_pod_and_are_found_by_their_patterns(
+    root: int, driver: str, uids: list[str | None]
+) -> None:
+    try:
+        pods = [
+            loaded(
+                *("--node-name", "n", "--kubelet-root", "/" + "r" * root, "--driver-name", driver),
+                *(() if uid is None else ("--pod-uid", uid)),
+            )
+            for uid in uids
+        ]
+    except SettingsError:
+        assume(False)
+        raise
+    sockets = [path for pod in pods for path in (pod.dra_socket, pod.registration_socket)]
+    assert len(set(sockets)) == 4
+    for path in sockets:
+        assert len(str(path)) <= 107
+        assert any(
+            path.parent == folder and path.match(pattern)
+            for folder, pattern in pods[0].socket_patterns
+        )

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
@@ -56,6 +58,35 @@ def test_an_exception_comes_with_its_traceback(
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert "ValueError: invalid literal" in said
+
+
+@pytest.mark.usefixtures("_threads_as_they_were")
+def test_an_exception_that_ends_a_thread_is_one_record_and_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("json", "info")
+    failed: list[bool] = []
+    logs.report_failed_threads(lambda: failed.append(True))
+
+    def work() -> None:
+        raise LookupError("of all things")
+
+    thread = Thread(target=work, name="poller")
+    thread.start()
+    thread.join()
+
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["event"]) == ("critical", "a thread failed")
+    assert line["thread_name"] == "poller"
+    assert "LookupError: of all things" in line["exception"]
+    assert failed == [True]
+
+
+@pytest.fixture
+def _threads_as_they_were() -> Iterator[None]:
+    hook = threading.excepthook
+    yield
+    threading.excepthook = hook
 
 
 def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:

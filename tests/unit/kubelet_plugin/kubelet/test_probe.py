@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from kubelet_plugin.kubelet.probe import socket_probe
 from kubelet_plugin.kubelet.server import UnixServer
-from kubelet_plugin.kubelet.socket_probe import socket_probe
 
 
 @pytest.fixture
@@ -70,12 +70,23 @@ def test_a_plugin_whose_call_fails_is_not(folder: Path) -> None:
 
     path = folder / "socket"
     with serving(prepare, path):
-        assert socket_probe(path)() == f"{path} does not answer: the call failed"
+        assert socket_probe(path)() == f"{path} does not answer: INTERNAL: broken"
 
 
 def test_a_socket_that_is_gone_is_named(folder: Path) -> None:
     path = folder / "socket"
-    assert f"{path} does not answer: [Errno 2]" in str(socket_probe(path)())
+    assert f"{path} does not answer: UNAVAILABLE" in str(socket_probe(path)())
+
+
+def test_a_socket_that_goes_and_comes_back_is_noticed_at_once(folder: Path) -> None:
+    path, hidden = folder / "socket", folder / "hidden"
+    with serving(lambda _, __: pb.NodePrepareResourcesResponse(), path):
+        probe = socket_probe(path)
+        assert probe() is None
+        path.rename(hidden)
+        assert f"{path} does not answer: UNAVAILABLE" in str(probe())
+        hidden.rename(path)
+        assert probe() is None
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0"])
@@ -93,7 +104,7 @@ def test_what_speaks_otherwise_or_hangs_up_is_not_well(folder: Path, answer: byt
 
         thread = Thread(target=hang_up)
         thread.start()
-        assert socket_probe(path)() == f"{path} does not answer: the call failed"
+        assert f"{path} does not answer: UNAVAILABLE" in str(socket_probe(path)())
         thread.join()
 
 
@@ -102,4 +113,5 @@ def test_a_plugin_that_hangs_is_given_up(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        assert socket_probe(path, timeout=0.05)() == f"{path} does not answer: timed out"
+        problem = socket_probe(path, timeout=0.05)()
+    assert f"{path} does not answer: DEADLINE_EXCEEDED" in str(problem)

@@ -1,0 +1,51 @@
+"""Tests whether the plugin answers on its sockets, by calling it there as the kubelet does.
+
+The call is NodePrepareResources without claims. Each probe makes a connection of its own, since one
+that is open would not notice that the file of its socket is gone. GetInfo would not do: for the
+plugin it is the sign of a kubelet that has just started.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import grpc
+
+from kubelet_plugin.kubelet.dra_service import SUPPORTED_VERSIONS
+from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+
+Probe: TypeAlias = Callable[[], str | None]
+"""Gives None if all is well, else the problem."""
+
+_TIMEOUT: Final = 5.0
+_METHOD: Final = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
+_OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),  # else connections and their back-off are shared
+    ("grpc.enable_retries", 0),
+)
+
+
+def socket_probe(*paths: Path, timeout: float = _TIMEOUT) -> Probe:
+    """Gives a probe that calls the plugin on each socket, for at most `timeout` seconds each."""
+
+    def probe() -> str | None:
+        for path in paths:
+            try:
+                _call(path, timeout)
+            except grpc.RpcError as error:
+                return f"{path} does not answer: {error.code().name}: {error.details()}"
+        return None
+
+    return probe
+
+
+def _call(path: Path, timeout: float) -> None:
+    with grpc.insecure_channel(f"unix:{path}", options=_OPTIONS) as channel:
+        prepare: grpc.UnaryUnaryMultiCallable[
+            pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse
+        ] = channel.unary_unary(
+            _METHOD,
+            request_serializer=pb.NodePrepareResourcesRequest.SerializeToString,
+            response_deserializer=pb.NodePrepareResourcesResponse.FromString,
+        )
+        prepare(pb.NodePrepareResourcesRequest(), timeout=timeout)
