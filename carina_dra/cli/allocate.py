@@ -36,7 +36,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import Allocation, DeviceClass, OnNode, ResourceClaim, encode
 
 __all__ = ["COMMAND"]
@@ -127,32 +127,34 @@ def _answer(
 ) -> Given | Refused:
     nodes = None if node is None else (node,)
     try:
-        question = Question.of([claim], classes, cluster.features)
-        placement = placer.place(question, nodes)
+        request = PlacementRequest.of([claim], classes, cluster.features)
+        placement = placer.place(request, nodes)
     except AllocationError as error:
         return Refused(claim.key, str(error), ())
     match placement:
         case Placed(node=name, allocated=allocated):
             return Given(claim.key, name, allocated.allocations[0])
-        case Nowhere():
-            told = tuple(_explained(question, cluster, nodes)) if explained else ()
+        case Unplaceable():
+            told = tuple(_explained(request, cluster, nodes)) if explained else ()
             return Refused(claim.key, _reason(placement, cluster, nodes), told)
 
 
-def _reason(nowhere: Nowhere, cluster: Cluster, nodes: Sequence[str] | None) -> str:
+def _reason(unplaceable: Unplaceable, cluster: Cluster, nodes: Sequence[str] | None) -> str:
     count = len(cluster.nodes if nodes is None else nodes)
     if not count:
         return "there is no node"
     where = f"none of {count} nodes has" if nodes is None else f"node {nodes[0]} does not have"
     reason = f"{where} the devices"
-    if nowhere.undecided:
-        reason += f"; on {nowhere.undecided} the search was cut short"
-    if nowhere.invalid:
-        reason += f"; {'; '.join(nowhere.invalid)}"
+    if unplaceable.undecided:
+        reason += f"; on {unplaceable.undecided} the search was cut short"
+    if unplaceable.invalid:
+        reason += f"; {'; '.join(unplaceable.invalid)}"
     return reason
 
 
-def _explained(question: Question, cluster: Cluster, nodes: Sequence[str] | None) -> Iterator[str]:
+def _explained(
+    request: PlacementRequest, cluster: Cluster, nodes: Sequence[str] | None
+) -> Iterator[str]:
     """Why not, once for nodes that are alike."""
     alike = [
         members
@@ -160,7 +162,7 @@ def _explained(question: Question, cluster: Cluster, nodes: Sequence[str] | None
         if (members := sorted(name for name in of_shape if nodes is None or name in nodes))
     ]
     for members in sorted(alike)[:_EXPLAINED_NODES]:
-        yield from explain(question.claims, cluster.state(members[0])).lines()
+        yield from explain(request.claims, cluster.state(members[0])).lines()
         if len(members) > 1:
             yield f"  and so on {len(members) - 1} more, such as {members[1]}"
     if len(alike) > _EXPLAINED_NODES:

@@ -12,7 +12,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import shape as shape_module
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import DeviceTaintRule, decode
 from tests.unit.carina_dra.allocator.fleet import (
     CLASSES,
@@ -134,14 +134,14 @@ def test_claims_of_a_pod_go_to_one_node_together() -> None:
     nodes = cluster(a=[gpu("g0")], b=[gpu("g0"), gpu("g1")])
     pair = [claim(), claim()]
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
-    placed = placer.place(Question.of(pair, CLASSES, nodes.features))
+    placed = placer.place(PlacementRequest.of(pair, CLASSES, nodes.features))
     assert isinstance(placed, Placed)
     assert placed.node == "b"
 
 
 def test_answer_says_which_pools_are_invalid() -> None:
     answer = place(cluster(a=[gpu("g0"), gpu("g0")]), claim())
-    assert isinstance(answer, Nowhere)
+    assert isinstance(answer, Unplaceable)
     assert "duplicate device name g0" in answer.invalid[0]
 
 
@@ -153,9 +153,9 @@ def test_search_that_is_cut_short_is_no_no() -> None:
         constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
     )
     short = Placer(nodes, Policy(), new_share_id=lambda: "share", max_steps=5)
-    answer = short.place(Question.of([asked], CLASSES, nodes.features))
-    assert answer == Nowhere(undecided=1, invalid=())
-    assert place(nodes, asked) == Nowhere(undecided=0, invalid=())
+    answer = short.place(PlacementRequest.of([asked], CLASSES, nodes.features))
+    assert answer == Unplaceable(undecided=1, invalid=())
+    assert place(nodes, asked) == Unplaceable(undecided=0, invalid=())
 
 
 def test_class_that_is_not_there_is_an_error_of_the_claim() -> None:
