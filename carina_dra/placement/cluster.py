@@ -12,7 +12,15 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.group import groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
-from carina_dra.allocator.pool import Pool, PoolSlice, ReadyPool, in_order, resolve
+from carina_dra.allocator.pool import (
+    IncompletePool,
+    InvalidPool,
+    Pool,
+    PoolSlice,
+    ReadyPool,
+    in_order,
+    resolve,
+)
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import PoolId, Usage
 from carina_dra.placement.shape import ShapedGroup, Shapes
@@ -129,7 +137,7 @@ class Cluster:
 
     def _set_rules(self, rules: dict[str, DeviceTaintRule], changed: DeviceTaintRule) -> None:
         concerned = (self._rules.get(changed.metadata.name), changed)
-        self._rules = rules
+        self._rules = dict(sorted(rules.items()))  # the order of arrival must not matter
         for published in list(self._slices.values()):
             spec = published.spec
             if any(
@@ -187,7 +195,7 @@ class Cluster:
             self._shape.clear()
             self._nodes_of_shape.clear()
             self._unshaped = set(self._nodes)
-        for name in self._unshaped:
+        for name in sorted(self._unshaped):
             offer = self._offer(name)
             usage = self._usage_of(offer.pools)
             shape = self.shapes.of_node(offer.groups, offer.others, usage)
@@ -220,7 +228,9 @@ class Cluster:
             pools,
             tuple(self.shapes.group(group) for pool in ready for group in groups(pool)),
             others=(
-                frozenset(pool.id.driver for pool in pools if not isinstance(pool, ReadyPool)),
+                frozenset(pool.id.driver for pool in pools if isinstance(pool, IncompletePool)),
+                # Errors name the pool and what is wrong with it.
+                frozenset(pool for pool in pools if isinstance(pool, InvalidPool)),
                 node.declared_features,
             ),
         )

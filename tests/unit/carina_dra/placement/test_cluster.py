@@ -145,6 +145,28 @@ def test_answer_says_which_pools_are_invalid() -> None:
     assert "duplicate device name g0" in answer.invalid[0]
 
 
+def test_each_node_is_reported_with_its_own_invalid_pool() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g0")], b=[gpu("g1"), gpu("g1")])
+    answer = place(nodes, claim())
+    assert isinstance(answer, Unplaceable)
+    for reported, node, device in zip(answer.invalid, "ab", ("g0", "g1"), strict=True):
+        assert reported.startswith(f"{node}: ")
+        assert reported.endswith(f"{DRIVER}/{node}: duplicate device name {device}")
+
+
+def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before() -> None:
+    nodes = cluster(a=[])
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
+    first, second = slices("a", {"devices": [gpu("g0")]}, {"devices": [gpu("g0")]})
+    nodes.put_slice(first)
+    assert placer.place(asked) == Unplaceable(undecided=0, invalid=())
+    nodes.put_slice(second)
+    answer = placer.place(asked)
+    assert isinstance(answer, Unplaceable)
+    assert "duplicate device name g0" in answer.invalid[0]
+
+
 def test_search_that_is_cut_short_is_no_no() -> None:
     gpus = [gpu(f"g{index}", numa=index % 2) for index in range(16)]
     nodes = cluster(a=gpus)
