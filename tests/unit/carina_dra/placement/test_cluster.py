@@ -1,5 +1,6 @@
 """A cluster's state follows what the API says, and costs what changes."""
 
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import shape as shape_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.shape import Shapes
 from carina_dra.resource import DeviceTaintRule, decode
 from tests.unit.carina_dra.allocator.fleet import (
     CLASSES,
@@ -76,6 +78,60 @@ def test_copy_and_original_go_separate_ways() -> None:
     give(copied, claim())
     assert give(copied, claim()) == []
     assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_selector_that_a_copy_is_asked_with_changes_no_shape_of_the_original() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
+    copied = nodes.copy()
+    give(copied, claim(selector='device.attributes["resource.kubernetes.io"].numaNode == 1'))
+    assert len(copied.by_shape()) == 2
+    assert len(nodes.by_shape()) == 1
+
+
+def test_devices_that_come_to_a_copy_change_no_shape_of_the_original() -> None:
+    def serial(node: str, *numbers: int) -> list[dict[str, Any]]:
+        return [{"name": f"g{n}", "attributes": {"serial": {"int": n}}} for n in numbers]
+
+    nodes = cluster(a=serial("a", 1), b=serial("b", 2))
+    assert len(nodes.by_shape()) == 2
+    copied = nodes.copy()
+    for each in slices("a", {"devices": serial("a", *range(100))}):
+        copied.put_slice(each)
+    for each in slices("a", {"devices": serial("a", 2)}):
+        copied.put_slice(each)
+    assert len(copied.by_shape()) == 1  # by now the attribute is known to tell devices apart
+    assert len(nodes.by_shape()) == 2
+
+
+def test_new_shapes_of_copy_and_original_do_not_mix() -> None:
+    nodes = cluster(a=[gpu("g0")], b=[gpu("g0")])
+    nodes.by_shape()
+    copied = nodes.copy()
+    give(copied, claim())
+    for each in slices("b", {"devices": [gpu("g0"), gpu("g1")]}):
+        nodes.put_slice(each)
+    assert give(copied, claim()) == ["b/g0"]
+    assert sorted(map(list, copied.by_shape().values())) == [["a", "b"]]
+    assert sorted(map(list, nodes.by_shape().values())) == [["a"], ["b"]]
+
+
+def _mutable_parts(of: object) -> Iterator[object]:
+    for value in vars(of).values():
+        if isinstance(value, dict | set | list | Shapes):
+            yield value
+        if isinstance(value, dict):
+            yield from (part for part in value.values() if isinstance(part, dict | set | list))
+
+
+@pytest.mark.parametrize("kind", [Cluster, Shapes], ids=["cluster", "shapes"])
+def test_copy_shares_nothing_that_can_change(kind: type[Cluster | Shapes]) -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0")])
+    give(nodes, claim())
+    original = nodes if kind is Cluster else nodes.shapes
+    copied = original.copy()
+    assert vars(copied).keys() == vars(original).keys()
+    shared = set(map(id, _mutable_parts(original))) & set(map(id, _mutable_parts(copied)))
+    assert not shared
 
 
 def test_network_device_is_given_to_one_claim_of_all_nodes() -> None:
