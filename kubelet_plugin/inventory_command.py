@@ -1,9 +1,8 @@
-"""`carina inventory`: this machine's GPUs, and the ResourceSlices the plugin would publish of them.
+"""`carina inventory`: this machine's GPUs, and the ResourceSlices that the plugin would publish.
 
 It needs no cluster and no configuration, and changes nothing.
 """
 
-import json
 import os
 import platform
 import sys
@@ -12,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-import yaml
-
 from carina_dra.cli.command import Command
+from carina_dra.cli.output import OutputFormat, add_output_argument, columns, render
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
@@ -46,16 +44,16 @@ NO_GPU: Final = 5
 
 _EXIT_CODES: Final = f"""\
 exit codes:
-  {SHOWN}  there is a GPU
-  {NO_DRIVER}  there is no NVIDIA driver
-  {DRIVER_REFUSES}  there is an NVIDIA driver, and it does not work
-  {NO_GPU}  the driver works and knows no GPU
+  {SHOWN}  the machine has a GPU
+  {NO_DRIVER}  the NVIDIA driver is not installed or not loaded
+  {DRIVER_REFUSES}  the NVIDIA driver does not work
+  {NO_GPU}  the driver works, but finds no GPU
 """
 
 
 def run(arguments: Namespace) -> int:
-    """Prints what is there, and says on standard error what is wrong with it."""
-    logs.configure("text", "warning")  # standard output is for what was asked for
+    """Prints the inventory; problems go to standard error."""
+    logs.configure("text", "warning")  # standard output is for the inventory
     host = HostPaths(Path(arguments.host_root))
     library = NvmlLibrary(host, nvml_libraries(Path(arguments.driver_root)))
     inventory = NvmlReader(host, library).read()
@@ -64,14 +62,19 @@ def run(arguments: Namespace) -> int:
         pool(devices(inventory), driver=arguments.driver_name, node=arguments.node_name),
         generation=1,
     )
-    print(_FORMATS[arguments.output](inventory, published))
-    for complaint in complaints(inventory):
-        print(f"carina inventory: {complaint}", file=sys.stderr)
+    output = OutputFormat(arguments.output)
+    print(
+        render(
+            output, document=_document(inventory, published), table=_tables(inventory, published)
+        )
+    )
+    for problem in problems(inventory):
+        print(f"carina inventory: {problem}", file=sys.stderr)
     return exit_code(inventory)
 
 
 def exit_code(inventory: Inventory) -> int:
-    """Gives the exit code that says whether there is a GPU, and if not, why."""
+    """The exit code: whether the machine has a GPU, and if not, why."""
     match inventory:
         case DriverReady():
             return SHOWN if known_gpus(inventory) else NO_GPU
@@ -82,8 +85,8 @@ def exit_code(inventory: Inventory) -> int:
     assert_never(inventory)
 
 
-def complaints(inventory: Inventory) -> Iterator[str]:
-    """Gives what is wrong, each with what can be done about it."""
+def problems(inventory: Inventory) -> Iterator[str]:
+    """The problems of the inventory, each with its remedy."""
     match inventory:
         case DriverReady(unknown=unknown):
             for gpu in unknown:
@@ -92,39 +95,30 @@ def complaints(inventory: Inventory) -> Iterator[str]:
                     "see nvidia-smi and the kernel log"
                 )
             if exit_code(inventory) == NO_GPU:
-                yield "the NVIDIA driver works and knows no GPU of this machine; see lspci"
+                yield "the NVIDIA driver works, but finds no GPU in this machine; see lspci"
         case DriverMissing(reason):
-            yield f"{reason}; install the NVIDIA driver, if this machine has a GPU"
+            yield f"{reason}; if this machine has a GPU, install the NVIDIA driver"
         case DriverUnusable(failure):
-            yield f"the NVIDIA driver does not work: {failure}; see whether nvidia-smi works"
+            yield f"the NVIDIA driver does not work: {failure}; check it with nvidia-smi"
         case DriverReplaced(library):
-            yield f"another driver was installed meanwhile, with {library}; look again"
-
-
-def as_json(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
-    """Gives the inventory for programs."""
-    return json.dumps(_document(inventory, published), indent=2)
-
-
-def as_yaml(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
-    """Gives the same as YAML."""
-    return yaml.safe_dump(_document(inventory, published), sort_keys=False).rstrip()
+            yield f"the driver was replaced during the command, by {library}; run it again"
 
 
 def _document(inventory: Inventory, published: Sequence[ResourceSlice]) -> dict[str, Any]:
     return {
         "gpus": [_gpu_document(observed) for observed in known_gpus(inventory)],
-        "resourceSlices": [encode(each) for each in published],
+        "resourceSlices": [encode(resource_slice) for resource_slice in published],
     }
 
 
-def as_table(inventory: Inventory, published: Sequence[ResourceSlice]) -> str:
-    """Gives the inventory for people."""
-    return "\n".join((*_gpu_table(inventory), "", *_slice_table(published)))
+def _tables(inventory: Inventory, published: Sequence[ResourceSlice]) -> Iterator[str]:
+    yield from _gpu_table(inventory)
+    yield ""
+    yield from _slice_table(published)
 
 
 def _gpu_table(inventory: Inventory) -> Iterator[str]:
-    return _columns(
+    return columns(
         ("GPU", "PRODUCT", "MEMORY", "PCI ADDRESS", "NUMA", "NVLINK", "MIG", "STATE", "UUID"),
         [
             (
@@ -152,16 +146,16 @@ def _peers(state: GpuState) -> str:
 
 
 def _slice_table(published: Sequence[ResourceSlice]) -> Iterator[str]:
-    return _columns(
+    return columns(
         ("RESOURCESLICE", "DRIVER", "POOL", "CONTENT"),
         [
             (
-                f"{each.metadata.generate_name}*",
-                each.spec.driver,
-                each.spec.pool.name,
-                _content(each),
+                f"{resource_slice.metadata.generate_name}*",
+                resource_slice.spec.driver,
+                resource_slice.spec.pool.name,
+                _content(resource_slice),
             )
-            for each in published
+            for resource_slice in published
         ],
     )
 
@@ -198,9 +192,9 @@ def _mig(observed: ObservedGpu) -> str:
     assert_never(observed.gpu.mig)
 
 
-def _content(each: ResourceSlice) -> str:
-    sets = ", ".join(counters.name for counters in each.spec.shared_counters)
-    names = ", ".join(device.name for device in each.spec.devices)
+def _content(resource_slice: ResourceSlice) -> str:
+    sets = ", ".join(counters.name for counters in resource_slice.spec.shared_counters)
+    names = ", ".join(device.name for device in resource_slice.spec.devices)
     if sets:
         return f"counter sets {sets}"
     return f"devices {names}" if names else "empty"
@@ -210,35 +204,20 @@ def _dotted(version: tuple[int, int] | None) -> str | None:
     return f"{version[0]}.{version[1]}" if version else None
 
 
-def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
-
-
-_FORMATS: Final = {"table": as_table, "json": as_json, "yaml": as_yaml}
-
-
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXIT_CODES
-    parser.add_argument(
-        *("-o", "--output"),
-        choices=tuple(_FORMATS),
-        default="table",
-        help="how it is written [%(default)s]",
-    )
+    add_output_argument(parser)
     for setting, default, description in (
-        ("node-name", platform.node().lower(), "the node's name in Kubernetes"),
-        ("driver-name", "gpu.carina.dev", "the DRA driver's name"),
-        ("driver-root", "/", "root of the installed NVIDIA driver"),
-        ("host-root", "/", "where the host's proc and sys are"),
+        ("node-name", platform.node().lower(), "name of the node in Kubernetes"),
+        ("driver-name", "gpu.carina.dev", "name of the DRA driver"),
+        ("driver-root", "/", "root directory of the installed NVIDIA driver"),
+        ("host-root", "/", "directory with the host's proc and sys"),
     ):
         name = setting.replace("-", "_")
         parser.add_argument(
             f"--{setting}",
-            # In the plugin's pod the plugin's settings hold.
+            # In the plugin's pod, the settings of the plugin are the defaults.
             default=os.environ.get(f"CARINA_{name.upper()}", default),
             metavar=name.rpartition("_")[2].upper(),
             help=f"{description} [%(default)s]",
@@ -246,7 +225,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows this machine's GPUs and the ResourceSlices they make",
+    summary="shows this machine's GPUs, and the ResourceSlices that the plugin would publish",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -1,8 +1,5 @@
-"""The allocator: which devices a claim gets, and on which node best.
+"""The allocator: the devices that claims get on one node.
 
-    cluster = Cluster()                        # fed with nodes, slices, claims as they change
-    placer = Placer(cluster, Policy(), new_share_id=...)
-    placer.place(Question.of([claim], classes, cluster.features))
-
-For one node, `gather` its pools, `check` the claims and `allocate`. All of it is pure.
+`gather` resolves the pools of the node, `check` validates the claims, and `allocate` chooses the
+devices. All of it is pure. `carina_dra.placement` chooses among nodes.
 """

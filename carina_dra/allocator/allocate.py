@@ -93,9 +93,10 @@ def _best(
         return find(max_steps=max_steps), 0
     a_few = _STEPS_FOR_A_WISH if max_steps is None else min(max_steps, _STEPS_FOR_A_WISH)
     for distance, in_common in closeness(candidates):
-        outcome = find(in_common=in_common, max_steps=a_few)
-        if isinstance(outcome, Found):
-            return outcome, distance
+        with suppress(AllocationError):  # of a preference; the search without one decides
+            outcome = find(in_common=in_common, max_steps=a_few)
+            if isinstance(outcome, Found):
+                return outcome, distance
     return find(max_steps=max_steps), FAR
 
 

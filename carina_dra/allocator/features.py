@@ -62,6 +62,9 @@ class Features:
         return cls(**{each.name: each.name in chosen for each in fields(cls)})
 
 
+DEFAULT_FEATURES: Final = Features()
+"""The feature gates as Kubernetes 1.37 has them by default."""
+
 FIELD_OF_GATE: Final = {
     "DRAAdminAccess": "admin_access",
     "DRAPrioritizedList": "prioritized_list",

@@ -1,1 +1,1 @@
-"""The `carina` command, and those of its subcommands that belong to the library."""
+"""The `carina` command: its dispatcher, its output, and the subcommands of the library."""

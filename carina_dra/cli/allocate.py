@@ -1,28 +1,25 @@
-"""`carina allocate`: what claims would be given, and why not.
+"""`carina allocate`: shows the devices that claims would get, or why they would not.
 
-Claims are taken one after the other, each beside what those before it were given. Nothing is
-changed anywhere.
+Claims are allocated in their order; each leaves its devices out for the next. Nothing is written.
 """
 
-import json
 import sys
 import uuid
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.explanation import explain
-from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
-from carina_dra.cli.manifest import Manifest, ManifestError, read_files
+from carina_dra.cli.manifest import ManifestError, ManifestObjects, read_files
+from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.kube import configuration
 from carina_dra.kube.api_resource import (
     DEVICE_CLASSES,
@@ -37,28 +34,29 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
-from carina_dra.resource import Allocation, DeviceClass, OnNode, ResourceClaim, encode
+from carina_dra.placement.feed import Feed, WatchedObject
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.resource import Allocation, OnNode, ResourceClaim, encode
 
 __all__ = ["COMMAND"]
 
-ALL: Final = 0
-WRONG: Final = 2
-NOT_ALL: Final = 3
+ALL_ALLOCATED: Final = 0
+INVALID_INPUT: Final = 2
+NOT_ALL_ALLOCATED: Final = 3
 
 _EXIT_CODES: Final = f"""\
 exit codes:
-  {ALL}  every claim would get its devices
-  {WRONG}  something that was given is wrong
-  {NOT_ALL}  a claim would get none
+  {ALL_ALLOCATED}  every claim would get its devices
+  {INVALID_INPUT}  an argument or a file is not valid, or the cluster cannot be read
+  {NOT_ALL_ALLOCATED}  at least one claim would get no devices
 """
 _MAX_STEPS: Final = 1_000_000
-_EXPLAINED_NODES: Final = 10
-"""Of so many kinds of nodes it is told why they have nothing."""
+_EXPLAINED_SHAPES: Final = 10
+"""How many node shapes `--explain` reports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AllocatedClaim:
     """A claim that would get devices."""
 
     claim: str
@@ -67,8 +65,8 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A claim that would get none."""
+class UnallocatedClaim:
+    """A claim that would get no devices."""
 
     claim: str
     reason: str
@@ -76,181 +74,177 @@ class Refused:
 
 
 def run(arguments: Namespace) -> int:
-    """Prints what would be given, and says on standard error what is wrong with the input."""
+    """Prints the result for each claim; errors of the input go to standard error."""
     try:
         policy = Policy.parse(arguments.policy)
-        manifest = read_files(arguments.file, sys.stdin)
+        objects = read_files(arguments.file, sys.stdin)
         if arguments.cluster:
-            _read_cluster(manifest)
-        results = list(answers(manifest, policy, arguments.node, explained=arguments.explain))
+            _read_cluster(objects)
+        claims = list(allocate_claims(objects, policy, arguments.node, explained=arguments.explain))
     except (ManifestError, ValueError) as error:
         print(f"carina allocate: {error}", file=sys.stderr)
-        return WRONG
+        return INVALID_INPUT
     except (ApiError, ConfigurationError) as error:
-        print(f"carina allocate: the cluster cannot be read: {error}", file=sys.stderr)
-        return WRONG
-    print(_FORMATS[arguments.output](results))
-    return NOT_ALL if any(isinstance(each, Refused) for each in results) else ALL
+        print(f"carina allocate: cannot read the cluster: {error}", file=sys.stderr)
+        return INVALID_INPUT
+    output = OutputFormat(arguments.output)
+    print(render(output, document=_document(claims), table=_table(claims)))
+    return (
+        NOT_ALL_ALLOCATED
+        if any(isinstance(claim, UnallocatedClaim) for claim in claims)
+        else ALL_ALLOCATED
+    )
 
 
-def answers(
-    manifest: Manifest, policy: Policy, node: str | None, *, explained: bool
-) -> Iterator[Given | Refused]:
-    """What each claim that has no devices yet would get, on any node or on this one.
+def allocate_claims(
+    objects: ManifestObjects, policy: Policy, node: str | None, *, explained: bool
+) -> Iterator[AllocatedClaim | UnallocatedClaim]:
+    """The result for each claim without devices, on the given node or on the best of all.
 
     Raises:
-        ValueError: there is no claim, or no such node.
+        ValueError: there is no such claim, or no such node.
     """
-    if all(claim.status.allocation for claim in manifest.claims):
+    pending = [claim for claim in objects.claims if claim.status.allocation is None]
+    if not pending:
         raise ValueError("there is no ResourceClaim without devices; give one with -f")
-    cluster = _cluster(manifest)
-    if node is not None and node not in cluster.nodes:
-        known = ", ".join(sorted(cluster.nodes)) or "none"
-        raise ValueError(f"--node {node}: there is no such node; there are {known}")
-    classes = {each.metadata.name: each for each in manifest.classes}
-    placer = Placer(cluster, policy, new_share_id=lambda: str(uuid.uuid4()), max_steps=_MAX_STEPS)
-    for claim in manifest.claims:
-        if claim.status.allocation is None:
-            answer = _answer(claim, classes, placer, cluster, node, explained=explained)
-            if isinstance(answer, Given):
-                cluster.allocate(claim.key, answer.allocation)
-            yield answer
+    attempt = _Attempt(objects, policy, node, explained=explained)
+    for claim in pending:
+        yield attempt.allocate(claim)
 
 
-def _answer(
-    claim: ResourceClaim,
-    classes: Mapping[str, DeviceClass],
-    placer: Placer,
-    cluster: Cluster,
-    node: str | None,
-    *,
-    explained: bool,
-) -> Given | Refused:
-    nodes = None if node is None else (node,)
-    try:
-        question = Question.of([claim], classes, cluster.features)
-        placement = placer.place(question, nodes)
-    except AllocationError as error:
-        return Refused(claim.key, str(error), ())
-    match placement:
-        case Placed(node=name, allocated=allocated):
-            return Given(claim.key, name, allocated.allocations[0])
-        case Nowhere():
-            told = tuple(_explained(question, cluster, nodes)) if explained else ()
-            return Refused(claim.key, _reason(placement, cluster, nodes), told)
+class _Attempt:
+    """Allocates claims one after the other, on one node or (None) on the best of all."""
+
+    def __init__(
+        self, objects: ManifestObjects, policy: Policy, node: str | None, *, explained: bool
+    ) -> None:
+        self._explained = explained
+        self._cluster = Cluster()
+        self._feed = Feed(self._cluster)
+        _put_all(self._feed, objects)
+        nodes = self._cluster.nodes
+        if node is not None and node not in nodes:
+            known = ", ".join(sorted(nodes)) or "none"
+            raise ValueError(f"--node {node}: there is no such node; the nodes are: {known}")
+        self._nodes = None if node is None else (node,)
+        self._placer = Placer(
+            self._cluster, policy, new_share_id=lambda: str(uuid.uuid4()), max_steps=_MAX_STEPS
+        )
+
+    def allocate(self, claim: ResourceClaim) -> AllocatedClaim | UnallocatedClaim:
+        """The devices of one claim, which are in use from then on."""
+        try:
+            request = PlacementRequest.of([claim], self._feed.classes, self._cluster.features)
+            placement = self._placer.place(request, self._nodes)
+        except AllocationError as error:
+            return UnallocatedClaim(claim.key, str(error), ())
+        match placement:
+            case Placed(node=node, allocated=allocated):
+                [allocation] = allocated.allocations
+                self._cluster.allocate(claim.key, allocation)
+                return AllocatedClaim(claim.key, node, allocation)
+            case Unplaceable():
+                explanation = tuple(self._explain(request)) if self._explained else ()
+                return UnallocatedClaim(claim.key, self._reason(placement), explanation)
+
+    def _reason(self, unplaceable: Unplaceable) -> str:
+        if self._nodes is not None:
+            reason = f"node {self._nodes[0]} does not have the devices"
+        elif not self._cluster.nodes:
+            return "there is no node"
+        else:
+            reason = f"no node has the devices; nodes searched: {len(self._cluster.nodes)}"
+        if unplaceable.undecided:
+            reason += f"; nodes where the search stopped at its limit: {unplaceable.undecided}"
+        if unplaceable.invalid:
+            reason += f"; {'; '.join(unplaceable.invalid)}"
+        return reason
+
+    def _explain(self, request: PlacementRequest) -> Iterator[str]:
+        """The explanation for one node of each shape."""
+        shapes = sorted(
+            members
+            for nodes in self._cluster.by_shape().values()
+            if (
+                members := sorted(
+                    name for name in nodes if self._nodes is None or name in self._nodes
+                )
+            )
+        )
+        for first, *others in shapes[:_EXPLAINED_SHAPES]:
+            yield from explain(request.claims, self._cluster.state(first)).lines()
+            if others:
+                yield f"  same result on {len(others)} more nodes, such as {others[0]}"
+        if len(shapes) > _EXPLAINED_SHAPES:
+            yield (
+                f"results for {len(shapes) - _EXPLAINED_SHAPES} more groups of equal nodes are not "
+                "shown; choose a node with --node"
+            )
 
 
-def _reason(nowhere: Nowhere, cluster: Cluster, nodes: Sequence[str] | None) -> str:
-    count = len(cluster.nodes if nodes is None else nodes)
-    if not count:
-        return "there is no node"
-    where = f"none of {count} nodes has" if nodes is None else f"node {nodes[0]} does not have"
-    reason = f"{where} the devices"
-    if nowhere.undecided:
-        reason += f"; on {nowhere.undecided} the search was cut short"
-    if nowhere.invalid:
-        reason += f"; {'; '.join(nowhere.invalid)}"
-    return reason
+def _put_all(feed: Feed, objects: ManifestObjects) -> None:
+    for node in objects.nodes:
+        feed.put(Node.of(node))
+    if not objects.nodes:
+        # Slices without the Node objects: take the nodes that they name.
+        for published in objects.slices:
+            if isinstance(published.spec.nodes, OnNode):
+                feed.put(Node(published.spec.nodes.node_name))
+    for watched in chain[WatchedObject](
+        objects.rules, objects.classes, objects.slices, objects.claims
+    ):
+        feed.put(watched)
 
 
-def _explained(question: Question, cluster: Cluster, nodes: Sequence[str] | None) -> Iterator[str]:
-    """Why not, once for nodes that are alike."""
-    alike = [
-        members
-        for of_shape in cluster.by_shape().values()
-        if (members := sorted(name for name in of_shape if nodes is None or name in nodes))
-    ]
-    for members in sorted(alike)[:_EXPLAINED_NODES]:
-        yield from explain(question.claims, cluster.state(members[0])).lines()
-        if len(members) > 1:
-            yield f"  and so on {len(members) - 1} more, such as {members[1]}"
-    if len(alike) > _EXPLAINED_NODES:
-        yield f"and {len(alike) - _EXPLAINED_NODES} more kinds of nodes; see one with --node"
-
-
-def _cluster(manifest: Manifest) -> Cluster:
-    cluster = Cluster(Features())
-    for node in manifest.nodes:
-        cluster.put_node(Node.of(node))
-    if not manifest.nodes:
-        # Slices alone say where their devices are.
-        for each in manifest.slices:
-            if isinstance(each.spec.nodes, OnNode):
-                cluster.put_node(Node(each.spec.nodes.node_name))
-    for rule in manifest.rules:
-        cluster.put_rule(rule)
-    for published in manifest.slices:
-        cluster.put_slice(published)
-    for claim in manifest.claims:
-        cluster.put_claim(claim)
-    return cluster
-
-
-def _read_cluster(manifest: Manifest) -> None:
-    """Adds the cluster's objects: of its claims those that have devices."""
+def _read_cluster(objects: ManifestObjects) -> None:
+    """Adds the objects of the kubeconfig's cluster; of its claims those with an allocation."""
     with Client(configuration.find(None)) as client:
         for resource in (NODES, DEVICE_CLASSES, RESOURCE_SLICES):
-            _add(manifest, resource, client.list(resource).items)
-        with suppress(PathNotFound):  # Kubernetes 1.36 has no taint rules in this version
-            _add(manifest, DEVICE_TAINT_RULES, client.list(DEVICE_TAINT_RULES).items)
+            _add(objects, resource, client.list(resource).items)
+        with suppress(PathNotFound):  # Kubernetes 1.36 does not serve taint rules in this version
+            _add(objects, DEVICE_TAINT_RULES, client.list(DEVICE_TAINT_RULES).items)
         claims = client.list(RESOURCE_CLAIMS).items
-        allocated = [each for each in claims if (each.get("status") or {}).get("allocation")]
-        _add(manifest, RESOURCE_CLAIMS, allocated)
+        allocated = [claim for claim in claims if (claim.get("status") or {}).get("allocation")]
+        _add(objects, RESOURCE_CLAIMS, allocated)
 
 
-def _add(manifest: Manifest, resource: ApiResource, bodies: Iterable[Body]) -> None:
-    known = {"kind": resource.kind, "apiVersion": resource.api_version}
+def _add(objects: ManifestObjects, resource: ApiResource, bodies: Iterable[Body]) -> None:
+    known = {"kind": resource.kind, "apiVersion": resource.api_version}  # absent in lists
     for body in bodies:
-        manifest.add(f"cluster, {resource.kind}", {**known, **body})
+        objects.add(f"cluster, {resource.kind}", {**known, **body})
 
 
-def as_json(results: Sequence[Given | Refused]) -> str:
-    """Gives the results for programs."""
-    return json.dumps(_document(results), indent=2)
-
-
-def as_yaml(results: Sequence[Given | Refused]) -> str:
-    """Gives the same as YAML."""
-    return yaml.safe_dump(_document(results), sort_keys=False).rstrip()
-
-
-def as_table(results: Sequence[Given | Refused]) -> str:
-    """Gives the results for people."""
-    return "\n".join(line for each in results for line in _lines(each))
-
-
-def _document(results: Sequence[Given | Refused]) -> dict[str, Any]:
+def _document(claims: Sequence[AllocatedClaim | UnallocatedClaim]) -> dict[str, Any]:
     document: dict[str, Any] = {"allocated": [], "unallocated": []}
-    for each in results:
-        match each:
-            case Given(claim=claim, node=node, allocation=allocation):
+    for result in claims:
+        match result:
+            case AllocatedClaim(claim=claim, node=node, allocation=allocation):
                 document["allocated"].append(
                     {"claim": claim, "node": node, "allocation": encode(allocation)}
                 )
-            case Refused(claim=claim, reason=reason, explanation=explanation):
+            case UnallocatedClaim(claim=claim, reason=reason, explanation=explanation):
                 document["unallocated"].append(
                     {"claim": claim, "reason": reason, "explanation": list(explanation)}
                 )
     return document
 
 
-def _lines(result: Given | Refused) -> Iterator[str]:
-    match result:
-        case Given(claim=claim, node=node, allocation=allocation):
-            yield f"{claim}: on node {node}"
-            for each in allocation.devices.results:
-                share = "".join(
-                    f", {amount} of {name}" for name, amount in each.consumed_capacity.items()
-                )
-                admin = ", admin access" if each.admin_access else ""
-                yield f"  {each.request}: {each.driver}/{each.pool}/{each.device}{share}{admin}"
-        case Refused(claim=claim, reason=reason, explanation=explanation):
-            yield f"{claim}: nothing: {reason}"
-            for line in explanation:
-                yield f"  {line}"
-
-
-_FORMATS: Final = {"table": as_table, "json": as_json, "yaml": as_yaml}
+def _table(claims: Sequence[AllocatedClaim | UnallocatedClaim]) -> Iterator[str]:
+    for result in claims:
+        match result:
+            case AllocatedClaim(claim=claim, node=node, allocation=allocation):
+                yield f"{claim}: allocated on node {node}"
+                for device in allocation.devices.results:
+                    share = "".join(
+                        f", {amount} of {name}" for name, amount in device.consumed_capacity.items()
+                    )
+                    admin = ", admin access" if device.admin_access else ""
+                    where = f"{device.driver}/{device.pool}/{device.device}"
+                    yield f"  {device.request}: {where}{share}{admin}"
+            case UnallocatedClaim(claim=claim, reason=reason, explanation=explanation):
+                yield f"{claim}: not allocated: {reason}"
+                for line in explanation:
+                    yield f"  {line}"
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -262,35 +256,35 @@ def _add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="nodes, slices, classes, claims and their templates in YAML or JSON; - reads them "
-        "from standard input",
+        help="read Nodes, ResourceSlices, DeviceClasses, DeviceTaintRules, ResourceClaims and "
+        "ResourceClaimTemplates from this YAML or JSON file, or from standard input (-); may be "
+        "repeated",
     )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="nodes, slices, classes and what is allocated from the cluster of the kubeconfig",
+        help="read Nodes, ResourceSlices, DeviceClasses, DeviceTaintRules and allocated "
+        "ResourceClaims from the cluster of the kubeconfig",
     )
-    parser.add_argument("--node", metavar="NODE", help="only what this node has")
+    parser.add_argument("--node", metavar="NODE", help="allocate on this node only")
     parser.add_argument(
-        "--explain", action="store_true", help="why a claim gets nothing, device by device"
+        "--explain",
+        action="store_true",
+        help="for a claim that gets no devices, count each pool's devices by the reason",
     )
     parser.add_argument(
         "--policy",
         default="binpack",
         metavar="POLICY",
-        help="binpack, spread, NODES/DEVICES such as spread/binpack, or upstream for the devices "
-        "that kube-scheduler would take [%(default)s]",
+        help="how to choose nodes and devices: binpack, spread, NODES/DEVICES such as "
+        "spread/binpack, or upstream for the devices that kube-scheduler would choose "
+        "[%(default)s]",
     )
-    parser.add_argument(
-        *("-o", "--output"),
-        choices=tuple(_FORMATS),
-        default="table",
-        help="how it is written [%(default)s]",
-    )
+    add_output_argument(parser)
 
 
 COMMAND: Final = Command(
-    summary="shows which devices claims would get, and why they would not",
+    summary="shows the devices that claims would get, or why they would not",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -1,8 +1,8 @@
-"""The `carina` command: finds its subcommands and calls the one that was asked for.
+"""The `carina` command: finds the installed subcommands and runs one.
 
-A subcommand is a `Command` that a package announces as an entry point of the group
-`carina.commands`; the entry point's name is the subcommand's. So this library need not import what
-stands on it.
+A package provides a subcommand as a `Command` in an entry point of the group `carina.commands`; the
+entry point's name is the subcommand's. This library therefore does not import the packages that
+depend on it.
 """
 
 import argparse
@@ -20,17 +20,17 @@ class Command:
     """One subcommand."""
 
     summary: str
-    """What it does, in one line of `carina --help`."""
+    """One line for `carina --help`."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-    """Does it, and gives the exit code of the process: 0 for success; 2 means wrong usage."""
+    """Runs the subcommand and returns the exit code: 0 for success, 2 for wrong usage."""
 
 
 def installed() -> dict[str, Command]:
-    """Gives the subcommands of all installed packages, by name.
+    """The subcommands of all installed packages by name.
 
     Raises:
-        TypeError: an entry point is something else than a `Command`.
+        TypeError: an entry point is not a `Command`.
     """
     found: dict[str, Command] = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
@@ -45,10 +45,11 @@ def installed() -> dict[str, Command]:
 
 
 def run(arguments: Sequence[str], commands: Mapping[str, Command]) -> int:
-    """Runs the subcommand that `arguments` ask for, and gives the exit code.
+    """Runs the subcommand that `arguments` name, and returns its exit code.
 
-    SystemExit, as argparse raises it: after `--help` and `--version`, and with code 2 for
-    arguments that are no usage of the command.
+    Raises:
+        SystemExit: argparse ends the process, after `--help` and `--version` with code 0, and for
+            wrong usage with code 2.
     """
     parser = argparse.ArgumentParser(
         prog="carina", description="GPUs for Kubernetes, by Dynamic Resource Allocation."
@@ -65,5 +66,5 @@ def run(arguments: Sequence[str], commands: Mapping[str, Command]) -> int:
 
 
 def main() -> int:
-    """Is the console script."""
+    """The entry point of the console script."""
     return run(sys.argv[1:], installed())

@@ -1,11 +1,11 @@
-"""Objects as people write them, in YAML or JSON files: what of it concerns devices.
+"""Objects from YAML or JSON files that people write, as far as they concern devices.
 
-What is of no concern (pods, namespaces) is passed over. What is wrong is told with its place: file,
-document, field.
+Other objects (pods, namespaces) are skipped. An error names the file, the document and the field.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -28,136 +28,134 @@ _GROUP: Final = "resource.k8s.io/"
 
 
 class ManifestError(ValueError):
-    """Something that was written is not what it should be: names file, document and field."""
+    """A file or an object in it is not valid. The message names file, document and field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Objects that concern devices, in the order in which they were written."""
+@dataclass(slots=True)
+class ManifestObjects:
+    """The objects read so far, in the order in which they were written."""
 
     nodes: list[JsonObject] = field(default_factory=list)
-    """core/v1 Node, as it is."""
+    """core/v1 Node, not decoded."""
     slices: list[ResourceSlice] = field(default_factory=list)
     classes: list[DeviceClass] = field(default_factory=list)
     claims: list[ResourceClaim] = field(default_factory=list)
-    """Claims, and one for each template, under its name."""
+    """Claims, and one for each template, with the template's name."""
     rules: list[DeviceTaintRule] = field(default_factory=list)
 
-    def read(self, place: str, source: TextIO) -> None:
-        """Adds the objects of a file.
+    def read(self, source: str, text: TextIO) -> None:
+        """Adds the objects of a file; `source` is its name in errors.
 
         Raises:
-            ManifestError: naming `place`, the document and what is wrong with it.
+            ManifestError: the text is not YAML, or a document is not valid.
         """
-        documents = yaml.safe_load_all(source)
-        for number in _counting():
-            where = f"{place}, document {number}"
+        documents = yaml.safe_load_all(text)
+        for number in count(1):
+            location = f"{source}, document {number}"
             try:
-                document = next(documents, _END)
-            except (yaml.YAMLError, UnicodeDecodeError) as error:
-                raise ManifestError(f"{where}: is not YAML: {error}") from error
-            if document is _END:
+                document = next(documents)
+            except StopIteration:
                 return
+            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                raise ManifestError(f"{location}: is not YAML: {error}") from error
             if document is not None:
-                self.add(where, document)
+                self.add(location, document)
 
-    def add(self, where: str, document: object) -> None:
-        """Adds an object, or those of a list.
+    def add(self, location: str, document: object) -> None:
+        """Adds an object, or the objects of a list; `location` is its place in errors.
 
         Raises:
-            ManifestError: naming `where` and what is wrong.
+            ManifestError: the object is not valid.
         """
         if not isinstance(document, Mapping):
-            raise ManifestError(f"{where}: is {document!r}, not an object; write kind and metadata")
+            raise ManifestError(
+                f"{location}: is {document!r}, not an object; write kind and metadata"
+            )
         kind = document.get("kind")
         if not isinstance(kind, str):
-            raise ManifestError(f"{where}: has no kind; write kind: ResourceClaim, for example")
+            raise ManifestError(f"{location}: has no kind; write kind: ResourceClaim, for example")
         if kind.endswith("List") and "items" in document:
             for index, item in enumerate(document["items"] or ()):
-                self.add(f"{where}, items[{index}]", _with_kind(item, document, kind))
+                self.add(f"{location}, items[{index}]", _with_kind(item, document, kind))
             return
         if kind == "Node":
-            self._add_node(where, document)
+            self._add_node(location, document)
             return
         version = str(document.get("apiVersion", ""))
         if not version.startswith(_GROUP):
             return
         if version != _API_VERSION:
-            raise ManifestError(f"{where}: apiVersion is {version}; write {_API_VERSION}")
-        self._add_resource(where, kind, document)
+            raise ManifestError(f"{location}: apiVersion is {version}; write {_API_VERSION}")
+        self._add_resource(location, kind, document)
 
-    def _add_node(self, where: str, document: JsonObject) -> None:
+    def _add_node(self, location: str, document: JsonObject) -> None:
         metadata = document.get("metadata")
         if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
-            raise ManifestError(f"{where}: Node: metadata.name is missing")
-        name = f"{where}: Node {metadata['name']}"
+            raise ManifestError(f"{location}: Node: metadata.name is missing")
+        node = f"{location}: Node {metadata['name']}"
         labels = metadata.get("labels") or {}
         if not isinstance(labels, Mapping) or not all(
-            isinstance(text, str) for pair in labels.items() for text in pair
+            isinstance(text, str) for label in labels.items() for text in label
         ):
-            raise ManifestError(f"{name}: metadata.labels is {labels!r}; write texts by names")
+            raise ManifestError(
+                f"{node}: metadata.labels is {labels!r}; write a map of strings, with quotes "
+                "around numbers and booleans"
+            )
         if not isinstance(document.get("status") or {}, Mapping):
-            raise ManifestError(f"{name}: status is {document['status']!r}, not an object")
+            raise ManifestError(f"{node}: status is {document['status']!r}, not an object")
         self.nodes.append(document)
 
-    def _add_resource(self, where: str, kind: str, document: JsonObject) -> None:
+    def _add_resource(self, location: str, kind: str, document: JsonObject) -> None:
         match kind:
             case "ResourceSlice":
-                self.slices.append(_decoded(where, ResourceSlice, document))
+                self.slices.append(_decoded(location, ResourceSlice, document))
             case "DeviceClass":
-                self.classes.append(_decoded(where, DeviceClass, document))
+                self.classes.append(_decoded(location, DeviceClass, document))
             case "ResourceClaim":
-                self.claims.append(_decoded(where, ResourceClaim, document))
+                self.claims.append(_decoded(location, ResourceClaim, document))
             case "ResourceClaimTemplate":
-                template = _decoded(where, ResourceClaimTemplate, document)
+                template = _decoded(location, ResourceClaimTemplate, document)
                 self.claims.append(
                     ResourceClaim(metadata=template.metadata, spec=template.spec.spec)
                 )
             case "DeviceTaintRule":
-                self.rules.append(_decoded(where, DeviceTaintRule, document))
+                self.rules.append(_decoded(location, DeviceTaintRule, document))
             case _:
-                pass  # nothing that allocation depends on
+                pass  # allocation does not depend on other kinds
 
 
-def read_files(paths: Iterable[Path], standard_input: TextIO) -> Manifest:
+def read_files(paths: Iterable[Path], standard_input: TextIO) -> ManifestObjects:
     """Reads files; `-` is the standard input.
 
     Raises:
-        ManifestError: a file cannot be read, or something in it is wrong.
+        ManifestError: a file cannot be read, or is not valid.
     """
-    manifest = Manifest()
+    objects = ManifestObjects()
     for path in paths:
         if str(path) == "-":
-            manifest.read("standard input", standard_input)
+            objects.read("standard input", standard_input)
             continue
         try:
-            with path.open(encoding="utf-8") as source:
-                manifest.read(str(path), source)
+            with path.open(encoding="utf-8") as text:
+                objects.read(str(path), text)
         except OSError as error:
             raise ManifestError(f"{path}: cannot be read: {error.strerror}") from error
-    return manifest
+    return objects
 
 
-_END: Final = object()
-
-
-def _counting() -> Iterator[int]:
-    number = 0
-    while True:
-        number += 1
-        yield number
-
-
-def _with_kind(item: object, of: JsonObject, kind: str) -> object:
-    """An item of a typed list need not say what it is."""
+def _with_kind(item: object, typed_list: JsonObject, kind: str) -> object:
+    """The item of a list with its kind, which items of a typed list may leave out."""
     if not isinstance(item, Mapping) or "kind" in item or kind == "List":
         return item
-    known: dict[str, Any] = {"kind": kind.removesuffix("List"), "apiVersion": of.get("apiVersion")}
+    known: dict[str, Any] = {
+        "kind": kind.removesuffix("List"),
+        "apiVersion": typed_list.get("apiVersion"),
+    }
     return {**known, **item}
 
 
-def _decoded(where: str, kind: type[T], document: JsonObject) -> T:
+def _decoded(location: str, kind: type[T], document: JsonObject) -> T:
     try:
         return decode(kind, document)
     except DecodeError as error:
-        raise ManifestError(f"{where}: {error}") from error
+        raise ManifestError(f"{location}: {error}") from error

@@ -1,1 +1,9 @@
-"""Many nodes: the cluster as it changes, nodes that are alike, and where a claim goes best."""
+"""Placement over many nodes: the cluster's state, and the best node for claims.
+
+    cluster = Cluster()
+    feed = Feed(cluster)  # receives nodes, slices, claims, classes and taint rules as they change
+    placer = Placer(cluster, Policy(), new_share_id=...)
+    placer.place(PlacementRequest.of([claim], feed.classes, cluster.features))
+
+All of it is pure.
+"""

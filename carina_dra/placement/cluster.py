@@ -5,14 +5,22 @@ a node is worked out when somebody asks, and kept until something of it changes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain
 
-from carina_dra.allocator.features import Features
+from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.group import groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
-from carina_dra.allocator.pool import Pool, PoolSlice, ReadyPool, in_order, resolve
+from carina_dra.allocator.pool import (
+    IncompletePool,
+    InvalidPool,
+    Pool,
+    PoolSlice,
+    ReadyPool,
+    in_order,
+    resolve,
+)
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import PoolId, Usage
 from carina_dra.placement.shape import ShapedGroup, Shapes
@@ -39,48 +47,51 @@ class _Offer:
     """What sets the node apart, beside its groups of devices."""
 
 
-@dataclass(slots=True, eq=False)
 class Cluster:
-    """Nodes, what they offer, and what is in use of it."""
+    """Nodes, the devices that they offer, and what of these is in use."""
 
-    features: Features = field(default_factory=Features)
-    shapes: Shapes = field(default_factory=Shapes)
-    _nodes: dict[str, Node] = field(default_factory=dict)
-    _slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    _rules: dict[str, DeviceTaintRule] = field(default_factory=dict)
-    _pools: dict[PoolId, tuple[PoolSlice, ...]] = field(default_factory=dict)
-    _pools_of_node: dict[str, frozenset[PoolId]] = field(default_factory=dict)
-    """Those with a slice that names the node."""
-    _shared_pools: set[PoolId] = field(default_factory=set)
-    """Those with a slice that may reach any node."""
-    _allocations: dict[str, tuple[DeviceResult, ...]] = field(default_factory=dict)
-    _usage: dict[PoolId, Usage] = field(default_factory=dict)
-    _offers: dict[str, _Offer] = field(default_factory=dict)
-    _shape: dict[str, int] = field(default_factory=dict)
-    _shape_version: int = 0
-    _unshaped: set[str] = field(default_factory=set)
-    _nodes_of_shape: dict[int, dict[str, None]] = field(default_factory=dict)
+    def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
+        self.features = features
+        self.shapes = Shapes()
+        self._nodes: dict[str, Node] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._pools: dict[PoolId, tuple[PoolSlice, ...]] = {}
+        self._pools_of_node: dict[str, frozenset[PoolId]] = {}
+        """Pools with a slice that names the node."""
+        self._shared_pools: set[PoolId] = set()
+        """Pools with a slice that may reach any node."""
+        self._allocations: dict[str, tuple[DeviceResult, ...]] = {}
+        self._usage: dict[PoolId, Usage] = {}
+        self._offers: dict[str, _Offer] = {}
+        self._shape: dict[str, int] = {}
+        self._shape_version = self.shapes.version
+        self._unshaped: set[str] = set()
+        self._nodes_of_shape: dict[int, dict[str, None]] = {}
 
     def copy(self) -> "Cluster":
-        """The cluster as it is now, for trying what would be if: neither sees the other's changes.
+        """An independent copy for trying changes: neither cluster sees the other's changes.
 
-        Takes time by the number of nodes, not devices: what is in use is kept by pool.
+        Takes time by the number of nodes, slices, claims and known shapes, not of devices.
         """
-        return replace(
-            self,
-            _nodes=dict(self._nodes),
-            _slices=dict(self._slices),
-            _rules=dict(self._rules),
-            _pools=dict(self._pools),
-            _pools_of_node=dict(self._pools_of_node),
-            _shared_pools=set(self._shared_pools),
-            _allocations=dict(self._allocations),
-            _usage=dict(self._usage),
-            _offers=dict(self._offers),
-            _shape=dict(self._shape),
-            _unshaped=set(self._unshaped),
-            _nodes_of_shape={shape: dict(nodes) for shape, nodes in self._nodes_of_shape.items()},
-        )
+        copied = Cluster(self.features)
+        copied.shapes = self.shapes.copy()
+        copied._nodes = dict(self._nodes)
+        copied._slices = dict(self._slices)
+        copied._rules = dict(self._rules)
+        copied._pools = dict(self._pools)
+        copied._pools_of_node = dict(self._pools_of_node)
+        copied._shared_pools = set(self._shared_pools)
+        copied._allocations = dict(self._allocations)
+        copied._usage = dict(self._usage)
+        copied._offers = dict(self._offers)
+        copied._shape = dict(self._shape)
+        copied._shape_version = self._shape_version
+        copied._unshaped = set(self._unshaped)
+        copied._nodes_of_shape = {
+            shape: dict(nodes) for shape, nodes in self._nodes_of_shape.items()
+        }
+        return copied
 
     # Nodes.
 
@@ -129,7 +140,7 @@ class Cluster:
 
     def _set_rules(self, rules: dict[str, DeviceTaintRule], changed: DeviceTaintRule) -> None:
         concerned = (self._rules.get(changed.metadata.name), changed)
-        self._rules = rules
+        self._rules = dict(sorted(rules.items()))  # the order of arrival must not matter
         for published in list(self._slices.values()):
             spec = published.spec
             if any(
@@ -187,7 +198,7 @@ class Cluster:
             self._shape.clear()
             self._nodes_of_shape.clear()
             self._unshaped = set(self._nodes)
-        for name in self._unshaped:
+        for name in sorted(self._unshaped):
             offer = self._offer(name)
             usage = self._usage_of(offer.pools)
             shape = self.shapes.of_node(offer.groups, offer.others, usage)
@@ -220,7 +231,9 @@ class Cluster:
             pools,
             tuple(self.shapes.group(group) for pool in ready for group in groups(pool)),
             others=(
-                frozenset(pool.id.driver for pool in pools if not isinstance(pool, ReadyPool)),
+                frozenset(pool.id.driver for pool in pools if isinstance(pool, IncompletePool)),
+                # Errors name the pool and what is wrong with it.
+                frozenset(pool for pool in pools if isinstance(pool, InvalidPool)),
                 node.declared_features,
             ),
         )

@@ -1,7 +1,7 @@
-"""Where in a cluster do these claims go best, and which devices do they get there?
+"""Chooses the best node of a cluster for claims, and the claims' devices on it.
 
-Nodes of the same shape answer alike, so each shape is asked once for each kind of question, and
-again only when a node takes a shape that was never seen.
+Nodes of the same shape give the same result. Each shape is evaluated once per kind of request, and
+a node is evaluated again only when it takes a shape that was never seen.
 """
 
 import json
@@ -24,36 +24,36 @@ _QUESTIONS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The claims go to this node, and get these devices."""
+    """The best node for the claims, and their devices on it."""
 
     node: str
     allocated: Allocated
 
 
 @dataclass(frozen=True, slots=True)
-class Nowhere:
-    """No node has devices for the claims."""
+class Unplaceable:
+    """No node has the devices that the claims ask for."""
 
     undecided: int
-    """How many nodes might have, as far as the search went; 0 if the answer is certain."""
+    """On how many nodes the search stopped at its step limit; 0 if the result is certain."""
     invalid: tuple[str, ...]
-    """Nodes of which a pool is invalid, with the reason."""
+    """Nodes with an invalid pool, as `node: reason`."""
 
 
-Placement: TypeAlias = Placed | Nowhere
+Placement: TypeAlias = Placed | Unplaceable
 _Verdict: TypeAlias = Score | Impossible | CutShort | NodeAllocationError
 _Verdicts: TypeAlias = Iterator[tuple[_Verdict, Collection[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Claims, ready to be asked about again and again."""
+class PlacementRequest:
+    """Claims that must be allocated on one node together."""
 
     claims: tuple[Claim, ...]
     key: str
-    """The same for claims that ask for the same."""
+    """Equal for requests whose claims and classes have equal specs."""
     reads: frozenset[str] | None
-    """The attributes that selectors read by value; None where that cannot be told."""
+    """The attributes that selectors read by value; None if unknown."""
 
     @classmethod
     def of(
@@ -61,11 +61,11 @@ class Question:
         claims: Iterable[ResourceClaim],
         classes: Mapping[str, DeviceClass],
         features: Features,
-    ) -> "Question":
-        """Reads claims that are to go to one node together.
+    ) -> "PlacementRequest":
+        """Checks the claims; `classes` has the device classes by name.
 
         Raises:
-            AllocationError: they can be satisfied nowhere, whatever there is.
+            AllocationError: no node can satisfy a claim, whatever its devices.
         """
         checked = tuple(check(claim, classes, features) for claim in claims)
         alternatives = [
@@ -83,7 +83,7 @@ class Question:
 
 
 class Placer:
-    """Finds the best node of a cluster, and remembers what it has found out about shapes."""
+    """Finds the best node of a cluster, and caches the results by shape."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Placer:
         new_share_id: Callable[[], str],
         max_steps: int | None = None,
     ) -> None:
-        """`max_steps` bounds the search on a node; see `allocate`."""
+        """`new_share_id` and `max_steps`, a limit per node, are those of `allocate`."""
         self._cluster = cluster
         self._policy = policy
         self._new_share_id = new_share_id
@@ -101,73 +101,73 @@ class Placer:
         self._verdicts: dict[str, dict[int, _Verdict]] = {}
         self._version = cluster.shapes.version
 
-    def place(self, question: Question, nodes: Collection[str] | None = None) -> Placement:
-        """The best node, of these or of all, and the devices that the claims get there.
+    def place(self, request: PlacementRequest, nodes: Collection[str] | None = None) -> Placement:
+        """The best of these nodes, or of all, and the devices that the claims get there.
 
-        Equally good nodes are taken in the order of their names. Nothing is changed: that is for
-        `Cluster.allocate`.
+        Of equally good nodes, the first by name is chosen. The cluster does not change;
+        `Cluster.allocate` records the allocation.
 
         Raises:
-            AllocationError: the claims can be satisfied nowhere.
+            AllocationError: no node can satisfy the claims.
         """
-        if question.reads is None or not self._cluster.shapes.tell(question.reads):
-            verdicts = self._one_by_one(question, nodes)
+        if request.reads is None or not self._cluster.shapes.tell(request.reads):
+            verdicts = self._one_by_one(request, nodes)
         else:
-            verdicts = self._by_shape(question, nodes)
+            verdicts = self._by_shape(request, nodes)
         ballot = _Ballot()
         for verdict, of_verdict in verdicts:
             ballot.count(verdict, of_verdict)
         if ballot.best is None:
-            return Nowhere(ballot.undecided, tuple(sorted(ballot.invalid)))
+            return Unplaceable(ballot.undecided, tuple(sorted(ballot.invalid)))
         name = min(map(min, ballot.nodes))
-        answer = self.answer(question, name)
+        answer = self.answer(request, name)
         match answer:
             case Allocated():
                 return Placed(name, answer)
             case Impossible() | CutShort():
                 raise AssertionError(f"{name} has none of the devices that nodes of its shape have")
 
-    def answer(self, question: Question, node: str) -> Answer:
-        """What the claims get on one node.
+    def answer(self, request: PlacementRequest, node: str) -> Answer:
+        """The claims' devices on one node.
 
         Raises:
-            NodeAllocationError: a pool of the node is invalid.
-            AllocationError: the claims can be satisfied nowhere.
+            NodeAllocationError: the node has no devices for the claims, and an invalid pool.
+            AllocationError: no node can satisfy the claims.
         """
         return allocate(
-            question.claims,
+            request.claims,
             self._cluster.state(node),
             new_share_id=self._new_share_id,
             policy=self._policy,
             max_steps=self._max_steps,
         )
 
-    def _remembered(self, question: Question) -> dict[int, _Verdict]:
+    def _remembered(self, request: PlacementRequest) -> dict[int, _Verdict]:
         if self._version != self._cluster.shapes.version:
             self._version = self._cluster.shapes.version
             self._verdicts.clear()
-        verdicts = self._verdicts.pop(question.key, {})
-        self._verdicts[question.key] = verdicts  # the last to be forgotten
+        verdicts = self._verdicts.pop(request.key, {})
+        self._verdicts[request.key] = verdicts  # the last to be forgotten
         if len(self._verdicts) > _QUESTIONS:
             del self._verdicts[next(iter(self._verdicts))]
         return verdicts
 
-    def _one_by_one(self, question: Question, nodes: Collection[str] | None) -> _Verdicts:
+    def _one_by_one(self, request: PlacementRequest, nodes: Collection[str] | None) -> _Verdicts:
         for name in self._cluster.nodes if nodes is None else nodes:
-            yield self._verdict(question, name), (name,)
+            yield self._verdict(request, name), (name,)
 
-    def _by_shape(self, question: Question, nodes: Collection[str] | None) -> _Verdicts:
-        verdicts = self._remembered(question)
+    def _by_shape(self, request: PlacementRequest, nodes: Collection[str] | None) -> _Verdicts:
+        verdicts = self._remembered(request)
         for shape, of_shape in self._cluster.by_shape().items():
             members = of_shape if nodes is None else [name for name in of_shape if name in nodes]
             if members:
                 if shape not in verdicts:
-                    verdicts[shape] = self._verdict(question, next(iter(members)))
+                    verdicts[shape] = self._verdict(request, next(iter(members)))
                 yield verdicts[shape], members
 
-    def _verdict(self, question: Question, node: str) -> _Verdict:
+    def _verdict(self, request: PlacementRequest, node: str) -> _Verdict:
         try:
-            answer = self.answer(question, node)
+            answer = self.answer(request, node)
         except NodeAllocationError as error:
             return error
         return answer.score if isinstance(answer, Allocated) else answer

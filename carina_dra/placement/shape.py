@@ -7,7 +7,6 @@ value with whom, all others by value.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import count
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.constraint import values_of
@@ -39,11 +38,23 @@ class Shapes:
     def __init__(self) -> None:
         self.version = 0
         self._numbers: dict[Hashable, int] = {}
-        self._next = count()
+        self._next = 0
         self._values: dict[str, set[DeviceAttribute]] = {}
         self._by_sharing = {NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE}
         self._individual: set[str] = set()
         self._asked: set[str] = set()
+
+    def copy(self) -> "Shapes":
+        """Equal numbers for the shapes so far; neither sees what the other learns from now on."""
+        copied = Shapes()
+        copied.version = self.version
+        copied._numbers = dict(self._numbers)
+        copied._next = self._next
+        copied._values = {name: set(values) for name, values in self._values.items()}
+        copied._by_sharing = set(self._by_sharing)
+        copied._individual = set(self._individual)
+        copied._asked = set(self._asked)
+        return copied
 
     def learn(self, candidates: Collection[Candidate]) -> None:
         """Looks at the devices of a slice for what tells them apart."""
@@ -143,7 +154,8 @@ class Shapes:
     def _number(self, key: Hashable) -> int:
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = next(self._next)
+            number = self._numbers[key] = self._next
+            self._next += 1
         return number
 
 

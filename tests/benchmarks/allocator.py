@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placement, Placer, Question
+from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
 from carina_dra.resource import (
     Allocation,
     DeviceAllocation,
@@ -84,8 +84,8 @@ class Fleet:
     def place(self, claim: Object) -> Placement:
         """Finds the best node for a claim, from its JSON on."""
         asked = decode(ResourceClaim, claim)
-        question = Question.of([asked], self.classes, self.cluster.features)
-        return self._placer.place(question)
+        request = PlacementRequest.of([asked], self.classes, self.cluster.features)
+        return self._placer.place(request)
 
     def give(self, claim: Object) -> bool:
         """Gives a claim its devices."""

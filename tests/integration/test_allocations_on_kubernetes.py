@@ -25,7 +25,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.placement.cluster import Cluster as Devices
-from carina_dra.placement.placer import Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -186,8 +186,8 @@ def _allocate(client: Client) -> dict[str, tuple[str, Allocation]]:
         number += 1
         body = client.create(RESOURCE_CLAIMS, _random_claim(random, f"claim-{number}"))
         claim = decode(ResourceClaim, body)
-        question = Question.of([claim], classes, devices.features)
-        placement = random.choice(placers).place(question)
+        request = PlacementRequest.of([claim], classes, devices.features)
+        placement = random.choice(placers).place(request)
         if not isinstance(placement, Placed):
             continue
         allocation = placement.allocated.allocations[0]

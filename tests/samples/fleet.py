@@ -7,7 +7,7 @@ from typing import Any
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placement, Placer, Question
+from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 
 DRIVER = "gpu.carina.dev"
@@ -82,7 +82,7 @@ def claim_of(*requests: dict[str, Any], **more: Any) -> ResourceClaim:
 def place(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> Placement:
     """Where the claim goes best."""
     placer = Placer(of, policy or Policy(), new_share_id=lambda: "share")
-    return placer.place(Question.of([asked], CLASSES, of.features))
+    return placer.place(PlacementRequest.of([asked], CLASSES, of.features))
 
 
 def give(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> list[str]:

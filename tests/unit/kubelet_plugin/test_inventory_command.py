@@ -98,7 +98,7 @@ def test_a_driver_without_a_gpu_ends_with_5(node: SimulatedNode) -> None:
     done = inventory(node)
 
     assert done.returncode == 5
-    assert "knows no GPU" in done.stderr
+    assert "finds no GPU" in done.stderr
 
 
 def test_a_gpu_that_cannot_be_read_is_told_of(node: SimulatedNode) -> None:

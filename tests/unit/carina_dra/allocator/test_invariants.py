@@ -18,7 +18,7 @@ from carina_dra.allocator.preference import Order, Policy
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,
@@ -171,7 +171,7 @@ def test_whether_claims_fit_does_not_depend_on_the_policy(policy: Policy, seed: 
     cluster, classes, claims = _cluster(case)
     placer = Placer(cluster, policy, new_share_id=lambda: SHARE_ID)
     try:
-        placement = placer.place(Question.of(claims, classes, cluster.features))
+        placement = placer.place(PlacementRequest.of(claims, classes, cluster.features))
     except AllocationError:
         # Another order may come upon a device that upstream never looks at.
         assert "error" in expected or policy.devices is not None
@@ -195,9 +195,9 @@ def test_nodes_of_one_shape_answer_alike(seed: int) -> None:
             cluster.put_slice(decode(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
     placer = Placer(cluster, Policy(), new_share_id=lambda: SHARE_ID)
     try:
-        question = Question.of(claims, classes, cluster.features)
-        alone = placer.place(question, ["node-1"]), placer.place(question, [twin])
-        together = placer.place(question)
+        request = PlacementRequest.of(claims, classes, cluster.features)
+        alone = placer.place(request, ["node-1"]), placer.place(request, [twin])
+        together = placer.place(request)
     except AllocationError:
         return
     assert isinstance(together, Placed) == any(isinstance(each, Placed) for each in alone)

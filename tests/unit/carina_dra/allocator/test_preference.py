@@ -54,6 +54,13 @@ def test_far_apart_is_better_than_nothing() -> None:
     assert give(cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)]), claim(2)) == ["a/g0", "a/g1"]
 
 
+@pytest.mark.parametrize("policy", [_PACK, _SPREAD, UPSTREAM], ids=str)
+def test_all_devices_are_had_though_they_are_far_apart(policy: Policy) -> None:
+    nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)])
+    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+    assert give(nodes, claim_of(request), policy) == ["a/g0", "a/g1"]
+
+
 def test_node_with_close_gpus_comes_before_one_that_is_fuller() -> None:
     far = [gpu("g0", numa=2), gpu("g1", numa=0), gpu("g2", numa=1)]
     near = [gpu("g0", numa=2), gpu("g1", numa=0), gpu("g2", numa=0)]

@@ -57,9 +57,9 @@ def objects(tmp_path: Path) -> str:
 def test_table_says_what_each_claim_gets(objects: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("-f", objects, "--explain") == 3
     assert capsys.readouterr().out.splitlines() == [
-        "team/first: on node n1",
+        "team/first: allocated on node n1",
         "  gpu: gpu.carina.dev/n1/gpu-0",
-        "team/second: nothing: none of 1 nodes has the devices",
+        "team/second: not allocated: no node has the devices; nodes searched: 1",
         "  node n1:",
         "    claim team/second, request gpu, 2 devices:",
         "      pool gpu.carina.dev/n1, 2 devices: 1 in use, 1 would do",
@@ -95,7 +95,7 @@ def test_all_claims_satisfied_is_success(objects: str, tmp_path: Path) -> None:
         ("kind: Node", "document 1: Node: metadata.name is missing"),
         (
             "{kind: Node, metadata: {name: n1, labels: {gpus: 8}}}",
-            "document 1: Node n1: metadata.labels is {'gpus': 8}; write texts by names",
+            "document 1: Node n1: metadata.labels is {'gpus': 8}; write a map of strings",
         ),
         (
             "{kind: DeviceClass, apiVersion: resource.k8s.io/v1beta1}",
@@ -134,7 +134,7 @@ def test_unknown_node_is_told_with_those_there_are(
     objects: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("-f", objects, "--node", "n9") == 2
-    assert "--node n9: there is no such node; there are n1" in capsys.readouterr().err
+    assert "--node n9: there is no such node; the nodes are: n1" in capsys.readouterr().err
 
 
 def test_standard_input_is_read(
@@ -143,3 +143,50 @@ def test_standard_input_is_read(
     monkeypatch.setattr("sys.stdin", io.StringIO(_OBJECTS))
     assert _run("-f", "-", "--policy", "upstream") == 3
     assert "gpu.carina.dev/n1/gpu-0" in capsys.readouterr().out
+
+
+def _node(name: str, *, gpus: int) -> str:
+    devices = ", ".join(f"{{name: gpu-{index}}}" for index in range(gpus))
+    return f"""
+kind: ResourceSlice
+apiVersion: resource.k8s.io/v1
+metadata: {{name: {name}}}
+spec:
+  driver: gpu.carina.dev
+  nodeName: {name}
+  pool: {{name: {name}, generation: 1, resourceSliceCount: 1}}
+  devices: [{devices}]
+"""
+
+
+def _explained(nodes: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    [gpu_class] = [text for text in _OBJECTS.split("---") if "DeviceClass" in text]
+    request = "{name: gpu, exactly: {deviceClassName: gpu, count: 20}}"
+    claim = f"""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: large}}
+spec: {{devices: {{requests: [{request}]}}}}
+"""
+    path.write_text("---".join([*nodes, gpu_class, claim]))
+    assert _run("-f", str(path), "--explain") == 3
+    return capsys.readouterr().out.splitlines()
+
+
+def test_equal_nodes_are_explained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [_node(name, gpus=1) for name in ("n1", "n2", "n3")]
+    lines = _explained(nodes, tmp_path / "objects.yaml", capsys)
+    assert lines[0] == "large: not allocated: no node has the devices; nodes searched: 3"
+    assert [line for line in lines if line.startswith("  node ")] == ["  node n1:"]
+    assert lines[-1] == "    same result on 2 more nodes, such as n2"
+
+
+def test_many_groups_of_nodes_are_not_all_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [_node(f"n{gpus:02}", gpus=gpus) for gpus in range(1, 13)]
+    lines = _explained(nodes, tmp_path / "objects.yaml", capsys)
+    assert len([line for line in lines if line.startswith("  node ")]) == 10
+    assert lines[-1] == (
+        "  results for 2 more groups of equal nodes are not shown; choose a node with --node"
+    )

@@ -1,5 +1,6 @@
 """A cluster's state follows what the API says, and costs what changes."""
 
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,8 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import shape as shape_module
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Nowhere, Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.shape import Shapes
 from carina_dra.resource import DeviceTaintRule, decode
 from tests.samples.fleet import (
     CLASSES,
@@ -78,6 +80,60 @@ def test_copy_and_original_go_separate_ways() -> None:
     assert give(nodes, claim()) == ["a/g0"]
 
 
+def test_selector_that_a_copy_is_asked_with_changes_no_shape_of_the_original() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
+    copied = nodes.copy()
+    give(copied, claim(selector='device.attributes["resource.kubernetes.io"].numaNode == 1'))
+    assert len(copied.by_shape()) == 2
+    assert len(nodes.by_shape()) == 1
+
+
+def test_devices_that_come_to_a_copy_change_no_shape_of_the_original() -> None:
+    def serial(node: str, *numbers: int) -> list[dict[str, Any]]:
+        return [{"name": f"g{n}", "attributes": {"serial": {"int": n}}} for n in numbers]
+
+    nodes = cluster(a=serial("a", 1), b=serial("b", 2))
+    assert len(nodes.by_shape()) == 2
+    copied = nodes.copy()
+    for each in slices("a", {"devices": serial("a", *range(100))}):
+        copied.put_slice(each)
+    for each in slices("a", {"devices": serial("a", 2)}):
+        copied.put_slice(each)
+    assert len(copied.by_shape()) == 1  # by now the attribute is known to tell devices apart
+    assert len(nodes.by_shape()) == 2
+
+
+def test_new_shapes_of_copy_and_original_do_not_mix() -> None:
+    nodes = cluster(a=[gpu("g0")], b=[gpu("g0")])
+    nodes.by_shape()
+    copied = nodes.copy()
+    give(copied, claim())
+    for each in slices("b", {"devices": [gpu("g0"), gpu("g1")]}):
+        nodes.put_slice(each)
+    assert give(copied, claim()) == ["b/g0"]
+    assert sorted(map(list, copied.by_shape().values())) == [["a", "b"]]
+    assert sorted(map(list, nodes.by_shape().values())) == [["a"], ["b"]]
+
+
+def _mutable_parts(of: object) -> Iterator[object]:
+    for value in vars(of).values():
+        if isinstance(value, dict | set | list | Shapes):
+            yield value
+        if isinstance(value, dict):
+            yield from (part for part in value.values() if isinstance(part, dict | set | list))
+
+
+@pytest.mark.parametrize("kind", [Cluster, Shapes], ids=["cluster", "shapes"])
+def test_copy_shares_nothing_that_can_change(kind: type[Cluster | Shapes]) -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0")])
+    give(nodes, claim())
+    original = nodes if kind is Cluster else nodes.shapes
+    copied = original.copy()
+    assert vars(copied).keys() == vars(original).keys()
+    shared = set(map(id, _mutable_parts(original))) & set(map(id, _mutable_parts(copied)))
+    assert not shared
+
+
 def test_network_device_is_given_to_one_claim_of_all_nodes() -> None:
     nodes = cluster(a=[], b=[])
     attached = slices("a", {"devices": [gpu("net")]})[0]
@@ -134,14 +190,36 @@ def test_claims_of_a_pod_go_to_one_node_together() -> None:
     nodes = cluster(a=[gpu("g0")], b=[gpu("g0"), gpu("g1")])
     pair = [claim(), claim()]
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
-    placed = placer.place(Question.of(pair, CLASSES, nodes.features))
+    placed = placer.place(PlacementRequest.of(pair, CLASSES, nodes.features))
     assert isinstance(placed, Placed)
     assert placed.node == "b"
 
 
 def test_answer_says_which_pools_are_invalid() -> None:
     answer = place(cluster(a=[gpu("g0"), gpu("g0")]), claim())
-    assert isinstance(answer, Nowhere)
+    assert isinstance(answer, Unplaceable)
+    assert "duplicate device name g0" in answer.invalid[0]
+
+
+def test_each_node_is_reported_with_its_own_invalid_pool() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g0")], b=[gpu("g1"), gpu("g1")])
+    answer = place(nodes, claim())
+    assert isinstance(answer, Unplaceable)
+    for reported, node, device in zip(answer.invalid, "ab", ("g0", "g1"), strict=True):
+        assert reported.startswith(f"{node}: ")
+        assert reported.endswith(f"{DRIVER}/{node}: duplicate device name {device}")
+
+
+def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before() -> None:
+    nodes = cluster(a=[])
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
+    first, second = slices("a", {"devices": [gpu("g0")]}, {"devices": [gpu("g0")]})
+    nodes.put_slice(first)
+    assert placer.place(asked) == Unplaceable(undecided=0, invalid=())
+    nodes.put_slice(second)
+    answer = placer.place(asked)
+    assert isinstance(answer, Unplaceable)
     assert "duplicate device name g0" in answer.invalid[0]
 
 
@@ -153,9 +231,9 @@ def test_search_that_is_cut_short_is_no_no() -> None:
         constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
     )
     short = Placer(nodes, Policy(), new_share_id=lambda: "share", max_steps=5)
-    answer = short.place(Question.of([asked], CLASSES, nodes.features))
-    assert answer == Nowhere(undecided=1, invalid=())
-    assert place(nodes, asked) == Nowhere(undecided=0, invalid=())
+    answer = short.place(PlacementRequest.of([asked], CLASSES, nodes.features))
+    assert answer == Unplaceable(undecided=1, invalid=())
+    assert place(nodes, asked) == Unplaceable(undecided=0, invalid=())
 
 
 def test_class_that_is_not_there_is_an_error_of_the_claim() -> None:

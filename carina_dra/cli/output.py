@@ -1,0 +1,58 @@
+"""What commands print: tables for people, JSON and YAML for programs."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, assert_never
+
+import yaml
+
+
+class OutputFormat(StrEnum):
+    """The values of `--output`."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def add_output_argument(parser: ArgumentParser) -> None:
+    """Adds `-o` and `--output`; `render` takes the value as `OutputFormat(arguments.output)`."""
+    parser.add_argument(
+        *("-o", "--output"),
+        choices=[output.value for output in OutputFormat],
+        default=OutputFormat.TABLE.value,
+        help="output format [%(default)s]",
+    )
+
+
+def render(output: OutputFormat, *, document: Mapping[str, Any], table: Iterable[str]) -> str:
+    """The text of a result, without a newline at its end.
+
+    `document` is the result for programs, in JSON's types; `table` its lines for people.
+    """
+    match output:
+        case OutputFormat.TABLE:
+            return "\n".join(table)
+        case OutputFormat.JSON:
+            return json.dumps(document, indent=2)
+        case OutputFormat.YAML:
+            return yaml.dump(document, Dumper=_WithoutAliases, sort_keys=False).rstrip()
+    assert_never(output)
+
+
+def columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table with aligned columns, the headings first."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes an object that occurs twice in full both times, as JSON does."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the same for all data
+        return True
