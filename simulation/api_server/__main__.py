@@ -8,7 +8,7 @@ from simulation.api_server.server import ApiServer
 
 
 def main() -> None:
-    """Serves, and says where."""
+    """Serves the API and prints its address."""
     parser = argparse.ArgumentParser(prog="python -m simulation.api_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="port on loopback (0: a free one)")
     parser.add_argument("--kubeconfig", type=Path, help="file to write for kubectl")
@@ -19,7 +19,7 @@ def main() -> None:
         if arguments.kubeconfig:
             server.write_kubeconfig(arguments.kubeconfig)
             print(f"export KUBECONFIG={arguments.kubeconfig.resolve()}")
-        print(f"{server.url}  (Ctrl-C ends it)", flush=True)
+        print(f"{server.url}  (Ctrl-C stops it)", flush=True)
         signal.sigwait(signals)
 
 

@@ -1,4 +1,4 @@
-"""From a request to its answer, without the HTTP: routes, parameters, the shape of lists."""
+"""Answers requests, without HTTP: routes, parameters, the form of lists."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ from typing import TypeAlias
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import JsonPatch, MergePatch, Patch
 from simulation.api_server import discovery, watch
-from simulation.api_server.event_form import shown
+from simulation.api_server.event_form import as_served
 from simulation.api_server.failure import Failure, bad_request, no_such_path, not_allowed, too_large
 from simulation.api_server.faults import Faults
 from simulation.api_server.registry import DeleteOptions, Registry
@@ -22,7 +22,7 @@ from simulation.api_server.table import table
 _DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS = 1800.0
 _BOOKMARK_SECONDS = 60.0  # the real API server's value
-_NO_DRY_RUN = "the embedded API knows no dry run"
+_NO_DRY_RUN = "the embedded API has no dry run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Lines that take their time."""
+    """A response of lines, each sent as soon as it is there."""
 
     lines: Iterator[bytes]
 
@@ -54,7 +54,7 @@ Response: TypeAlias = Answer | Text | Stream
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A request that was answered, for those who watch the API work."""
+    """A request and the status code of its answer."""
 
     verb: str
     route: Route
@@ -62,7 +62,7 @@ class Observed:
 
 
 class Api:
-    """An API with its objects. `on_request` is told of every request for a resource."""
+    """An API with its objects. `on_request` is called after every request for a resource."""
 
     def __init__(self, *, on_request: Callable[[Observed], None] = lambda _: None) -> None:
         self.storage = Storage()
@@ -74,12 +74,12 @@ class Api:
             self._registry.create(namespaces, "", {"metadata": {"name": name}})
 
     def end_streams(self) -> None:
-        """Ends all watches that are open, as a server does that goes away."""
+        """Ends all open watches, as a server that stops does."""
         self.faults.end_streams()
         self.storage.wake()
 
     def handle(self, request: Request) -> Response:
-        """The answer to a request, whatever happens."""
+        """The answer to a request, errors included."""
         if request.path.strip("/") in ("healthz", "readyz", "livez"):
             return Text("ok")
         document = discovery.document(request.path)
@@ -90,7 +90,7 @@ class Api:
             return _nothing_at(request.path)
         verb = verb_of(request, route)
         try:
-            self.faults.strike(verb, route.served.resource.plural)
+            self.faults.check(verb, route.served.resource.plural)
             response = self._answer(verb, route, request)
         except Failure as failure:
             response = Answer(failure.code, failure.status(), failure.retry_after)
@@ -104,7 +104,7 @@ class Api:
         match verb:
             case "get":
                 body = self._registry.get(route.served, route.key)
-                return Answer(200, _seen(request, route.served, [body]) or body)
+                return Answer(200, _as_table(request, route.served, [body]) or body)
             case "list":
                 return Answer(200, self._list(route, request))
             case "watch":
@@ -160,8 +160,8 @@ class Api:
             metadata["continue"] = _token(revision, chosen[limit - 1][0])
             metadata["remainingItemCount"] = len(chosen) - limit
             chosen = chosen[:limit]
-        items = [shown(served, body) for _, body in chosen]
-        return _seen(request, served, items, metadata) or {
+        items = [as_served(served, body) for _, body in chosen]
+        return _as_table(request, served, items, metadata) or {
             "kind": f"{served.resource.kind}List",
             "apiVersion": served.resource.api_version,
             "metadata": metadata,
@@ -187,8 +187,8 @@ class Api:
         generation = self.faults.generation
 
         def show(body: Body) -> Body:
-            body = shown(served, body)
-            return _seen(request, served, [body]) or body
+            body = as_served(served, body)
+            return _as_table(request, served, [body]) or body
 
         def is_over() -> bool:
             return self.faults.generation != generation
@@ -223,7 +223,7 @@ def _body(request: Request) -> Body:
     except ValueError as error:
         raise bad_request(f"the body cannot be decoded: {error}") from error
     if not isinstance(body, dict):
-        raise bad_request("the body is no object")
+        raise bad_request("the body is not an object")
     return body
 
 
@@ -251,17 +251,17 @@ def _options(request: Request) -> DeleteOptions:
     )
 
 
-def _seen(
+def _as_table(
     request: Request, served: ServedResource, items: list[Body], metadata: Body | None = None
 ) -> Body | None:
-    """Objects as the Table that kubectl asks for; None for clients that ask for none."""
+    """The objects as a Table where the client accepts one, as kubectl does; else None."""
     if "as=Table" not in request.headers.get("accept", ""):
         return None
     return table(served, items, metadata or {})
 
 
 def _without_kind(item: Body) -> Body:
-    """An item as lists have it: what the list says already, it does not say again."""
+    """An item of a list: without `apiVersion` and `kind`, which the list has."""
     return {name: value for name, value in item.items() if name not in ("apiVersion", "kind")}
 
 

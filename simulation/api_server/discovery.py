@@ -1,4 +1,4 @@
-"""What clients ask before anything else: which groups, versions and resources there are."""
+"""API discovery: the groups, versions and resources that are served."""
 
 from carina_dra.kube.api_resource import Scope
 from carina_dra.kube.body import Body
@@ -20,7 +20,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 def document(path: str) -> Body | None:
-    """The answer to a discovery path, None for any other path."""
+    """The answer to a discovery path; None for any other path."""
     match path.strip("/").split("/"):
         case ["version"]:
             return VERSION
@@ -96,7 +96,7 @@ def _roots() -> list[str]:
 
 
 def _openapi(root: str) -> Body | None:
-    """Just enough for kubectl to leave the validation of fields to the server."""
+    """The minimum for kubectl to leave the validation of fields to the server."""
     if root not in _roots():
         return None
     paths = {}

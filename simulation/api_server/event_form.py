@@ -1,4 +1,4 @@
-"""Events in their two API versions: kept as events.k8s.io/v1, shown as core v1 to who asks.
+"""Events in their two API versions: stored as events.k8s.io/v1, also served as core v1.
 
 kubectl reads the core version, recorders write the other; the API server converts between them.
 """
@@ -20,15 +20,15 @@ _TO_CORE = _NAMES
 _FROM_CORE = {core: new for new, core in _NAMES.items()}
 
 
-def shown(served: ServedResource, body: Body) -> Body:
-    """An object as it is shown under a resource."""
+def as_served(served: ServedResource, body: Body) -> Body:
+    """A stored object in the form of the resource that it is served as."""
     if served.resource == CORE_EVENTS:
         return _renamed(body, _TO_CORE) | {"apiVersion": "v1"}
     return body
 
 
-def kept(served: ServedResource, body: Body) -> Body:
-    """An object that came in under a resource, as it is kept."""
+def as_stored(served: ServedResource, body: Body) -> Body:
+    """An object in the form in which it is stored."""
     if served.resource == CORE_EVENTS:
         return _renamed(body, _FROM_CORE) | {"apiVersion": EVENTS.api_version}
     return body

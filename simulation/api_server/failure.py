@@ -1,4 +1,4 @@
-"""A refusal, as the Status object that the real API server would answer with."""
+"""Errors, as the Status objects with which the real API server answers."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from carina_dra.kube.body import Body
 
 
 class Failure(Exception):  # noqa: N818 - Status calls it that
-    """A request fails with an HTTP status, a reason and a message."""
+    """A request failed, with an HTTP status, a reason and a message."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Failure(Exception):  # noqa: N818 - Status calls it that
 
 
 def bad_request(message: str) -> Failure:
-    """400: the request makes no sense."""
+    """400: the request is malformed."""
     return Failure(400, "BadRequest", message)
 
 
@@ -66,12 +66,12 @@ def not_found(resource: ApiResource, name: str) -> Failure:
 
 
 def no_such_path() -> Failure:
-    """404: there is nothing at this path."""
+    """404: nothing is served at this path."""
     return Failure(404, "NotFound", "the server could not find the requested resource")
 
 
 def not_allowed() -> Failure:
-    """405: the path is right, and the method makes no sense on it."""
+    """405: the path does not support the method."""
     message = "the server does not allow this method on the requested resource"
     return Failure(405, "MethodNotAllowed", message)
 
@@ -83,7 +83,7 @@ def already_exists(resource: ApiResource, name: str) -> Failure:
 
 
 def conflict(resource: ApiResource, name: str, why: str, *, causes: Sequence[Body] = ()) -> Failure:
-    """409: the object is not what the request takes it for."""
+    """409: the object is in a state that the request does not expect."""
     message = f'Operation cannot be fulfilled on {resource.qualified_name} "{name}": {why}'
     return Failure(409, "Conflict", message, resource=resource, name=name, causes=causes)
 
@@ -102,12 +102,12 @@ def invalid(resource: ApiResource, name: str, field: str, why: str) -> Failure:
 
 
 def expired(message: str) -> Failure:
-    """410: a version, or a continue token, from before the history begins."""
+    """410: a resource version or continue token older than the history."""
     return Failure(410, "Expired", message)
 
 
 def too_large(revision: int, current: int) -> Failure:
-    """504: a version that does not exist yet, and never may."""
+    """504: a resource version that does not exist yet."""
     message = f"Too large resource version: {revision}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return Failure(504, "Timeout", message, causes=[cause], retry_after=1)

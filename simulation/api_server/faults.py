@@ -1,4 +1,4 @@
-"""Failures on demand: what a test wants the API server to do wrong."""
+"""Failures that tests inject."""
 
 import threading
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from simulation.api_server.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Requests of a verb (as RBAC has them: get, list, watch, ...) fail, empty for any verb."""
+    """A failure of the next request with a verb (as in RBAC) on a resource; empty for any."""
 
     failure: Failure
     verb: str
@@ -16,7 +16,7 @@ class Fault:
 
 
 class Faults:
-    """The failures that were asked for and are still to happen."""
+    """Injected failures that have not happened yet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,22 +24,22 @@ class Faults:
         self._streams_ended = 0
 
     def fail(self, failure: Failure, *, verb: str = "", plural: str = "", times: int = 1) -> None:
-        """The next requests of a verb, on a resource, fail (empty: whichever)."""
+        """Makes the next `times` requests with a verb on a resource fail; empty for any."""
         with self._lock:
             self._pending += [Fault(failure, verb, plural)] * times
 
     def end_streams(self) -> None:
-        """Counts streams that are open as to be ended; `generation` says which."""
+        """Starts a new generation: streams opened in an earlier one end."""
         with self._lock:
             self._streams_ended += 1
 
     @property
     def generation(self) -> int:
-        """Changes when streams are to end: one that was opened at another is over."""
+        """The current generation of streams."""
         return self._streams_ended
 
-    def strike(self, verb: str, plural: str) -> None:
-        """What a request goes through first. Raises Failure where one was asked for."""
+    def check(self, verb: str, plural: str) -> None:
+        """Raises the Failure that was injected for such a request, if there is one."""
         with self._lock:
             for fault in self._pending:
                 if fault.verb in ("", verb) and fault.plural in ("", plural):

@@ -1,7 +1,7 @@
 """Merge patches (RFC 7386) and JSON patches (RFC 6902).
 
-Pure: a patch and a body give another body; what is given is never changed. ValueError where a
-patch does not fit.
+Pure functions: a patch and a body give a new body. They raise ValueError where the patch does not
+apply.
 """
 
 import copy
@@ -83,12 +83,12 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         case dict():
             container[last] = value
         case _:
-            raise ValueError(f"add operation does not apply: {'/'.join(path)} is no container")
+            raise ValueError(f"add operation does not apply: {'/'.join(path)} is not a container")
     return document
 
 
 def _replace(document: Any, path: list[str], value: Any) -> Any:
-    """As the real API server has it: a field that is not there is added, an item has to be."""
+    """As in the real API server, a missing field is added; a missing list item is an error."""
     with suppress(ValueError):
         document = _remove(document, path) if path else document
     return _add(document, path, value)

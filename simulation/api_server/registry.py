@@ -1,8 +1,7 @@
-"""What reading and writing an object means: names, versions, finalizers, owners.
+"""Reads and writes of objects: names, versions, finalizers, owners.
 
-The rules are the real API server's (k8s.io/apiserver/pkg/registry/generic/registry), as far as
-clients can rely on them for any kind of object; what single kinds demand of their fields is not
-checked. Everything a method does is one transaction.
+The rules are those of the real API server (k8s.io/apiserver/pkg/registry/generic/registry)
+for all kinds of objects; fields of single kinds are not validated. A method is one transaction.
 """
 
 import random
@@ -17,7 +16,7 @@ from carina_dra.kube.api_resource import NAMESPACES, PODS, Scope
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import JsonPatch, MergePatch, Patch
 from simulation.api_server import patch
-from simulation.api_server.event_form import kept, shown
+from simulation.api_server.event_form import as_served, as_stored
 from simulation.api_server.failure import (
     Failure,
     already_exists,
@@ -32,15 +31,15 @@ from simulation.api_server.selectors import Predicate
 from simulation.api_server.storage import Storage
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a generated name says nothing rude
-_ANY_NAME = "rbac.authorization.k8s.io"  # its names hold colons
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as upstream: no vowels, so no words
+_ANY_NAME = "rbac.authorization.k8s.io"  # its names may have colons
 
 Clock: TypeAlias = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a delete asks for: its preconditions, and the seconds a pod is given to end."""
+    """Options of a delete: preconditions, and the grace period of a pod."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -48,7 +47,7 @@ class DeleteOptions:
 
 
 class Registry:
-    """The objects of the API, read and written by its rules."""
+    """The objects of the API, read and written according to its rules."""
 
     def __init__(self, storage: Storage, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
         self._storage = storage
@@ -59,15 +58,15 @@ class Registry:
         body = self._storage.get(served.storage, key)
         if body is None:
             raise not_found(served.resource, key.name)
-        return shown(served, body)
+        return as_served(served, body)
 
     def create(self, served: ServedResource, namespace: str, body: Body) -> Body:
-        """Creates an object in a namespace; its body as stored."""
+        """Creates an object in a namespace; gives it as stored."""
         with self._storage.transaction():
             return self._insert(served, self._new(served, namespace, body))
 
     def update(self, served: ServedResource, key: ObjectKey, body: Body, subresource: str) -> Body:
-        """Replaces an object, or its status; its body as stored."""
+        """Replaces an object, or its status; gives it as stored."""
         with self._storage.transaction():
             before = self.get(served, key)
             after = self._next(served, before, body, subresource)
@@ -76,7 +75,7 @@ class Registry:
     def patch(
         self, served: ServedResource, key: ObjectKey, change: Patch, subresource: str
     ) -> Body:
-        """Patches an object, or its status; its body as stored."""
+        """Patches an object, or its status; gives it as stored."""
         with self._storage.transaction():
             try:
                 body = _patched(self.get(served, key), change)
@@ -85,7 +84,7 @@ class Registry:
             return self.update(served, key, body, subresource)
 
     def bind(self, key: ObjectKey, binding: Body) -> None:
-        """Assigns a pod to a node: what posting to its `binding` does."""
+        """Assigns a pod to a node, as a POST to its `binding` does."""
         served = next(served for served in SERVED if served.resource == PODS)
         with self._storage.transaction():
             pod = self.get(served, key)
@@ -97,7 +96,7 @@ class Registry:
             self._replace(served, pod, pod | {"spec": spec})
 
     def delete(self, served: ServedResource, key: ObjectKey, options: DeleteOptions) -> Body | None:
-        """Deletes an object; None, or its body where it has to wait for finalizers or its pod."""
+        """Deletes an object; gives its body if finalizers or a grace period delay that."""
         with self._storage.transaction():
             before = self.get(served, key)
             _check_preconditions(served, before, options)
@@ -121,19 +120,19 @@ class Registry:
             return self._replace(served, before, after)
 
     def delete_all(self, served: ServedResource, namespace: str, matches: Predicate) -> None:
-        """Deletes all objects of a namespace (or of the cluster) that match."""
+        """Deletes all matching objects of a namespace; of all namespaces if it is empty."""
         with self._storage.transaction():
             for key, body in self._storage.objects(served.storage):
                 if (not namespace or key.namespace == namespace) and matches(body):
                     self.delete(served, key, DeleteOptions())
 
     def _new(self, served: ServedResource, namespace: str, body: Body) -> Body:
-        """An object about to be created. Raises Failure."""
+        """The object to store for a create. Raises Failure."""
         resource = served.resource
         given = body.get("metadata") or {}
         if given.get("resourceVersion"):
             message = "resourceVersion should not be set on objects to be created"
-            raise Failure(500, "InternalError", message)  # the real one's choice of status
+            raise Failure(500, "InternalError", message)  # the status code of the real API server
         if (given.get("namespace") or namespace) != namespace:
             raise bad_request("the namespace of the object does not match the one in the URL")
         if namespace and self._storage.get("namespaces", ObjectKey("", namespace)) is None:
@@ -163,7 +162,7 @@ class Registry:
         return new
 
     def _next(self, served: ServedResource, before: Body, body: Body, subresource: str) -> Body:
-        """An object about to be replaced. Raises Failure."""
+        """The object to store for an update. Raises Failure."""
         resource, old = served.resource, before["metadata"]
         given = body.get("metadata") or {}
         name = old["name"]
@@ -204,7 +203,7 @@ class Registry:
         key = ObjectKey(new["metadata"].get("namespace", ""), new["metadata"]["name"])
         if self._storage.get(served.storage, key) is not None:
             raise already_exists(served.resource, key.name)
-        return shown(served, self._storage.put(served.storage, key, kept(served, new)))
+        return as_served(served, self._storage.put(served.storage, key, as_stored(served, new)))
 
     def _replace(self, served: ServedResource, before: Body, after: Body) -> Body:
         metadata = after["metadata"]
@@ -213,10 +212,10 @@ class Registry:
         if last_finalizer and metadata.get("deletionGracePeriodSeconds") == 0:
             self._remove(served, key)
             return after
-        return shown(served, self._storage.put(served.storage, key, kept(served, after)))
+        return as_served(served, self._storage.put(served.storage, key, as_stored(served, after)))
 
     def _remove(self, served: ServedResource, key: ObjectKey) -> None:
-        """Removes an object, then what it was the last owner of, then an emptied namespace."""
+        """Removes an object, the dependents it was the last owner of, and an emptied namespace."""
         body = self._storage.remove(served.storage, key)
         uid = body["metadata"]["uid"]
         for other in SERVED:
@@ -250,7 +249,7 @@ class Registry:
                         self._delete_if_there(served, key)
 
     def _populated(self, served: ServedResource, name: str) -> bool:
-        """Whether this is a namespace that has objects."""
+        """Whether this is a namespace with objects in it."""
         return served.resource == NAMESPACES and any(
             key.namespace == name
             for other in SERVED
@@ -265,7 +264,7 @@ class Registry:
 
 
 def timestamp(time: datetime) -> str:
-    """A time as metadata has it: RFC 3339, to the second."""
+    """A time in the format of metadata: RFC 3339, in seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -299,7 +298,7 @@ def _check_preconditions(served: ServedResource, body: Body, options: DeleteOpti
 
 
 def _grace(served: ServedResource, body: Body, options: DeleteOptions) -> int:
-    """Seconds that a pod on a node is given; 0 for everything else."""
+    """The grace period in seconds of a pod on a node; 0 for other objects."""
     spec = body.get("spec") or {}
     if served.resource != PODS or not spec.get("nodeName"):
         return 0

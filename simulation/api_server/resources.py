@@ -1,4 +1,4 @@
-"""What the embedded API serves: each resource, and what sets it apart from the others."""
+"""The resources that the embedded API serves, with their properties."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way into a body: keys of objects, positions in lists."""
+"""A path into a body: keys of objects, indexes of lists."""
 
 CORE_EVENTS = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of what `kubectl get` prints: what is at a path, or the number of what is there."""
+    """A column of `kubectl get`: the value at a path or, if `counted`, the list's length."""
 
     name: str
     path: Path
@@ -27,9 +27,9 @@ class Column:
 class ServedResource:
     """A resource, and how the API treats it.
 
-    fields: what field selectors may ask for beyond name and namespace, with its path;
-    initial_status: what status is on creation; None where it is what the creator says;
-    with_generation: its metadata.generation counts the changes of all but metadata and status.
+    fields: the field selectors beside name and namespace, with their paths;
+    initial_status: the status on creation; None to take that of the request;
+    with_generation: metadata.generation counts changes outside of metadata and status.
     """
 
     resource: ApiResource
@@ -42,17 +42,17 @@ class ServedResource:
 
     @property
     def has_status(self) -> bool:
-        """Whether status is written through a subresource, and only there."""
+        """Whether status is a subresource, and can be written only there."""
         return "status" in self.subresources
 
     @property
     def storage(self) -> str:
-        """What its objects are kept under. The two versions of Event share one."""
+        """The name of its storage, which both versions of Event share."""
         return self.resource.plural
 
 
 def _other(group: str, plural: str, kind: str, scope: Scope, *subresources: str) -> ServedResource:
-    """A resource that is kept and nothing more: its version is v1."""
+    """A resource of version v1 without further properties."""
     resource = ApiResource(group, "v1", plural, kind, scope)
     initial_status: Body | None = {} if "status" in subresources else None
     return ServedResource(resource, subresources=subresources, initial_status=initial_status)
@@ -187,7 +187,7 @@ SERVED: tuple[ServedResource, ...] = (
 
 
 def value_at(body: Body, path: Path) -> object:
-    """What is at a path, None where there is nothing."""
+    """The value at a path; None if there is none."""
     value: object = body
     for step in path:
         match value, step:
@@ -201,7 +201,7 @@ def value_at(body: Body, path: Path) -> object:
 
 
 def groups() -> Iterator[tuple[str, str, list[ServedResource]]]:
-    """Each group and version with its resources, in the order of SERVED."""
+    """The groups and versions with their resources, in the order of SERVED."""
     by_version: dict[tuple[str, str], list[ServedResource]] = {}
     for served in SERVED:
         key = (served.resource.group, served.resource.version)

@@ -1,4 +1,4 @@
-"""What a request is about: the resource, object and subresource of its path, and its verb."""
+"""The resource, object and subresource of a request, and its verb."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from simulation.api_server.resources import SERVED, ServedResource
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request, as far as it matters. Header names are in lower case."""
+    """An HTTP request. Header names are in lower case."""
 
     method: str
     path: str
@@ -22,7 +22,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a path is about; the name is empty for a collection."""
+    """The resource or object that a path names; `name` is empty for a collection."""
 
     served: ServedResource
     namespace: str
@@ -36,7 +36,7 @@ class Route:
 
 
 def parse_path(path: str) -> Route | None:
-    """The route of a path, None where nothing is served there."""
+    """The route of a path; None if nothing is served there."""
     steps = [unquote(step) for step in path.strip("/").split("/")]
     match steps:
         case ["api", version, *rest]:
@@ -70,7 +70,7 @@ def _served(group: str, version: str, plural: str, scope: Scope | None) -> Serve
 
 
 def verb_of(request: Request, route: Route) -> str:
-    """The verb as RBAC has it."""
+    """The verb, as in RBAC."""
     match request.method:
         case "GET" if route.name:
             return "get"

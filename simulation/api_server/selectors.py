@@ -1,4 +1,4 @@
-"""Label and field selectors: which objects a list or watch is about.
+"""Label and field selectors of lists and watches.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
 """
@@ -25,7 +25,7 @@ _COMMON_FIELDS: dict[str, Path] = {
 
 
 def selector(labels: str, fields: str, selectable: Mapping[str, Path]) -> Predicate:
-    """Whether an object matches both selectors. Raises Failure where one makes no sense."""
+    """A predicate for objects that match both selectors. Raises Failure for an invalid one."""
     terms = [_label_term(term.strip()) for term in _COMMA.split(labels) if term.strip()]
     known = _COMMON_FIELDS | dict(selectable)
     terms += [_field_term(term.strip(), known) for term in fields.split(",") if term.strip()]

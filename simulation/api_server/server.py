@@ -1,4 +1,4 @@
-"""The HTTP around the embedded API: plain, on loopback, one thread a connection."""
+"""Serves the embedded API over plain HTTP on loopback, with one thread per connection."""
 
 import json
 import socket
@@ -6,7 +6,6 @@ import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Self, assert_never
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,7 +19,7 @@ from simulation.api_server.route import Request
 class ApiServer:
     """Serves an API on a port of the loopback interface; 0 takes one that is free.
 
-    It may be stopped and started again, and then has the same port and the same objects.
+    After a stop it can be started again, on the same port and with the same objects.
     """
 
     def __init__(self, api: Api | None = None, *, port: int = 0) -> None:
@@ -33,17 +32,12 @@ class ApiServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -52,7 +46,7 @@ class ApiServer:
         return Connection(self.url)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Writes a kubeconfig file for kubectl and everybody else."""
+        """Writes a kubeconfig file for kubectl and other clients."""
         name = "embedded"
         config = {
             "apiVersion": "v1",
@@ -106,7 +100,7 @@ class _HttpServer(ThreadingHTTPServer):
     def cut_connections(self) -> None:
         with self._lock:
             for connection in self._connections:
-                with suppress(OSError):  # the client was faster
+                with suppress(OSError):  # the client has closed it
                     connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -127,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         self.server.closed(self.connection)
-        with suppress(ConnectionError):  # likewise, and the answer cannot be flushed
+        with suppress(ConnectionError):  # the client is gone, and the answer cannot be flushed
             super().finish()
         self.rfile.close()
 
@@ -179,4 +173,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited
-        """Says nothing. Who wants to watch the API work gives it an `on_request`."""
+        """Logs nothing; `Api(on_request=...)` observes requests."""

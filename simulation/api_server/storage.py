@@ -1,8 +1,8 @@
 """Objects by revision, and the history that watches read.
 
-Every change has a revision of its own, one more than the last, which is the object's
-resourceVersion. Bodies that are kept are never changed, only replaced: who reads one may hold on to
-it. The history is bounded; what asks for a revision before it begins is refused as expired.
+Every change has a revision, one higher than the last, which becomes the object's resourceVersion.
+Stored bodies are replaced and never modified, so readers may keep them. The history is bounded;
+requests for older revisions fail as expired.
 """
 
 import threading
@@ -16,12 +16,12 @@ from carina_dra.kube.body import Body, ObjectKey
 from simulation.api_server.failure import expired
 
 HISTORY = 10_000
-"""Changes that are remembered."""
+"""Number of changes in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One object went from a state to another; None is absence."""
+    """A change of one object; None stands for its absence."""
 
     revision: int
     storage: str
@@ -31,7 +31,7 @@ class Change:
 
 
 class Storage:
-    """All objects. Whoever reads or writes more than once does so in a `transaction`."""
+    """All objects. Several reads or writes that belong together need a `transaction`."""
 
     def __init__(self, *, history: int = HISTORY) -> None:
         self._changed = threading.Condition(threading.RLock())
@@ -41,7 +41,7 @@ class Storage:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Nobody else reads or writes in the meantime."""
+        """Excludes other threads' reads and writes."""
         with self._changed:
             yield
 
@@ -52,16 +52,16 @@ class Storage:
 
     @property
     def oldest(self) -> int:
-        """The oldest revision whose state, and whose changes since, are remembered."""
+        """The oldest revision that the history reaches back to."""
         return self._revision - len(self._history)
 
     def get(self, storage: str, key: ObjectKey) -> Body | None:
-        """The object, None where there is none."""
+        """The object; None if it does not exist."""
         with self._changed:
             return self._objects.get(storage, {}).get(key)
 
     def objects(self, storage: str, revision: int | None = None) -> list[tuple[ObjectKey, Body]]:
-        """The objects of one kind, sorted by key, as they are or were. Raises Failure (410)."""
+        """The objects of a storage at a revision, by default now, by key. Raises Failure (410)."""
         with self._changed:
             objects = dict(self._objects.get(storage, {}))
             if revision is not None:
@@ -75,7 +75,7 @@ class Storage:
         return sorted(objects.items())
 
     def put(self, storage: str, key: ObjectKey, body: Body) -> Body:
-        """Keeps an object, under the next revision; the body as it is kept."""
+        """Stores an object with the next revision; gives the stored body."""
         with self._changed:
             objects = self._objects.setdefault(storage, {})
             kept = _at_revision(body, self._revision + 1)
@@ -84,7 +84,7 @@ class Storage:
             return kept
 
     def remove(self, storage: str, key: ObjectKey) -> Body:
-        """Removes an object; its last state, under the revision of its removal."""
+        """Removes an object; gives its last state with the revision of the removal."""
         with self._changed:
             body = self._objects[storage].pop(key)
             self._record(storage, key, body, None)
@@ -98,25 +98,25 @@ class Storage:
         self._changed.notify_all()
 
     def since(self, revision: int) -> list[Change]:
-        """The changes after a revision, in order. Raises Failure (410) if some are forgotten."""
+        """The changes after a revision, in order. Raises Failure (410) if it is too old."""
         with self._changed:
             if revision < self.oldest:
                 raise expired(f"too old resource version: {revision} ({self.oldest})")
             return list(islice(self._history, revision - self.oldest, None))
 
     def wait(self, revision: int, timeout: float) -> None:
-        """Waits until there are changes after a revision, or for `timeout` seconds, or a `wake`."""
+        """Waits for a change after a revision, for `wake`, or `timeout` seconds."""
         with self._changed:
             if self._revision <= revision:
                 self._changed.wait(timeout)
 
     def wake(self) -> None:
-        """Wakes all that wait."""
+        """Wakes all waiting threads."""
         with self._changed:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Forgets the history: every revision but the last is too old."""
+        """Clears the history: every revision but the current one is too old."""
         with self._changed:
             self._history.clear()
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints: objects as rows of a meta.k8s.io/v1 Table."""
+"""Objects as rows of a meta.k8s.io/v1 Table, for `kubectl get`."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,7 @@ def _row(served: ServedResource, body: Body) -> Body:
 
 
 def duration(age: timedelta) -> str:
-    """An age as kubectl shows it, in its largest unit or two."""
+    """An age as kubectl prints it: in its one or two largest units."""
     seconds = int(age.total_seconds())
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:

@@ -1,4 +1,4 @@
-"""The stream of a watch: from the storage's history to the events that a client reads."""
+"""The event stream of a watch, from the storage's history."""
 
 import json
 import time
@@ -14,10 +14,10 @@ from simulation.api_server.storage import Change, Storage
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What a watch asks for.
+    """Options of a watch.
 
-    revision: None for the state as it is first, then its changes. bookmark_every: seconds, None
-    for no bookmarks. mark_initial: a bookmark says when the state as it is has been told
+    revision: where to start; None to start with the current objects. bookmark_every: in seconds;
+    None for no bookmarks. mark_initial: whether a bookmark follows the current objects
     (`sendInitialEvents`).
     """
 
@@ -36,9 +36,9 @@ def events(
     show: Callable[[Body], Body],
     is_over: Callable[[], bool],
 ) -> Iterator[bytes]:
-    """The lines of a watch, each as soon as there is something to tell.
+    """The lines of a watch, each as soon as its change happens.
 
-    show: an object as this client wants to see it; is_over: whether to end the stream early.
+    show: gives an object in the form that the client accepts; is_over: whether to end the stream.
     """
     deadline = time.monotonic() + options.seconds
     revision = options.revision
@@ -61,15 +61,15 @@ def events(
         for change in changes:
             revision = change.revision
             if change.storage == served.storage and _in_scope(options, change.key.namespace):
-                yield from _told(change, options.matches, show)
+                yield from _event(change, options.matches, show)
         if time.monotonic() >= bookmark_at:
             yield _bookmark(served, revision, {})
             bookmark_at = _next_bookmark(options, deadline)
         storage.wait(revision, max(0.0, min(deadline, bookmark_at) - time.monotonic()))
 
 
-def _told(change: Change, matches: Predicate, show: Callable[[Body], Body]) -> Iterator[bytes]:
-    """The event for a change, as a client sees it whose selectors see only some objects."""
+def _event(change: Change, matches: Predicate, show: Callable[[Body], Body]) -> Iterator[bytes]:
+    """The event for a change, if the selectors match the object before or after it."""
     was_seen = change.before is not None and matches(change.before)
     is_seen = change.after is not None and matches(change.after)
     if is_seen and change.after is not None:
@@ -84,7 +84,7 @@ def _in_scope(options: WatchOptions, namespace: str) -> bool:
 
 
 def _next_bookmark(options: WatchOptions, deadline: float) -> float:
-    """Regularly, and once shortly before the end, as the real API server has it."""
+    """At regular intervals, and shortly before the end, as in the real API server."""
     if options.bookmark_every is None:
         return float("inf")
     now = time.monotonic()

@@ -1,17 +1,17 @@
 """Shows Carina at work, on a machine with Python alone or on a real Kubernetes.
 
-The kubelet plugin is the real one, a process for each node; what stands in for the rest is small,
-and says so. Whatever is shown is checked: a wrong thing ends the demo with a failure.
+The kubelet plugin is real, one process per node. Small stand-ins take the place of the other
+components. Everything that the demo shows is checked; a failed check ends it with an error.
 
-    console            what is printed, and what is checked
-    manifests          the objects of deploy/
-    wait               waiting for what other processes do
+    console            printing and checking
+    manifests          the manifests of deploy/
+    wait               waiting for other processes
     gpu_node           a simulated node, and the plugin's process on it
-    scheduler          in the role of kube-scheduler
-    claim_controller   in the role of the controller that makes claims from templates
-    kubelet            in the role of the kubelet
-    container_runtime  in the role of containerd: from CDI names to what a container has
-    expected_devices   what containers are to see
-    embedded           the story on simulated nodes and the embedded API
-    real_cluster       the story on a real Kubernetes
+    scheduler          stands in for kube-scheduler
+    claim_controller   stands in for the controllers that manage claims of templates
+    kubelet            stands in for the kubelet
+    container_runtime  stands in for containerd: applies CDI devices to containers
+    expected_devices   the devices that containers should see
+    embedded           the demo on simulated nodes and the embedded API
+    real_cluster       the demo on a real Kubernetes
 """

@@ -1,4 +1,4 @@
-"""`python -m simulation.demo`: exit status 0 only if everything that was shown was right."""
+"""Runs the demo: `python -m simulation.demo`. Exits with 0 only if every check passed."""
 
 import argparse
 import signal
@@ -6,22 +6,23 @@ import sys
 
 from carina_dra.kube.errors import ApiError
 from simulation.demo import embedded, real_cluster
-from simulation.demo.console import DemoError, Narrator
+from simulation.demo.console import Console, DemoError
 
 
 def main() -> int:
     """Runs the demo; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m simulation.demo", description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="stop while the pods run, until Ctrl-C")
+    parser.add_argument("--keep", action="store_true", help="wait for Ctrl-C while the pods run")
     parser.add_argument(
-        "--real", action="store_true", help="on a real Kubernetes (Go, root, Linux)"
+        "--real", action="store_true", help="use a real Kubernetes (needs Go, root and Linux)"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, and cleans
-    narrator = Narrator(sys.stdout)
+    # SystemExit unwinds the stack, which cleans up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    console = Console(sys.stdout)
     try:
-        story = real_cluster.run if options.real else embedded.run
-        story(narrator, keep=options.keep)
+        run = real_cluster.run if options.real else embedded.run
+        run(console, keep=options.keep)
     except (DemoError, ApiError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1

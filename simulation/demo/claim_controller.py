@@ -1,6 +1,6 @@
-"""In the role of the controllers that make a pod's claims from templates, and remove them.
+"""Stands in for the controllers that create a pod's claims from templates and delete them.
 
-The names of generated claims are as kube-controller-manager makes them: pod, claim, random.
+Generated claims are named as kube-controller-manager names them: pod, claim, random suffix.
 """
 
 import contextlib
@@ -14,30 +14,33 @@ _FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def make_claims(client: Client, pod: Body) -> list[str]:
-    """Makes the claims of the pod's templates, and says so in its status; gives all their names."""
+    """Creates the claims of the pod's templates and records them in its status.
+
+    Gives the names of all claims of the pod.
+    """
     metadata = pod["metadata"]
     statuses = []
     names = []
-    for each in pod["spec"].get("resourceClaims", ()):
-        if "resourceClaimName" in each:
-            names.append(each["resourceClaimName"])
+    for entry in pod["spec"].get("resourceClaims", ()):
+        if "resourceClaimName" in entry:
+            names.append(entry["resourceClaimName"])
             continue
         template = client.get(
             RESOURCE_CLAIM_TEMPLATES,
-            each["resourceClaimTemplateName"],
+            entry["resourceClaimTemplateName"],
             namespace=metadata["namespace"],
         )
         claim = {
             "metadata": {
-                "generateName": f"{metadata['name']}-{each['name']}-",
+                "generateName": f"{metadata['name']}-{entry['name']}-",
                 "namespace": metadata["namespace"],
-                "annotations": {"resource.kubernetes.io/pod-claim-name": each["name"]},
+                "annotations": {"resource.kubernetes.io/pod-claim-name": entry["name"]},
                 "ownerReferences": [owned_by(pod)],
             },
             "spec": template["spec"]["spec"],
         }
         name = client.create(RESOURCE_CLAIMS, claim)["metadata"]["name"]
-        statuses.append({"name": each["name"], "resourceClaimName": name})
+        statuses.append({"name": entry["name"], "resourceClaimName": name})
         names.append(name)
     if statuses:
         client.patch(
@@ -51,7 +54,7 @@ def make_claims(client: Client, pod: Body) -> list[str]:
 
 
 def owned_by(pod: Body) -> Body:
-    """What makes an object go with the pod."""
+    """The owner reference with which an object is deleted with the pod."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "v1",
@@ -63,15 +66,15 @@ def owned_by(pod: Body) -> Body:
 
 
 def release_claims(client: Client, pod: Body, names: list[str]) -> None:
-    """After a pod: takes its reservations back, and allocations that nobody uses any more.
+    """Removes an ended pod's reservations, and the allocations that no pod uses any more.
 
-    Claims that were made for the pod are deleted.
+    Claims that were generated for the pod are deleted.
     """
     namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
     for name in names:
         claim = client.get(RESOURCE_CLAIMS, name, namespace=namespace)
         reserved = claim.get("status", {}).get("reservedFor", ())
-        left = [each for each in reserved if each["uid"] != uid]
+        left = [consumer for consumer in reserved if consumer["uid"] != uid]
         status: Body = {"reservedFor": left or None}
         if not left:
             status["allocation"] = None
@@ -83,14 +86,14 @@ def release_claims(client: Client, pod: Body, names: list[str]) -> None:
             subresource="status",
         )
         if not left:
-            _let_go(client, claim)
+            _unprotect(client, claim)
         if owned_by(pod) in claim["metadata"].get("ownerReferences", ()):
-            with contextlib.suppress(NotFound):  # an API that collects garbage was faster
+            with contextlib.suppress(NotFound):  # a garbage collector may be faster
                 client.delete(RESOURCE_CLAIMS, name, namespace=namespace)
 
 
 def protect(client: Client, claim: Body) -> None:
-    """Keeps an allocated claim from being deleted under its users."""
+    """Adds the finalizer that keeps an allocated claim while pods use it."""
     metadata = claim["metadata"]
     finalizers = [*metadata.get("finalizers", ()), _FINALIZER]
     client.patch(
@@ -101,7 +104,8 @@ def protect(client: Client, claim: Body) -> None:
     )
 
 
-def _let_go(client: Client, claim: Body) -> None:
+def _unprotect(client: Client, claim: Body) -> None:
+    """Removes the finalizer that `protect` adds."""
     finalizers = claim["metadata"].get("finalizers", [])
     if _FINALIZER not in finalizers:
         return

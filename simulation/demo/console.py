@@ -11,36 +11,36 @@ _SHOWN_MOUNTS = 2
 
 
 class DemoError(Exception):
-    """Something is not as it ought to be: says what."""
+    """A check failed, or a part of the demo did; the message says which."""
 
 
 @dataclass(slots=True)
-class Narrator:
-    """Tells the story on a stream, in colours on a terminal."""
+class Console:
+    """Prints the demo's progress on a stream, with colours on a terminal, and counts its checks."""
 
     out: TextIO
     checked: int = 0
-    """How many things were found right."""
+    """Number of checks that passed."""
     _coloured: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._coloured = self.out.isatty()
 
     def headline(self, text: str) -> None:
-        """A step begins: what is to be seen, and why."""
+        """Prints the heading of a step."""
         self._print(f"\n{self._paint(_BOLD, '== ' + text)}")
 
     def say(self, text: str) -> None:
-        """A detail; every line of it is indented."""
+        """Prints indented lines."""
         for line in text.splitlines():
             self._print(f"   {line}")
 
     def call(self, text: str) -> None:
-        """A call that one part makes to another."""
+        """Prints a call between two components."""
         self.say(self._paint(_CYAN, text))
 
     def spec(self, content: dict[str, Any]) -> None:
-        """A CDI spec, with a long list of mounts cut short."""
+        """Prints a CDI spec; a long list of mounts is shortened."""
         edits = content["containerEdits"]
         mounts = edits.get("mounts", [])
         if len(mounts) > _SHOWN_MOUNTS:
@@ -50,18 +50,18 @@ class Narrator:
         self.say(self._paint(_DIM, json.dumps(shown, indent=2)))
 
     def check(self, what: str, holds: object) -> None:
-        """Says that something is right.
+        """Checks and prints a statement.
 
         Raises:
-            DemoError: it is not.
+            DemoError: the statement does not hold.
         """
         if not holds:
-            raise DemoError(f"not so: {what}")
+            raise DemoError(f"check failed: {what}")
         self.checked += 1
         self.say(f"{self._paint(_GREEN, 'ok')} {what}")
 
     def wait_for_interrupt(self, kubeconfig: Path) -> None:
-        """Leaves the listener alone until Ctrl-C."""
+        """Waits for Ctrl-C while the user looks around."""
         self.headline("All pods run. Look around, then press Ctrl-C")
         self.say(f"export KUBECONFIG={kubeconfig}")
         self.say("kubectl get resourceslices,resourceclaims,pods -A")

@@ -1,7 +1,8 @@
-"""In the role of a container runtime: what the CDI devices give to a container.
+"""Stands in for a container runtime: what CDI devices add to a container.
 
-Device names are looked up in the spec files, and edits are those of the files and of the devices
-together (https://github.com/cncf-tags/container-device-interface, SPEC.md). No container is made.
+Devices are found by name in the spec files. A container gets the edits of the file and those of the
+device (https://github.com/cncf-tags/container-device-interface, SPEC.md). No container is
+started.
 """
 
 import json
@@ -16,10 +17,10 @@ from simulation.demo.console import DemoError
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """What a container would have."""
+    """What a container would be started with."""
 
     device_nodes: tuple[str, ...]
-    """Paths in the container; each is a character device on the host."""
+    """Paths in the container; all are character devices on the host."""
     environment: dict[str, str]
     mounts: int
 
@@ -30,10 +31,10 @@ def specs(directory: Path) -> list[Path]:
 
 
 def inject(directory: Path, cdi_ids: Iterable[str]) -> ContainerView:
-    """What a container with these CDI devices has.
+    """The view of a container with these CDI devices.
 
     Raises:
-        DemoError: a device is in no spec, or one of its files is not on the host.
+        DemoError: no spec has the device, or one of its files does not exist on the host.
     """
     edits = [edit for name in cdi_ids for edit in _edits(directory, name)]
     nodes: dict[str, Path] = {}
@@ -50,7 +51,7 @@ def inject(directory: Path, cdi_ids: Iterable[str]) -> ContainerView:
             raise DemoError(f"{path} is not a character device")
     for path in mounts.values():
         if not path.exists():
-            raise DemoError(f"{path} does not exist, and is to be mounted")
+            raise DemoError(f"{path} does not exist and cannot be mounted")
     return ContainerView(tuple(sorted(nodes)), environment, len(mounts))
 
 

@@ -1,4 +1,4 @@
-"""The story on simulated nodes: the real plugin, and stand-ins for everything around it."""
+"""The demo on simulated nodes: the real plugin, and stand-ins for the other components."""
 
 import contextlib
 import json
@@ -22,12 +22,12 @@ from kubelet_plugin.claims.checkpoint import parse
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.claim_controller import release_claims
-from simulation.demo.console import Narrator
+from simulation.demo.console import Console
 from simulation.demo.container_runtime import ContainerView, specs
 from simulation.demo.expected_devices import allocated, devices_behind, devices_of
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
-from simulation.demo.scheduler import Placement, schedule, snapshot
+from simulation.demo.scheduler import ScheduledPod, schedule, snapshot
 from simulation.demo.wait import wait_for
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
@@ -35,54 +35,54 @@ _GPUS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A pod that runs, and what it was made with."""
+class RunningPod:
+    """A running pod and the kubelet that runs it."""
 
-    placement: Placement
+    scheduled: ScheduledPod
     kubelet: Kubelet
 
 
-def run(narrator: Narrator, *, keep: bool) -> None:
-    """Tells the story; `keep` stops before the pods are deleted, until Ctrl-C.
+def run(console: Console, *, keep: bool) -> None:
+    """Runs the demo; with `keep` it waits for Ctrl-C before it deletes the pods.
 
     Raises:
-        DemoError: something was not as it ought to be.
+        DemoError: a check failed.
     """
     begun = time.monotonic()
-    # Not below TMPDIR, which may be long: a socket's path has room for 107 bytes.
+    # Not below TMPDIR, which may be long: the path of a socket has at most 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="carina-demo-", dir="/tmp"))
-    narrator.say(f"Everything is below {directory}")
+    console.say(f"All files are below {directory}")
     with contextlib.ExitStack() as cleanup:
         server = cleanup.enter_context(ApiServer())
         client = cleanup.enter_context(Client(server.connection, user_agent="demo"))
         kubeconfig = directory / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
         nodes = [GpuNode.create(directory / name, name, of) for name, of in _NODES.items()]
-        kubelets = _start_nodes(narrator, client, nodes, kubeconfig, cleanup)
-        _show_slices(narrator, client)
+        kubelets = _start_nodes(console, client, nodes, kubeconfig, cleanup)
+        _show_slices(console, client)
         apply_started = time.monotonic()
-        objects, running = _run_examples(narrator, client, kubelets)
+        objects, running = _run_examples(console, client, kubelets)
         if keep:
-            narrator.wait_for_interrupt(kubeconfig)
-        _delete(narrator, client, objects, running)
-        _check_nothing_is_left(narrator, client, nodes)
-        _stop(narrator, nodes)
+            console.wait_for_interrupt(kubeconfig)
+        _delete(console, client, objects, running)
+        _check_nothing_is_left(console, client, nodes)
+        _stop(console, nodes)
         slices = len(client.list(RESOURCE_SLICES).items)
         finished = time.monotonic()
-    narrator.headline("Summary")
-    prepared = [each for kubelet in kubelets.values() for each in kubelet.prepare_seconds]
-    unprepared = [each for kubelet in kubelets.values() for each in kubelet.unprepare_seconds]
-    narrator.say(
+    console.headline("Summary")
+    prepared = [taken for kubelet in kubelets.values() for taken in kubelet.prepare_seconds]
+    unprepared = [taken for kubelet in kubelets.values() for taken in kubelet.unprepare_seconds]
+    console.say(
         f"nodes            {len(nodes)}, with {_GPUS} GPUs in {slices} ResourceSlices\n"
-        f"pods             {len(running)} of {len(manifests.EXAMPLES)} examples\n"
+        f"pods             {len(running)}, from {len(manifests.EXAMPLES)} examples\n"
         f"claims           {len(prepared)} prepared, {len(unprepared)} unprepared\n"
         f"prepare          {_milliseconds(prepared)}\n"
         f"unprepare        {_milliseconds(unprepared)}\n"
-        f"checked          {narrator.checked} things, all right\n"
+        f"checks           {console.checked}, all passed\n"
         f"time             {finished - begun:.1f} s, "
         f"{finished - apply_started:.1f} s of them for the examples\n"
         f"files            {directory} (plugin logs in node-*/plugin.log)\n"
-        f"look around      {sys.executable} -m simulation.demo --keep stops while the pods run"
+        f"look around      {sys.executable} -m simulation.demo --keep waits while the pods run"
     )
 
 
@@ -93,27 +93,25 @@ def _milliseconds(seconds: list[float]) -> str:
 
 
 def _start_nodes(
-    narrator: Narrator,
+    console: Console,
     client: Client,
     nodes: list[GpuNode],
     kubeconfig: Path,
     cleanup: contextlib.ExitStack,
 ) -> dict[str, Kubelet]:
-    narrator.headline("Two nodes start: on each the kubelet plugin, which reads its GPUs by NVML")
-    narrator.say("The plugin is the real one; the NVML below it, the API, the kubelet and the")
-    narrator.say("scheduler are small stand-ins. CLUSTER=real shows the real ones.")
+    console.headline("Two nodes start, each with a kubelet plugin that reads the GPUs through NVML")
+    console.say("The plugin is real. NVML below it, the API, the kubelet and the")
+    console.say("scheduler are small stand-ins; CLUSTER=real uses the real ones.")
     for name in ("namespace", "deviceclass"):
-        for each in manifests.load(manifests.DEPLOY / f"{name}.yaml"):
-            manifests.create(client, each)
+        for body in manifests.load(manifests.DEPLOY / f"{name}.yaml"):
+            manifests.create(client, body)
     for node in nodes:
         client.create(NODES, {"metadata": {"name": node.name}})
         cleanup.callback(node.stop)
         node.start(kubeconfig)
     kubelets = {}
     for node in nodes:
-        kubelet = Kubelet(
-            node.name, node.paths.registry, node.paths.cdi_directory, client, narrator
-        )
+        kubelet = Kubelet(node.name, node.paths.registry, node.paths.cdi_directory, client, console)
         cleanup.enter_context(kubelet)
         kubelets[node.name] = kubelet
 
@@ -122,14 +120,14 @@ def _start_nodes(
             return kubelet.find_plugin()
 
         info = kubelet.register(wait_for(f"the plugin's socket on {node.name}", socket))
-        narrator.call(f"{node.name} -> GetInfo")
-        narrator.call(f"{node.name} <- {info.name}, speaks {', '.join(info.supported_versions)}")
-        narrator.check(f"{node.name} has the plugin {DRIVER} registered", info.name == DRIVER)
+        console.call(f"{node.name} -> GetInfo")
+        console.call(f"{node.name} <- {info.name}, speaks {', '.join(info.supported_versions)}")
+        console.check(f"{node.name} has the plugin {DRIVER} registered", info.name == DRIVER)
     return kubelets
 
 
-def _show_slices(narrator: Narrator, client: Client) -> None:
-    narrator.headline("ResourceSlices: what the plugins tell the scheduler of their GPUs")
+def _show_slices(console: Console, client: Client) -> None:
+    console.headline("ResourceSlices: the GPUs that the plugins publish for the scheduler")
 
     def published() -> dict[str, list[Device]] | None:
         found = _devices(client)
@@ -137,14 +135,12 @@ def _show_slices(narrator: Narrator, client: Client) -> None:
 
     devices = wait_for("the slices of both nodes", published)
     for node, offered in sorted(devices.items()):
-        narrator.say(f"{node}:")
+        console.say(f"{node}:")
         for device in offered:
-            told = [_text(device, name) for name in ("productName", "uuid")]
+            product, uuid = _text(device, "productName"), _text(device, "uuid")
             memory = device.capacity["memory"].value
-            narrator.say(f"  {device.name}  {told[0]}  {memory}  {told[1]}")
-    narrator.check(
-        f"all {_GPUS} GPUs are published", sum(len(each) for each in devices.values()) == _GPUS
-    )
+            console.say(f"  {device.name}  {product}  {memory}  {uuid}")
+    console.check(f"all {_GPUS} GPUs are published", sum(map(len, devices.values())) == _GPUS)
 
 
 def _text(device: Device, name: str) -> str:
@@ -153,71 +149,71 @@ def _text(device: Device, name: str) -> str:
 
 
 def _run_examples(
-    narrator: Narrator, client: Client, kubelets: dict[str, Kubelet]
-) -> tuple[list[Body], list[Running]]:
-    """Applies the examples one by one, and lets their pods run together."""
+    console: Console, client: Client, kubelets: dict[str, Kubelet]
+) -> tuple[list[Body], list[RunningPod]]:
+    """Creates the examples one by one; their pods run at the same time."""
     objects: list[Body] = []
-    running: list[Running] = []
+    running: list[RunningPod] = []
     for name in manifests.EXAMPLES:
         path = manifests.example(name)
-        narrator.headline(f"{name}: {manifests.purpose(path)}")
-        applied = [manifests.create(client, each) for each in manifests.load(path)]
-        objects += applied
-        for pod in manifests.pods(applied):
-            placement = schedule(client, pod)
-            kubelet = kubelets[placement.node]
-            _show_pod(narrator, client, placement, kubelet, whole_spec=not running)
-            running.append(Running(placement, kubelet))
+        console.headline(f"{name}: {manifests.purpose(path)}")
+        created = [manifests.create(client, body) for body in manifests.load(path)]
+        objects += created
+        for pod in manifests.pods(created):
+            scheduled = schedule(client, pod)
+            kubelet = kubelets[scheduled.node]
+            _show_pod(console, client, scheduled, kubelet, whole_spec=not running)
+            running.append(RunningPod(scheduled, kubelet))
     return objects, running
 
 
 def _show_pod(
-    narrator: Narrator,
+    console: Console,
     client: Client,
-    placement: Placement,
+    scheduled: ScheduledPod,
     kubelet: Kubelet,
     *,
     whole_spec: bool,
 ) -> None:
-    namespace = placement.pod["metadata"]["namespace"]
-    claims = [client.get(RESOURCE_CLAIMS, each, namespace=namespace) for each in placement.claims]
+    namespace = scheduled.pod["metadata"]["namespace"]
+    claims = [client.get(RESOURCE_CLAIMS, name, namespace=namespace) for name in scheduled.claims]
     for claim in claims:
         results = claim["status"]["allocation"]["devices"]["results"]
-        given = ", ".join(f"{each['request']}={each['device']}" for each in results)
-        narrator.say(f"claim {claim['metadata']['name']} on {placement.node}: {given}")
-    views = kubelet.start(placement)
+        given = ", ".join(f"{result['request']}={result['device']}" for result in results)
+        console.say(f"claim {claim['metadata']['name']} on {scheduled.node}: {given}")
+    views = kubelet.start(scheduled)
     written = [
         path
         for path in specs(kubelet.cdi_directory)
         for claim in claims
         if claim["metadata"]["uid"] in path.name
     ]
-    narrator.check("each claim has a CDI spec of its own", len(written) == len(claims))
+    console.check("each claim has a CDI spec of its own", len(written) == len(claims))
     for path in written:
         if whole_spec:
-            narrator.say(f"{path}:")
-            narrator.spec(json.loads(path.read_text()))
+            console.say(f"{path}:")
+            console.spec(json.loads(path.read_text()))
         else:
-            narrator.say(f"CDI spec {path}")
-    uuids = _uuids(client, placement.node)
-    for container in placement.pod["spec"]["containers"]:
+            console.say(f"CDI spec {path}")
+    uuids = _uuids(client, scheduled.node)
+    for container in scheduled.pod["spec"]["containers"]:
         view = views[container["name"]]
         own = devices_of(container, allocated(claims))
-        narrator.say(
+        console.say(
             f"container {container['name']}: {', '.join(view.device_nodes)}; {view.mounts} files "
             "of the driver"
         )
-        narrator.check(
-            f"{container['name']} sees what its requests were given and no more: {', '.join(own)}",
+        console.check(
+            f"{container['name']} sees the devices of its requests and no others: {', '.join(own)}",
             devices_behind(view.device_nodes) == own,
         )
-        narrator.check(
-            f"{container['name']} is told the UUIDs of these",
-            sorted(_told(view)) == sorted(uuids[gpu] for gpu in own),
+        console.check(
+            f"{container['name']} has their UUIDs in its environment",
+            sorted(_uuids_in(view)) == sorted(uuids[gpu] for gpu in own),
         )
 
 
-def _told(view: ContainerView) -> list[str]:
+def _uuids_in(view: ContainerView) -> list[str]:
     """The UUIDs in a container's environment."""
     return [value for value in view.environment.values() if value.startswith("GPU-")]
 
@@ -236,35 +232,37 @@ def _devices(client: Client) -> dict[str, list[Device]]:
 
 
 def _delete(
-    narrator: Narrator, client: Client, objects: list[Body], running: list[Running]
+    console: Console, client: Client, objects: list[Body], running: list[RunningPod]
 ) -> None:
-    narrator.headline("The pods are deleted: what was made for their claims goes with the last one")
-    for each in running:
-        pod = each.placement.pod
-        narrator.say(f"pod {pod['metadata']['name']}")
-        each.kubelet.stop(pod)
-        release_claims(client, pod, each.placement.claims)
+    console.headline(
+        "The pods are deleted, and with the last pod of a claim what was prepared for it"
+    )
+    for running_pod in running:
+        pod = running_pod.scheduled.pod
+        console.say(f"pod {pod['metadata']['name']}")
+        running_pod.kubelet.stop(pod)
+        release_claims(client, pod, running_pod.scheduled.claims)
     for body in objects:
         if body["kind"] != "Pod":
             manifests.delete(client, body)
 
 
-def _check_nothing_is_left(narrator: Narrator, client: Client, nodes: list[GpuNode]) -> None:
+def _check_nothing_is_left(console: Console, client: Client, nodes: list[GpuNode]) -> None:
     for node in nodes:
-        narrator.check(f"{node.name} has no CDI spec left", not specs(node.paths.cdi_directory))
+        console.check(f"{node.name} has no CDI spec left", not specs(node.paths.cdi_directory))
         checkpoint = parse((node.paths.plugin_directory / "checkpoint.jsonl").read_bytes())
-        narrator.check(f"{node.name} has an empty checkpoint", not checkpoint.claims)
+        console.check(f"{node.name} has an empty checkpoint", not checkpoint.claims)
     for resource in (PODS, RESOURCE_CLAIMS):
         left = client.list(resource, Selection()).items
-        narrator.check(f"no {resource.plural} are left in the API", not left)
+        console.check(f"no {resource.plural} are left in the API", not left)
 
 
-def _stop(narrator: Narrator, nodes: list[GpuNode]) -> None:
-    narrator.headline("The plugins stop; their slices stay, for the ones that come after them")
+def _stop(console: Console, nodes: list[GpuNode]) -> None:
+    console.headline("The plugins stop; their slices stay for the plugins that replace them")
     for node in nodes:
-        narrator.check(f"the plugin of {node.name} ends well", node.stop() == 0)
+        console.check(f"the plugin of {node.name} exits with 0", node.stop() == 0)
         sockets = [
             *node.paths.registry.glob("*.sock"),
             *node.paths.plugin_directory.glob("*.sock"),
         ]
-        narrator.check(f"{node.name} has no sockets left", not sockets)
+        console.check(f"{node.name} has no sockets left", not sockets)

@@ -16,7 +16,7 @@ _STOP_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class PluginPaths:
-    """Where the plugin finds the kubelet and the container runtime, and writes its log."""
+    """Directories of the kubelet and the container runtime, and the plugin's log file."""
 
     kubelet_root: Path
     cdi_directory: Path
@@ -24,18 +24,18 @@ class PluginPaths:
 
     @property
     def registry(self) -> Path:
-        """Where the kubelet looks for plugins."""
+        """The directory where the kubelet looks for plugins."""
         return self.kubelet_root / "plugins_registry"
 
     @property
     def plugin_directory(self) -> Path:
-        """Where the plugin has its socket and its checkpoint."""
+        """The directory of the plugin's socket and checkpoint."""
         return self.kubelet_root / "plugins" / DRIVER
 
 
 @dataclass(slots=True)
 class GpuNode:
-    """A node with GPUs; the plugin runs between `start` and `stop`."""
+    """A node with GPUs. The plugin runs between `start` and `stop`."""
 
     name: str
     gpus: SimulatedNode
@@ -44,13 +44,13 @@ class GpuNode:
 
     @classmethod
     def create(cls, directory: Path, name: str, profile: str) -> "GpuNode":
-        """Builds a node that is all below a directory."""
+        """Creates a node, all of whose files are below a directory."""
         gpus = SimulatedNode.create(directory, profile, name=name)
         paths = PluginPaths(directory / "kubelet", gpus.root / "run/cdi", directory / "plugin.log")
         return cls(name, gpus, paths)
 
     def start(self, kubeconfig: Path) -> None:
-        """Starts the plugin: the real one, of whose libnvidia-ml alone there is a simulation."""
+        """Starts the real plugin on the simulated libnvidia-ml."""
         command = self.gpus.plugin_command(
             {
                 "node-name": self.name,
@@ -70,17 +70,20 @@ class GpuNode:
                 env=inherited,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C is for the demo, which ends the plugin in order
+                start_new_session=True,  # Ctrl-C goes to the demo, which stops the plugin in order
             )
 
     def check_alive(self) -> None:
-        """Raises DemoError, with the end of its log, if the plugin has ended."""
+        """Raises DemoError with the last lines of the log if the plugin has exited."""
         if self._process is not None and self._process.poll() is not None:
             end = "\n".join(self.paths.log.read_text().splitlines()[-5:])
-            raise DemoError(f"the plugin of {self.name} has ended:\n{end}")
+            raise DemoError(f"the plugin of {self.name} has exited:\n{end}")
 
     def stop(self) -> int | None:
-        """Ends the plugin with SIGTERM, as the kubelet does; its exit status, None if none ran."""
+        """Stops the plugin with SIGTERM, as the kubelet does.
+
+        Gives its exit status; None if it was not running.
+        """
         if self._process is None:
             return None
         process, self._process = self._process, None

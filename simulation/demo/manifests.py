@@ -1,4 +1,4 @@
-"""The objects of deploy/, as files hold them."""
+"""The manifests of deploy/."""
 
 import contextlib
 from pathlib import Path
@@ -33,8 +33,8 @@ EXAMPLES = (
     "extended-resource",
     "admin-access",
 )
-"""In this order they fill two nodes of 8 big and 4 small GPUs to the last: `first-available` gets
-its second best, and `admin-access` sees GPUs that are all in use."""
+"""In this order they take every GPU of two nodes, 8 big and 4 small ones: `first-available` gets
+its second alternative, and `admin-access` sees GPUs that are all in use."""
 
 _RESOURCES = {
     resource.kind: resource
@@ -43,16 +43,16 @@ _RESOURCES = {
 
 
 def load(path: Path) -> list[Body]:
-    """The objects of a file; those of a namespace that do not say which are in `default`."""
+    """The objects of a file; namespaced ones without a namespace are in `default`."""
     objects: list[Body] = list(yaml.safe_load_all(path.read_text()))
-    for each in objects:
-        if resource_of(each).scope is Scope.NAMESPACED:
-            each["metadata"].setdefault("namespace", "default")
+    for body in objects:
+        if resource_of(body).scope is Scope.NAMESPACED:
+            body["metadata"].setdefault("namespace", "default")
     return objects
 
 
 def resource_of(body: Body) -> ApiResource:
-    """Of which resource an object is. Raises KeyError for one that the demo has no use for."""
+    """The resource of an object. Raises KeyError for a kind that the demo does not use."""
     return _RESOURCES[body["kind"]]
 
 
@@ -62,8 +62,8 @@ def example(name: str) -> Path:
 
 
 def pods(objects: list[Body]) -> list[Body]:
-    """The pods among them."""
-    return [each for each in objects if each["kind"] == "Pod"]
+    """The pods among the objects."""
+    return [body for body in objects if body["kind"] == "Pod"]
 
 
 def purpose(path: Path) -> str:
@@ -77,12 +77,12 @@ def purpose(path: Path) -> str:
 
 
 def create(client: Client, body: Body) -> Body:
-    """The object as stored, newly made."""
+    """Creates an object; gives it as stored."""
     return client.create(resource_of(body), body)
 
 
 def delete(client: Client, body: Body) -> None:
-    """Deletes an object; one that is gone already is as good."""
+    """Deletes an object, if it still exists."""
     metadata = body["metadata"]
     with contextlib.suppress(NotFound):
         client.delete(resource_of(body), metadata["name"], namespace=metadata.get("namespace"))

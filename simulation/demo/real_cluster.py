@@ -1,8 +1,8 @@
-"""The story on a real Kubernetes, whose node has simulated GPUs.
+"""The demo on a real Kubernetes with one node, whose GPUs are simulated.
 
-kube-apiserver, kube-scheduler, kube-controller-manager, kubelet and containerd are the real ones.
-The plugin is a process of the host, since there is no image of it: it has the token of a pod of its
-ServiceAccount, and so the permissions of deploy/.
+kube-apiserver, kube-scheduler, kube-controller-manager, kubelet and containerd are real.
+The plugin runs as a process of the host, since it has no image here. It uses the token of a pod
+with its ServiceAccount, and so has the permissions that deploy/ grants.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from carina_dra.kube.body import Body
 from simulation.demo import manifests
-from simulation.demo.console import DemoError, Narrator
+from simulation.demo.console import Console, DemoError
 from simulation.demo.container_runtime import specs
 from simulation.demo.expected_devices import allocated, claim_names, devices_behind, devices_of
 from simulation.demo.gpu_node import GpuNode, PluginPaths
@@ -39,36 +39,36 @@ _HARNESS_ERRORS = (
 )
 
 
-def run(narrator: Narrator, *, keep: bool) -> None:
-    """Tells the story; `keep` stops before the last pod is deleted, until Ctrl-C.
+def run(console: Console, *, keep: bool) -> None:
+    """Runs the demo; with `keep` it waits for Ctrl-C before it deletes the last pod.
 
     Raises:
-        DemoError: something was not as it ought to be, or no cluster can run here.
+        DemoError: a check failed, or no cluster can run here.
     """
     try:
-        _run(narrator, keep=keep)
+        _run(console, keep=keep)
     except _HARNESS_ERRORS as error:
         raise DemoError(str(error)) from error
 
 
-def _run(narrator: Narrator, *, keep: bool) -> None:
+def _run(console: Console, *, keep: bool) -> None:
     begun = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="carina-demo-", dir="/tmp"))
-    narrator.headline("A real Kubernetes with one node starts; what is missing is built first")
+    console.headline("A real Kubernetes with one node starts; missing programs are built first")
     with _running_node() as node, contextlib.ExitStack() as cleanup:
-        narrator.say(f"node {node.name}; export KUBECONFIG={node.cluster.kubeconfig}")
+        console.say(f"node {node.name}; export KUBECONFIG={node.cluster.kubeconfig}")
         gpu_node = _gpu_node(node, directory)
         cleanup.callback(gpu_node.stop)
-        _start_plugin(narrator, node, gpu_node)
+        _start_plugin(console, node, gpu_node)
         for name in manifests.EXAMPLES:
             last = name == manifests.EXAMPLES[-1]
-            _show_example(narrator, node, name, keep=keep and last)
-        narrator.headline("The plugin stops")
-        narrator.check("it ends well", gpu_node.stop() == 0)
-    narrator.headline("Summary")
-    narrator.say(
+            _show_example(console, node, name, keep=keep and last)
+        console.headline("The plugin stops")
+        console.check("the plugin exits with 0", gpu_node.stop() == 0)
+    console.headline("Summary")
+    console.say(
         f"examples  {len(manifests.EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
-        f"checked   {narrator.checked} things, all right\n"
+        f"checks    {console.checked}, all passed\n"
         f"time      {time.monotonic() - begun:.0f} s\n"
         f"files     {directory} (the plugin's log in plugin.log)"
     )
@@ -76,7 +76,7 @@ def _run(narrator: Narrator, *, keep: bool) -> None:
 
 @contextlib.contextmanager
 def _running_node() -> Iterator[Node]:
-    """A node with a cluster of its own, which ends with the context or with this process."""
+    """A node in a new cluster, which ends with the context or with this process."""
     reason = binaries.why_no_node()
     if reason is not None:
         raise DemoError(reason)
@@ -92,12 +92,14 @@ def _gpu_node(node: Node, directory: Path) -> GpuNode:
     return GpuNode(node.name, gpus, paths)
 
 
-def _start_plugin(narrator: Narrator, node: Node, gpu_node: GpuNode) -> None:
+def _start_plugin(console: Console, node: Node, gpu_node: GpuNode) -> None:
     cluster = node.cluster
-    narrator.headline("deploy/ is applied, and the plugin starts with the permissions of its pod")
-    narrator.call("kubectl apply -k deploy/")
+    console.headline("deploy/ is applied, and the plugin starts with the permissions of its pod")
+    console.call("kubectl apply -k deploy/")
     cluster.install_carina()
-    narrator.say("There is no image: the DaemonSet goes, and the plugin is a process of the host.")
+    console.say(
+        "There is no image: the DaemonSet is deleted, and the plugin runs as a process of the host."
+    )
     cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
     cluster.assign_pod(_NAMESPACE, _POD, service_account=_ACCOUNT, node=node.name)
     credentials = cluster.service_account_credentials(_NAMESPACE, _ACCOUNT, pod=_POD)
@@ -114,55 +116,55 @@ def _start_plugin(narrator: Narrator, node: Node, gpu_node: GpuNode) -> None:
         return found if len(found) == _GPUS else None
 
     published = wait_for("the node's slices", devices)
-    narrator.call("kubectl get resourceslices")
-    narrator.say(cluster.kubectl("get", "resourceslices"))
-    narrator.check(f"all {_GPUS} GPUs are published: {', '.join(published)}", published)
+    console.call("kubectl get resourceslices")
+    console.say(cluster.kubectl("get", "resourceslices"))
+    console.check(f"all {_GPUS} GPUs are published: {', '.join(published)}", published)
 
 
-def _show_example(narrator: Narrator, node: Node, name: str, *, keep: bool) -> None:
+def _show_example(console: Console, node: Node, name: str, *, keep: bool) -> None:
     cluster = node.cluster
     path = manifests.example(name)
-    narrator.headline(f"{name}: {manifests.purpose(path)}")
+    console.headline(f"{name}: {manifests.purpose(path)}")
     objects = manifests.load(path)
-    narrator.call(f"kubectl apply -f deploy/examples/{name}.yaml")
+    console.call(f"kubectl apply -f deploy/examples/{name}.yaml")
     cluster.kubectl("apply", "-f", str(path))
     for pod in manifests.pods(objects):
-        _show_pod(narrator, cluster, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        _show_pod(console, cluster, pod["metadata"]["name"], pod["metadata"]["namespace"])
     for spec in specs(node.cdi_folder):
-        narrator.say(f"CDI spec {spec}")
+        console.say(f"CDI spec {spec}")
         if name == manifests.EXAMPLES[0]:
-            narrator.spec(json.loads(spec.read_text()))
+            console.spec(json.loads(spec.read_text()))
     if keep:
-        narrator.wait_for_interrupt(cluster.kubeconfig)
+        console.wait_for_interrupt(cluster.kubeconfig)
     cluster.kubectl("delete", "--timeout=120s", "-f", str(path))
     wait_for("the kubelet to have the claims unprepared", lambda: not specs(node.cdi_folder))
-    narrator.check("after the pods no CDI spec is left", not specs(node.cdi_folder))
+    console.check("no CDI spec is left after the pods", not specs(node.cdi_folder))
 
 
-def _show_pod(narrator: Narrator, cluster: Cluster, name: str, namespace: str) -> None:
+def _show_pod(console: Console, cluster: Cluster, name: str, namespace: str) -> None:
     here = ("--namespace", namespace)
     ready = ("--for=condition=Ready", f"--timeout={_POD_SECONDS}s")
     cluster.kubectl("wait", f"pod/{name}", *here, *ready)
     pod = _get(cluster, "pod", name, *here)
-    claims = [_get(cluster, "resourceclaim", each, *here) for each in claim_names(pod)]
+    claims = [_get(cluster, "resourceclaim", claim, *here) for claim in claim_names(pod)]
     given = allocated(claims)
     for claim in claims:
         devices = ", ".join(f"{request}={device}" for request, device in allocated([claim]))
-        narrator.say(f"claim {claim['metadata']['name']} on {pod['spec']['nodeName']}: {devices}")
+        console.say(f"claim {claim['metadata']['name']} on {pod['spec']['nodeName']}: {devices}")
     for container in pod["spec"]["containers"]:
         own = devices_of(container, given)
         log = _log(cluster, name, container["name"], *here)
-        narrator.call(f"kubectl logs {name} -c {container['name']}")
+        console.call(f"kubectl logs {name} -c {container['name']}")
         nodes = re.findall(r"^c.*(/dev/nvidia\S*)$", log, re.MULTILINE)
-        told = re.findall(r"^(CARINA_\S+=\S+)$", log, re.MULTILINE)
-        narrator.say("\n".join([*sorted(told), *nodes]))
-        narrator.check(
-            f"{container['name']} sees what its requests were given and no more: {', '.join(own)}",
+        variables = re.findall(r"^(CARINA_\S+=\S+)$", log, re.MULTILINE)
+        console.say("\n".join([*sorted(variables), *nodes]))
+        console.check(
+            f"{container['name']} sees the devices of its requests and no others: {', '.join(own)}",
             devices_behind(nodes) == own,
         )
-        narrator.check(
-            f"{container['name']} is told the UUIDs of these",
-            {line.partition("=")[2] for line in told if "=GPU-" in line}
+        console.check(
+            f"{container['name']} has their UUIDs in its environment",
+            {line.partition("=")[2] for line in variables if "=GPU-" in line}
             == {_uuids(cluster)[device] for device in own},
         )
 
@@ -170,13 +172,13 @@ def _show_pod(narrator: Narrator, cluster: Cluster, name: str, namespace: str) -
 def _uuids(cluster: Cluster) -> dict[str, str]:
     return {
         device["name"]: device["attributes"]["uuid"]["string"]
-        for each in _get(cluster, "resourceslices")["items"]
-        for device in each["spec"].get("devices", ())
+        for body in _get(cluster, "resourceslices")["items"]
+        for device in body["spec"].get("devices", ())
     }
 
 
 def _log(cluster: Cluster, pod: str, container: str, *here: str) -> str:
-    """A container's log, once it has listed the device nodes, of which this is the last."""
+    """A container's log, once it lists all device nodes; /dev/nvidiactl is the last."""
 
     def complete() -> str | None:
         log = cluster.kubectl("logs", pod, "-c", container, *here)

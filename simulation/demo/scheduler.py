@@ -1,8 +1,9 @@
-"""In the role of kube-scheduler: finds a node for a pod, and devices there for its claims.
+"""Stands in for kube-scheduler: finds a node for a pod, and devices of the node for its claims.
 
-Devices are chosen by the product's allocator, in the order in which kube-scheduler tries them. It
-looks at devices only, and writes what kube-scheduler writes: allocation, reservation, and the pod's
-node. A pod that asks for an extended resource of a DeviceClass gets a claim of its own (KEP-5004).
+The product's allocator chooses the devices, with the policy that follows kube-scheduler's order.
+Only devices are considered. The scheduler writes what kube-scheduler writes: allocation,
+reservation, finalizer, and the pod's node. A pod that requests an extended resource of a
+DeviceClass gets a claim of its own (KEP-5004).
 """
 
 import uuid
@@ -43,24 +44,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a pod runs, and the names of its claims."""
+class ScheduledPod:
+    """A pod, the node that it is bound to, and the names of its claims."""
 
     pod: Body
     node: str
     claims: list[str]
 
 
-def schedule(client: Client, pod: Body) -> Placement:
+def schedule(client: Client, pod: Body) -> ScheduledPod:
     """Allocates the pod's claims, all on one node, and binds the pod to that node.
 
     Raises:
-        DemoError: no node has the devices that the pod asks for; says what each node lacks.
+        DemoError: no node has the devices that the pod requests; the message says why, by node.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    classes = {each.metadata.name: each for each in _list(client, DEVICE_CLASSES, DeviceClass)}
+    classes = {found.metadata.name: found for found in _list(client, DEVICE_CLASSES, DeviceClass)}
     names = [*make_claims(client, pod), *_extended_resource_claims(client, pod, classes)]
-    bodies = [client.get(RESOURCE_CLAIMS, each, namespace=namespace) for each in names]
+    bodies = [client.get(RESOURCE_CLAIMS, claim, namespace=namespace) for claim in names]
     claims = [decode(ResourceClaim, body) for body in bodies]
     try:
         node, allocations = _place(claims, classes, snapshot(client))
@@ -70,11 +71,11 @@ def schedule(client: Client, pod: Body) -> Placement:
         _record(client, body, allocations.get(claim.key), pod)
     binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
     client.create_subresource(PODS, name, "binding", binding, namespace=namespace)
-    return Placement(client.get(PODS, name, namespace=namespace), node, names)
+    return ScheduledPod(client.get(PODS, name, namespace=namespace), node, names)
 
 
 def snapshot(client: Client) -> Cluster:
-    """The nodes, their devices, and which of these are allocated, as the API has them now."""
+    """The nodes, their devices and the current allocations, as read from the API."""
     cluster = Cluster()
     for node in client.list(NODES).items:
         cluster.put_node(Node.of(node))
@@ -94,7 +95,7 @@ def _list(client: Client, resource: ApiResource, kind: type[T]) -> list[T]:
 def _place(
     claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], cluster: Cluster
 ) -> tuple[str, dict[str, Allocation]]:
-    """A node for all the claims, and the allocations, by claim, of those that have none yet.
+    """A node for the claims, and new allocations by claim key for those without one.
 
     Raises:
         AllocationError: a claim cannot be satisfied anywhere.
@@ -121,7 +122,7 @@ def _why_not(question: Question, cluster: Cluster, node: str) -> list[str]:
 
 
 def _is_reachable(claim: ResourceClaim, node: Node) -> bool:
-    """Whether the devices that the claim has already, if any, can be used on the node."""
+    """Whether the devices allocated to the claim, if any, are usable on the node."""
     allocation = claim.status.allocation
     if allocation is None or allocation.node_selector is None:
         return True
@@ -129,7 +130,7 @@ def _is_reachable(claim: ResourceClaim, node: Node) -> bool:
 
 
 def _record(client: Client, claim: Body, allocation: Allocation | None, pod: Body) -> None:
-    """Writes the pod's reservation, and the allocation if it is new."""
+    """Writes the pod's reservation, and the allocation unless the claim has one."""
     metadata = claim["metadata"]
     consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     status: Body = {"reservedFor": [*claim.get("status", {}).get("reservedFor", ()), consumer]}
@@ -148,11 +149,11 @@ def _record(client: Client, claim: Body, allocation: Allocation | None, pod: Bod
 def _extended_resource_claims(
     client: Client, pod: Body, classes: Mapping[str, DeviceClass]
 ) -> list[str]:
-    """Makes the claim for what the containers ask for by `limits`; none if nothing."""
+    """Creates the claim for extended resources in the containers' limits, if there are any."""
     offered = {
-        each.spec.extended_resource_name: name
-        for name, each in classes.items()
-        if each.spec.extended_resource_name
+        device_class.spec.extended_resource_name: name
+        for name, device_class in classes.items()
+        if device_class.spec.extended_resource_name
     }
     requests = []
     mappings = []

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, and no longer than makes sense."""
+"""Waiting for what other processes do, with a time limit."""
 
 import time
 from collections.abc import Callable
@@ -12,14 +12,14 @@ _POLL_SECONDS = 0.02
 
 
 def wait_for(what: str, condition: Callable[[], T | None], *, seconds: float = 15.0) -> T:
-    """Gives what the condition gives, as soon as that is true.
+    """Polls a condition until it gives something true, and gives that.
 
     Raises:
-        DemoError: it is not within so many seconds.
+        DemoError: the condition did not become true within `seconds`.
     """
     end = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > end:
-            raise DemoError(f"waited {seconds:.0f} s in vain for {what}")
+            raise DemoError(f"gave up waiting for {what} after {seconds:.0f} s")
         time.sleep(_POLL_SECONDS)
     return found

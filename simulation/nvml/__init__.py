@@ -1,9 +1,9 @@
 """A node's NVIDIA driver, simulated below the real `pynvml`.
 
 `SimulatedNode` is a directory: its GPUs and their state in two JSON files, and a file tree that
-looks like the host's (/dev, /proc, /sys, driver files). `install` puts a `SimulatedLibrary` over
-that directory where pynvml keeps the loaded libnvidia-ml, so that everything from pynvml upwards is
-what runs on a GPU node. Any number of processes may work on one node; its state outlives them.
+looks like the host's (/dev, /proc, /sys, driver files). `install` puts a `SimulatedLibrary` for
+that directory where pynvml keeps the loaded libnvidia-ml, so that pynvml and everything above it
+runs as on a GPU node. Several processes may use one node; its state outlives them.
 """
 
 from simulation.nvml.installation import install, installed, uninstall

@@ -1,10 +1,10 @@
-"""Runs a program on a simulated node, and makes things happen on one.
+"""Runs a program on a simulated node, and creates and changes simulated nodes.
 
     python -m simulation.nvml create --profile dgx-h100 --name node-1 DIR
     python -m simulation.nvml --node DIR -m kubelet_plugin.main ARGUMENTS...
     python -m simulation.nvml lose-gpu DIR 3
 
-The program runs as `python -m` would run it; it knows nothing of the simulation.
+The program runs as with `python -m`, without knowledge of the simulation.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from simulation.nvml.node import DeviceNodes, SimulatedNode
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a program or a command; the exit status."""
+    """Runs a program or a command; gives the exit status."""
     if arguments[:1] == ["--node"]:
         return _run(arguments[1:])
     options = _parser().parse_args(arguments)
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         added = command(
             name, summary, lambda given: act(SimulatedNode(given.directory), given.minor)
         )
-        added.add_argument("minor", type=int, help="the N of /dev/nvidiaN")
+        added.add_argument("minor", type=int, help="minor number: the N of /dev/nvidiaN")
         return added
 
     def on_symbol(
@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("symbol", help="an NVML function, such as nvmlDeviceGetMemoryInfo")
         return added
 
-    create = command("create", "builds a node", _create)
+    create = command("create", "creates a node", _create)
     create.add_argument("--profile", choices=profile_names(), default="dgx-h100")
-    create.add_argument("--name", default="node-1", help="gives the GPUs their UUIDs")
+    create.add_argument("--name", default="node-1", help="name of the node; gives the GPUs' UUIDs")
     create.add_argument(
         "--device-nodes",
         type=DeviceNodes,
@@ -91,10 +91,10 @@ def _parser() -> argparse.ArgumentParser:
         help="what the files in /dev are",
     )
     command("show", "lists the node's GPUs", _show)
-    on_gpu("lose-gpu", "lets a GPU fall off the bus", SimulatedNode.lose_gpu)
+    on_gpu("lose-gpu", "makes a GPU fall off the bus", SimulatedNode.lose_gpu)
     on_gpu("reset-gpu", "resets a GPU", SimulatedNode.reset_gpu)
-    on_gpu("unplug", "takes a GPU out", SimulatedNode.unplug)
-    on_gpu("plug", "puts a GPU back in", SimulatedNode.plug)
+    on_gpu("unplug", "removes a GPU", SimulatedNode.unplug)
+    on_gpu("plug", "inserts a removed GPU", SimulatedNode.plug)
     xid = command(
         "xid",
         "reports an XID error",
@@ -111,14 +111,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     replaced.add_argument("version", help="such as 570.86.15")
     command("reboot", "boots the node", lambda given: SimulatedNode(given.directory).reboot())
-    fail = command("fail", "lets a function answer an error", _fail)
+    fail = command("fail", "makes a function return an error", _fail)
     fail.add_argument("symbol")
     fail.add_argument("code", help="such as NVML_ERROR_UNKNOWN")
-    fail.add_argument("--times", type=int, help="so often only")
-    fail.add_argument("--minor", type=int, help="on this GPU only")
-    on_symbol("hang", "lets a function not return", SimulatedNode.hang)
-    on_symbol("release", "lets hanging calls go on", SimulatedNode.release)
-    on_symbol("remove-symbol", "takes a function away", SimulatedNode.remove_symbol)
+    fail.add_argument("--times", type=int, help="only this many times")
+    fail.add_argument("--minor", type=int, help="only on this GPU")
+    on_symbol("hang", "makes a function hang", SimulatedNode.hang)
+    on_symbol("release", "lets hanging calls return", SimulatedNode.release)
+    on_symbol("remove-symbol", "removes a function from the library", SimulatedNode.remove_symbol)
     command("heal", "ends all faults", lambda given: SimulatedNode(given.directory).heal())
     return parser
 

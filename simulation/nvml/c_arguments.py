@@ -1,7 +1,7 @@
 """Arguments of C functions, as pynvml passes them through ctypes.
 
-Numbers come as Python integers or ctypes ones, results are written through `byref` or into buffers,
-and handles are pointers that nobody follows: the simulation puts a number of its own there.
+Numbers are Python or ctypes integers, results are written through `byref` or into buffers, and
+handles are pointers that are never dereferenced: the simulation stores a number in them.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 __all__ = [
     "Handle",
-    "Kind",
+    "HandleType",
     "fill",
     "number",
     "pointer",
@@ -21,25 +21,27 @@ __all__ = [
     "unpack",
 ]
 
-Kind: TypeAlias = Literal["device", "mig device", "gpu instance", "compute instance", "event set"]
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+HandleType: TypeAlias = Literal[
+    "device", "mig device", "gpu instance", "compute instance", "event set"
+]
+_HANDLE_TYPES: tuple[HandleType, ...] = get_args(HandleType)
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a simulated handle says: what it is of, and in which nvmlInit it was given out."""
+    """The content of a simulated handle: its object, and the nvmlInit that it belongs to."""
 
-    kind: Kind
+    type: HandleType
     session: int
     minor: int
-    """Of the GPU; an event set's number."""
+    """The minor number of the GPU; for an event set, its number."""
     gpu_instance: int = 0
     compute_instance: int = 0
 
     def pack(self) -> int:
-        """As one number, never 0."""
+        """The handle as one number, never 0."""
         return (
-            (_KINDS.index(self.kind) + 1) << 48
+            (_HANDLE_TYPES.index(self.type) + 1) << 48
             | (self.session & 0xFFFF) << 32
             | self.minor << 16
             | self.gpu_instance << 8
@@ -48,15 +50,15 @@ class Handle:
 
 
 def unpack(argument: Any) -> Handle | None:
-    """The handle in an argument; None if it is none of ours."""
-    if not isinstance(argument, ctypes._Pointer):  # noqa: SLF001  (the only name there is)
+    """The handle in an argument; None if the simulation has not made it."""
+    if not isinstance(argument, ctypes._Pointer):  # noqa: SLF001  (it has no public name)
         return None
     value = ctypes.cast(argument, ctypes.c_void_p).value or 0
-    kind = (value >> 48) - 1
-    if not 0 <= kind < len(_KINDS):
+    index = (value >> 48) - 1
+    if not 0 <= index < len(_HANDLE_TYPES):
         return None
     return Handle(
-        _KINDS[kind],
+        _HANDLE_TYPES[index],
         value >> 32 & 0xFFFF,
         value >> 16 & 0xFFFF,
         value >> 8 & 0xFF,
@@ -81,7 +83,7 @@ def put(reference: Any, value: int) -> None:
 
 
 def put_text(buffer: Any, length: Any, value: str) -> bool:
-    """Writes a string into a buffer; False if it is too short."""
+    """Writes a string into a buffer; gives False if the buffer is too short."""
     raw = value.encode()
     if len(raw) >= number(length):
         return False
@@ -94,9 +96,9 @@ def put_handle(reference: Any, handle: Handle) -> None:
     ctypes.c_void_p.from_buffer(target(reference)).value = handle.pack()
 
 
-def pointer(kind: Any, handle: Handle) -> Any:
-    """A handle as a pointer of a structure's field type."""
-    return ctypes.cast(ctypes.c_void_p(handle.pack()), kind)
+def pointer(pointer_type: Any, handle: Handle) -> Any:
+    """A handle as a pointer of a type, for a field of a structure."""
+    return ctypes.cast(ctypes.c_void_p(handle.pack()), pointer_type)
 
 
 def fill(reference: Any, **fields: Any) -> None:
@@ -107,5 +109,5 @@ def fill(reference: Any, **fields: Any) -> None:
 
 
 def target(reference: Any) -> Any:
-    """What `byref` refers to."""
-    return reference._obj  # noqa: SLF001  (the only way there is)
+    """The object that `byref` refers to."""
+    return reference._obj  # noqa: SLF001  (there is no public way)

@@ -1,4 +1,4 @@
-"""C functions about compute instances and the MIG devices that they are to CUDA."""
+"""C functions about compute instances, and the MIG devices as which CUDA sees them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,7 +112,7 @@ def nvmlComputeInstanceDestroy(nvml: Session, compute: Any) -> None:
         answer(pynvml.NVML_ERROR_IN_USE)
 
     def change(parent: GpuInstance) -> GpuInstance:
-        left = tuple(each for each in parent.compute_instances if each.id != gone.id)
+        left = tuple(one for one in parent.compute_instances if one.id != gone.id)
         return replace(parent, compute_instances=left)
 
     _change_instance(nvml, handle, change)
@@ -125,10 +125,10 @@ def nvmlGpuInstanceGetComputeInstances(
     handle = nvml.resolve(instance, "gpu instance")
     profile = _compute_profile(nvml, handle, profile_id)
     parent = nvml.instance(handle)
-    found = [each for each in parent.compute_instances if each.profile == profile.index]
-    for place, each in enumerate(found):
-        one = nvml.handle("compute instance", handle.minor, parent.id, each.id)
-        computes[place] = pointer(pynvml.c_nvmlComputeInstance_t, one)
+    found = [one for one in parent.compute_instances if one.profile == profile.index]
+    for index, one in enumerate(found):
+        own = nvml.handle("compute instance", handle.minor, parent.id, one.id)
+        computes[index] = pointer(pynvml.c_nvmlComputeInstance_t, own)
     put(count, len(found))
 
 
@@ -158,15 +158,15 @@ def nvmlComputeInstanceGetInfo_v2(nvml: Session, compute: Any, info: Any) -> Non
 
 
 def _compute_profile(nvml: Session, handle: Handle, profile: Any) -> mig.ComputeProfile:
-    """A compute instance profile; its index and its id are one number."""
+    """A compute instance profile, whose index and id are the same number."""
     profiles = mig.compute_profiles(profile_of(nvml, handle))
-    found = next((each for each in profiles if each.index == number(profile)), None)
+    found = next((one for one in profiles if one.index == number(profile)), None)
     return found or answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
 def _compute_instance(nvml: Session, handle: Handle) -> ComputeInstance:
     everything = nvml.instance(handle).compute_instances
-    found = next((each for each in everything if each.id == handle.compute_instance), None)
+    found = next((one for one in everything if one.id == handle.compute_instance), None)
     return found or answer(pynvml.NVML_ERROR_NOT_FOUND)
 
 
@@ -174,12 +174,12 @@ def _change_instance(
     nvml: Session, handle: Handle, change: Callable[[GpuInstance], GpuInstance]
 ) -> None:
     def change_gpu(state: GpuState) -> GpuState:
-        if all(each.id != handle.gpu_instance for each in state.instances):
+        if all(one.id != handle.gpu_instance for one in state.instances):
             answer(pynvml.NVML_ERROR_NOT_FOUND)
         return replace(
             state,
             instances=tuple(
-                change(each) if each.id == handle.gpu_instance else each for each in state.instances
+                change(one) if one.id == handle.gpu_instance else one for one in state.instances
             ),
         )
 
@@ -191,7 +191,7 @@ def _change_instance(
 
 @function
 def nvmlDeviceIsMigDeviceHandle(nvml: Session, device: Any, is_mig: Any) -> None:
-    put(is_mig, int(nvml.resolve(device, "device", "mig device").kind == "mig device"))
+    put(is_mig, int(nvml.resolve(device, "device", "mig device").type == "mig device"))
 
 
 @function
@@ -234,7 +234,7 @@ def nvmlDeviceGetComputeInstanceId(nvml: Session, mig_device: Any, compute_id: A
 @function
 def nvmlDeviceGetAttributes_v2(nvml: Session, mig_device: Any, attributes: Any) -> None:
     handle = nvml.resolve(mig_device, "device", "mig device")
-    if handle.kind == "device":
+    if handle.type == "device":
         answer(pynvml.NVML_ERROR_NOT_SUPPORTED)
     compute = _compute_instance(nvml, handle)
     profile = profile_of(nvml, handle)

@@ -1,4 +1,4 @@
-"""C functions about the system and about GPUs as such."""
+"""C functions about the system and about whole GPUs."""
 
 from dataclasses import replace
 from typing import Any
@@ -126,7 +126,7 @@ def _give(nvml: Session, minor: int, device: Any) -> None:
     put_handle(device, nvml.handle("device", minor))
 
 
-# --- what a GPU is ---
+# --- properties of a GPU ---
 
 
 @function
@@ -143,7 +143,7 @@ def nvmlDeviceGetMinorNumber(nvml: Session, device: Any, minor: Any) -> None:
 def nvmlDeviceGetUUID(nvml: Session, device: Any, buffer: Any, length: Any) -> None:
     handle = nvml.resolve(device, "device", "mig device")
     gpu = nvml.gpu(handle.minor).state
-    if handle.kind == "mig device":
+    if handle.type == "mig device":
         _write(buffer, length, device_uuid(gpu.uuid, handle.gpu_instance, handle.compute_instance))
     else:
         _write(buffer, length, gpu.uuid)
@@ -158,7 +158,7 @@ def nvmlDeviceGetSerial(nvml: Session, device: Any, buffer: Any, length: Any) ->
 def nvmlDeviceGetName(nvml: Session, device: Any, buffer: Any, length: Any) -> None:
     handle = nvml.resolve(device, "device", "mig device")
     gpu = nvml.gpu(handle.minor)
-    if handle.kind == "device":
+    if handle.type == "device":
         _write(buffer, length, gpu.model.name)
         return
     profile = profile_by_index(gpu.model, nvml.instance(handle).profile)
@@ -202,7 +202,7 @@ def nvmlDeviceGetPciInfo_v3(nvml: Session, device: Any, info: Any) -> None:
 
 
 def pci_fields(address: str) -> dict[str, Any]:
-    """An address as in nvmlPciInfo_t, which writes domains with eight digits."""
+    """The fields of an address in nvmlPciInfo_t, where a domain has eight digits."""
     domain, bus, rest = address.split(":")
     long = f"{int(domain, 16):08X}:{bus.upper()}:{rest.upper()}"
     return {
@@ -230,13 +230,13 @@ def _memory(nvml: Session, device: Any) -> tuple[int, int]:
     """Total and reserved bytes, of the GPU or of a MIG device."""
     handle = nvml.resolve(device, "device", "mig device")
     model = nvml.gpu(handle.minor).model
-    if handle.kind == "device":
+    if handle.type == "device":
         return model.memory_mib * 2**20, _DRIVER_RESERVED_BYTES
     profile = profile_by_index(model, nvml.instance(handle).profile)
     return (profile.memory_mib if profile else 0) * 2**20, 0
 
 
-# --- how a GPU is used ---
+# --- use of a GPU ---
 
 
 @function
@@ -270,11 +270,11 @@ def nvmlDeviceGetComputeRunningProcesses_v3(
     put(count, len(running))
     if len(running) > room:
         answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
-    for place, pid in enumerate(running):
-        processes[place].pid = pid
-        processes[place].usedGpuMemory = 2**30
-        processes[place].gpuInstanceId = 0xFFFFFFFF
-        processes[place].computeInstanceId = 0xFFFFFFFF
+    for index, pid in enumerate(running):
+        processes[index].pid = pid
+        processes[index].usedGpuMemory = 2**30
+        processes[index].gpuInstanceId = 0xFFFFFFFF
+        processes[index].computeInstanceId = 0xFFFFFFFF
 
 
 @function

@@ -1,4 +1,4 @@
-"""C functions about events: errors that the driver reports by itself."""
+"""C functions about events, with which the driver reports errors."""
 
 import time
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ _SUPPORTED = (
 
 @dataclass(slots=True)
 class _EventSet:
-    """Which events a caller waits for, and which it has seen."""
+    """The events that a caller waits for, and the last that it has received."""
 
     types: dict[int, int] = field(default_factory=dict)
-    """By minor number, a union of event types."""
+    """Event types, combined as bits, by minor number."""
     seen: int = 0
 
 

@@ -1,7 +1,7 @@
-"""What a simulated node is made of and what does not change while it runs: GPU models and slots.
+"""The hardware of a simulated node, which does not change while it runs: GPU models and slots.
 
-Models and node profiles are YAML files beside this module, one a product, with the values that the
-product's driver reports.
+Models and node profiles are YAML files beside this module, one per product, with the values that
+the product's driver reports.
 """
 
 from functools import cache
@@ -48,7 +48,7 @@ class MigProfile:
     memory_mib: int
     starts: tuple[int, ...]
     size: int
-    """Of every placement, in memory slices."""
+    """Size of its placements, in memory slices."""
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
@@ -79,20 +79,20 @@ class Slot:
     minor: int
     model: str
     pci: str
-    """As the kernel writes it: dddd:bb:dd.f."""
+    """PCI address as the kernel writes it: dddd:bb:dd.f."""
     path: str
-    """The function's parent, below /sys/devices."""
+    """Path of the parent of the PCI function below /sys/devices."""
     numa_node: int
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class Switched:
-    """Every GPU has links to NVSwitches, spread evenly over them."""
+    """All GPUs have links to NVSwitches, evenly distributed over them."""
 
     kind: Literal["switched"]
     links: int
     switches: tuple[str, ...]
-    """PCI addresses; none where the host cannot see the switches."""
+    """PCI addresses; empty where the host cannot see the switches."""
 
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
@@ -116,7 +116,7 @@ NvLink: TypeAlias = Annotated[Switched | Bridged | Unlinked, Field(discriminator
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class Fabric:
-    """What a fabric manager made of the node."""
+    """The node's place in an NVLink fabric, as the fabric manager sets it."""
 
     cluster: str
     clique: int
@@ -124,7 +124,7 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True, config=_STRICT)
 class Hardware:
-    """A board, its models and the driver it runs."""
+    """A board, its GPU models and its driver version."""
 
     product: str
     driver_version: str
@@ -153,7 +153,7 @@ _MODEL: TypeAdapter[GpuModel] = TypeAdapter(GpuModel)
 
 
 def profile_names() -> tuple[str, ...]:
-    """The names of the profiles that there are."""
+    """The names of all profiles."""
     return tuple(sorted(path.stem for path in (_HERE / "profiles").glob("*.yaml")))
 
 

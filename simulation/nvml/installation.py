@@ -1,7 +1,7 @@
-"""Where the simulation is put in: the place where pynvml keeps the loaded library.
+"""Installs the simulated library where pynvml keeps the loaded one.
 
-Everything that pynvml remembers of a library is forgotten with it: the library, the function
-pointers and the count of nvmlInit calls.
+Whatever pynvml caches of the former library is cleared: the library, the function pointers and the
+count of nvmlInit calls.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pynvml
 
-# Each defines the C functions of one area; importing is what registers them.
+# Importing these modules registers the C functions that they define.
 from simulation.nvml import (
     compute_instance_functions,
     device_functions,
@@ -32,7 +32,7 @@ _ = (
 
 
 def install(directory: Path) -> SimulatedLibrary:
-    """Makes pynvml, in this process, talk to the simulated node in a directory."""
+    """Makes pynvml in this process use the simulated node in a directory."""
     uninstall()
     library = SimulatedLibrary(directory)
     pynvml.nvmlLib = library
@@ -40,9 +40,9 @@ def install(directory: Path) -> SimulatedLibrary:
 
 
 def uninstall() -> None:
-    """Makes pynvml look for the real library again."""
+    """Makes pynvml load the real library again."""
     pynvml.nvmlLib = None
-    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001  (what it remembers of a library)
+    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001  (its cache of a library)
     pynvml._nvmlLib_refcount = 0  # noqa: SLF001
 
 

@@ -1,8 +1,8 @@
 """The simulated libnvidia-ml.so.1: an object with a method for each C function it implements.
 
-Every call goes through the same gate: it hangs while the node's state says so, answers the code
-that a fault demands, and otherwise runs the function on the state as it is now. What is not
-implemented, or newer than the simulated driver, is not an attribute, as with ctypes.
+Every call hangs while the node's state says so, returns the code of a fault if one applies, and
+otherwise runs the function on the current state. As with ctypes, a function that is not implemented
+or newer than the simulated driver is not an attribute.
 """
 
 import time
@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pynvml
 
-from simulation.nvml.c_arguments import Handle, Kind, unpack
+from simulation.nvml.c_arguments import Handle, HandleType, unpack
 from simulation.nvml.hardware import HARDWARE, GpuModel, Hardware, Slot
 from simulation.nvml.state import Fault, GpuInstance, GpuState, NodeState, StateFile
 
@@ -27,7 +27,7 @@ _FUNCTIONS: dict[str, CFunction] = {}
 
 
 class AnswerError(Exception):
-    """Ends a call with a code other than NVML_SUCCESS."""
+    """A call returns a code other than NVML_SUCCESS."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -35,19 +35,19 @@ class AnswerError(Exception):
 
 
 def answer(code: int) -> NoReturn:
-    """Ends the call with a code."""
+    """Makes the call return a code."""
     raise AnswerError(code)
 
 
 def function(implementation: CFunction) -> CFunction:
-    """Makes a Python function the C function of its name; its first parameter is the session."""
+    """Registers a Python function as the C function of its name; it gets the session first."""
     _FUNCTIONS[implementation.__name__] = implementation
     return implementation
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A GPU that a call is about, as it is during the call."""
+    """A GPU on the bus: its slot, model and state during a call."""
 
     slot: Slot
     model: GpuModel
@@ -55,27 +55,27 @@ class Attached:
 
 
 class Session:
-    """What one process has of the library between nvmlInit and nvmlShutdown."""
+    """The library's state in one process between nvmlInit and nvmlShutdown."""
 
     def __init__(self, directory: Path) -> None:
         self.file = StateFile(directory)
         self.directory = directory
         self.hardware: Hardware = HARDWARE.validate_json((directory / "hardware.json").read_bytes())
         self.driver_version = self.state.driver_version
-        """The library's: of the driver that was installed when it was loaded."""
+        """The version of the library: of the driver that was installed when it was loaded."""
         self.number = 0
         self.references = 0
         self.minors: tuple[int, ...] = ()
-        """Of the GPUs that were there at nvmlInit, in NVML's order: by PCI address."""
+        """Minor numbers of the GPUs present at nvmlInit, in NVML's order: by PCI address."""
         self.event_sets: dict[int, Any] = {}
 
     @property
     def state(self) -> NodeState:
-        """The node's state now."""
+        """The node's current state."""
         return self.file.read()
 
     def begin(self) -> None:
-        """nvmlInit: sees the GPUs that are there."""
+        """nvmlInit: finds the GPUs that are present."""
         if self.state.driver_version != self.driver_version:
             answer(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
         self.references += 1
@@ -94,12 +94,12 @@ class Session:
         if self.references == 0:
             self.event_sets.clear()
 
-    def handle(self, kind: Kind, minor: int, instance: int = 0, compute: int = 0) -> Handle:
-        """A handle that is good until the session ends."""
-        return Handle(kind, self.number, minor, instance, compute)
+    def handle(self, type_: HandleType, minor: int, instance: int = 0, compute: int = 0) -> Handle:
+        """A handle that is valid until the session ends."""
+        return Handle(type_, self.number, minor, instance, compute)
 
     def gpu(self, minor: int) -> Attached:
-        """A GPU of the session. Answers GPU_IS_LOST for one that is no longer on the bus."""
+        """A GPU of the session. Returns GPU_IS_LOST for one that is no longer on the bus."""
         if minor not in self.minors:
             answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         state = self.state.gpus[minor]
@@ -107,35 +107,35 @@ class Session:
             answer(pynvml.NVML_ERROR_GPU_IS_LOST)
         return Attached(self.hardware.slot(minor), self.hardware.model(minor), state)
 
-    def resolve(self, argument: Any, *kinds: Kind) -> Handle:
-        """The handle in an argument; it must be one of these kinds and of this session."""
+    def resolve(self, argument: Any, *types: HandleType) -> Handle:
+        """The handle in an argument; it must have one of these types and be of this session."""
         handle = unpack(argument)
-        if handle is None or handle.kind not in kinds or handle.session != self.number & 0xFFFF:
+        if handle is None or handle.type not in types or handle.session != self.number & 0xFFFF:
             answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return handle
 
     def device(self, argument: Any) -> Attached:
-        """The GPU of a device handle; that of its parent for a MIG device's."""
+        """The GPU of a device handle; for a MIG device, its parent."""
         return self.gpu(self.resolve(argument, "device", "mig device").minor)
 
     def whole_device(self, argument: Any) -> Attached:
-        """The GPU of a device handle, which must not be a MIG device's."""
+        """The GPU of a device handle, which must not be that of a MIG device."""
         return self.gpu(self.resolve(argument, "device").minor)
 
     def instance(self, handle: Handle) -> GpuInstance:
         """The GPU instance that a handle names, if it still exists."""
-        for each in self.gpu(handle.minor).state.instances:
-            if each.id == handle.gpu_instance:
-                return each
+        for instance in self.gpu(handle.minor).state.instances:
+            if instance.id == handle.gpu_instance:
+                return instance
         answer(pynvml.NVML_ERROR_NOT_FOUND)
 
     def change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
-        """Changes one GPU's state; `change` may answer instead."""
+        """Changes a GPU's state; `change` may end the call with `answer` instead."""
         self.file.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
 
 
 class SimulatedLibrary:
-    """Takes the place of `ctypes.CDLL("libnvidia-ml.so.1")` in pynvml."""
+    """Replaces `ctypes.CDLL("libnvidia-ml.so.1")` in pynvml."""
 
     def __init__(self, directory: Path) -> None:
         self._session = Session(directory)
@@ -176,7 +176,7 @@ class SimulatedLibrary:
         if all(fault.symbol != symbol for fault in self._session.state.faults):
             return
         handle = unpack(arguments[0]) if arguments else None
-        minor = handle.minor if handle is not None and handle.kind != "event set" else None
+        minor = handle.minor if handle is not None and handle.type != "event set" else None
         hit: list[Fault] = []
 
         def count_down(state: NodeState) -> NodeState:

@@ -1,4 +1,4 @@
-"""C functions about what connects GPUs: NVLink, fabric, PCIe topology."""
+"""C functions about connections between GPUs: NVLink, fabric, PCIe topology."""
 
 import ctypes
 from dataclasses import dataclass
@@ -19,28 +19,29 @@ _FABRIC_COMPLETED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """One NVLink of a GPU: what it ends at, and whether it is up."""
+    """An NVLink of a GPU: its remote end, and whether it is up."""
 
     remote: str
-    kind: int
+    remote_type: int
     active: bool
 
 
 def _links(nvml: Session, gpu: Attached) -> list[_Link]:
-    """The GPU's links in their order. A link to a GPU is down when that GPU is gone."""
+    """The GPU's links in order. A link to a GPU that is not attached is down."""
     match nvml.hardware.nvlink:
         case Switched(links=count, switches=switches):
             ends = switches or (_NO_ADDRESS,)
-            kind = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+            remote_type = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
             return [
-                _Link(ends[link * len(ends) // count], kind, active=True) for link in range(count)
+                _Link(ends[link * len(ends) // count], remote_type, active=True)
+                for link in range(count)
             ]
         case Bridged(links_per_peer=count, groups=groups):
-            kind = pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
+            remote_type = pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
             return [
                 _Link(
                     nvml.hardware.slot(peer).pci,
-                    kind,
+                    remote_type,
                     active=nvml.state.gpus[peer].presence == "attached",
                 )
                 for group in groups
@@ -81,8 +82,8 @@ def nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml: Session, device: Any, link: Any, i
 
 
 @function
-def nvmlDeviceGetNvLinkRemoteDeviceType(nvml: Session, device: Any, link: Any, kind: Any) -> None:
-    put(kind, _link(nvml, device, link).kind)
+def nvmlDeviceGetNvLinkRemoteDeviceType(nvml: Session, device: Any, link: Any, type_: Any) -> None:
+    put(type_, _link(nvml, device, link).remote_type)
 
 
 @function
@@ -121,12 +122,12 @@ def nvmlDeviceGetTopologyNearestGpus(
     ]
     put(count, len(near))
     if devices is not None:
-        for place, minor in enumerate(near):
-            devices[place] = pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", minor))
+        for index, minor in enumerate(near):
+            devices[index] = pointer(pynvml.c_nvmlDevice_t, nvml.handle("device", minor))
 
 
 def _common_ancestor(hardware: Hardware, one: int, two: int) -> int:
-    """How far apart two GPUs are on PCIe: one of NVML_TOPOLOGY_*."""
+    """The distance of two GPUs on PCIe: one of NVML_TOPOLOGY_*."""
     if one == two:
         return int(pynvml.NVML_TOPOLOGY_INTERNAL)
     a, b = hardware.slot(one), hardware.slot(two)

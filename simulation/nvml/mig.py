@@ -63,18 +63,18 @@ class NoSuchPlacementError(Exception):
 
 def profile_by_id(model: GpuModel, profile_id: int) -> MigProfile | None:
     """The GPU instance profile with this id."""
-    return next((each for each in model.mig_profiles if each.id == profile_id), None)
+    return next((one for one in model.mig_profiles if one.id == profile_id), None)
 
 
 def profile_by_index(model: GpuModel, index: int) -> MigProfile | None:
     """The GPU instance profile with this NVML_GPU_INSTANCE_PROFILE_*."""
-    return next((each for each in model.mig_profiles if each.index == index), None)
+    return next((one for one in model.mig_profiles if one.index == index), None)
 
 
 def fitting(
     model: GpuModel, instances: Sequence[GpuInstance], profile: MigProfile
 ) -> Iterator[int]:
-    """Where an instance of the profile can be placed now."""
+    """The placements where a further instance of the profile fits."""
     taken = {place for one in instances for place in range(one.start, one.start + one.size)}
     if not _within(model, instances, profile):
         return
@@ -94,7 +94,7 @@ def remaining(model: GpuModel, instances: Sequence[GpuInstance], profile: MigPro
 def create(
     model: GpuModel, instances: Sequence[GpuInstance], profile: MigProfile, start: int | None
 ) -> tuple[GpuInstance, tuple[GpuInstance, ...]]:
-    """A new instance, and all instances with it; placed as far back as it fits without a `start`.
+    """A new instance, and all instances including it; without `start`, in the last free placement.
 
     Raises NoSuchPlacementError and NoRoomError.
     """
@@ -107,12 +107,12 @@ def create(
     created = GpuInstance(
         id=_instance_id(start, profile.size), profile=profile.index, start=start, size=profile.size
     )
-    return created, tuple(sorted((*instances, created), key=lambda each: each.id))
+    return created, tuple(sorted((*instances, created), key=lambda one: one.id))
 
 
 def compute_profiles(profile: MigProfile) -> tuple[ComputeProfile, ...]:
-    """How a GPU instance of the profile can be shared out."""
-    each = profile.multiprocessors // profile.slices
+    """The compute instance profiles of a GPU instance profile."""
+    per_slice = profile.multiprocessors // profile.slices
     memory = profile.name.partition(".")[2]
     found = []
     for index, slices in _SIZES.items():
@@ -127,7 +127,7 @@ def compute_profiles(profile: MigProfile) -> tuple[ComputeProfile, ...]:
                 name=profile.name if whole else f"{slices}c.{profile.slices}g.{memory}",
                 slices=slices,
                 instances=len(starts),
-                multiprocessors=profile.multiprocessors if whole else each * slices,
+                multiprocessors=profile.multiprocessors if whole else per_slice * slices,
                 starts=starts,
             )
         )
@@ -135,7 +135,7 @@ def compute_profiles(profile: MigProfile) -> tuple[ComputeProfile, ...]:
 
 
 def fitting_compute(instance: GpuInstance, profile: ComputeProfile) -> Iterator[int]:
-    """Where a compute instance of the profile can be placed now."""
+    """The placements where a further compute instance of the profile fits."""
     taken = {
         place
         for one in instance.compute_instances
@@ -149,7 +149,7 @@ def fitting_compute(instance: GpuInstance, profile: ComputeProfile) -> Iterator[
 def create_compute(
     instance: GpuInstance, profile: ComputeProfile, start: int | None
 ) -> tuple[ComputeInstance, GpuInstance]:
-    """A new compute instance, and its GPU instance with it.
+    """A new compute instance, and its GPU instance including it.
 
     Raises NoSuchPlacementError and NoRoomError.
     """
@@ -165,24 +165,24 @@ def create_compute(
         start=free[0] if start is None else start,
         size=profile.slices,
     )
-    everything = sorted((*instance.compute_instances, created), key=lambda each: each.id)
+    everything = sorted((*instance.compute_instances, created), key=lambda one: one.id)
     return created, replace(instance, compute_instances=tuple(everything))
 
 
 def device_uuid(gpu_uuid: str, gpu_instance: int, compute_instance: int) -> str:
-    """The UUID of a MIG device: always the same for the same instances of the same GPU."""
+    """The UUID of a MIG device; it follows from the GPU and the ids of the instances."""
     return f"MIG-{uuid5(UUID(gpu_uuid.removeprefix('GPU-')), f'{gpu_instance}/{compute_instance}')}"
 
 
 def _within(model: GpuModel, instances: Sequence[GpuInstance], profile: MigProfile) -> bool:
-    """Whether one more of the profile exceeds neither its own number nor what the GPU has."""
+    """Whether a further instance is within the profile's limit and the GPU's resources."""
     existing = [profile_by_index(model, one.profile) for one in instances]
-    profiles = [each for each in existing if each is not None] + [profile]
-    if sum(each.index == profile.index for each in profiles) > profile.instances:
+    profiles = [one for one in existing if one is not None] + [profile]
+    if sum(one.index == profile.index for one in profiles) > profile.instances:
         return False
     return all(
-        sum(getattr(each, engine) for each in profiles)
-        <= max(getattr(each, engine) for each in model.mig_profiles)
+        sum(getattr(one, engine) for one in profiles)
+        <= max(getattr(one, engine) for one in model.mig_profiles)
         for engine in _ENGINES
     )
 

@@ -27,7 +27,7 @@ def nvmlDeviceGetMigMode(nvml: Session, device: Any, current: Any, pending: Any)
 
 @function
 def nvmlDeviceSetMigMode(nvml: Session, device: Any, mode: Any, activation: Any) -> None:
-    """At once from Hopper on; on Ampere from the next reset, and `activation` says so."""
+    """Changes the mode at once from Hopper on; on Ampere with the next reset (`activation`)."""
     gpu = _partitionable(nvml, device)
     wanted = bool(number(mode))
 
@@ -105,7 +105,7 @@ def nvmlDeviceGetGpuInstanceRemainingCapacity(
 def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
     nvml: Session, device: Any, profile_id: Any, placements: Any, count: Any
 ) -> None:
-    """All placements of the profile, those that are taken included; whatever the MIG mode."""
+    """All placements of the profile, occupied ones included, in any MIG mode."""
     profile = _profile_by_id(_partitionable(nvml, device), profile_id)
     list_placements(profile.starts, profile.size, placements, count)
 
@@ -139,13 +139,13 @@ def _fill_profile(info: Any, profile: MigProfile) -> None:
 
 
 def list_placements(starts: tuple[int, ...], size: int, placements: Any, count: Any) -> None:
-    """NVML's protocol for lists: without an array only the number is told."""
+    """NVML's protocol for lists: without an array, only the length is written."""
     if placements is not None:
         if target(count).value < len(starts):
             answer(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
-        for place, start in enumerate(starts):
-            placements[place].start = start
-            placements[place].size = size
+        for index, start in enumerate(starts):
+            placements[index].start = start
+            placements[index].size = size
     put(count, len(starts))
 
 
@@ -191,10 +191,10 @@ def nvmlGpuInstanceDestroy(nvml: Session, instance: Any) -> None:
 
     def change(state: GpuState) -> GpuState:
         left = []
-        for each in state.instances:
-            if each.id != handle.gpu_instance:
-                left.append(each)
-            elif each.compute_instances:
+        for one in state.instances:
+            if one.id != handle.gpu_instance:
+                left.append(one)
+            elif one.compute_instances:
                 answer(pynvml.NVML_ERROR_IN_USE)
         return replace(state, instances=tuple(left))
 
@@ -207,10 +207,10 @@ def nvmlDeviceGetGpuInstances(
 ) -> None:
     gpu = partitioned(nvml, device)
     profile = _profile_by_id(gpu, profile_id)
-    found = [each for each in gpu.state.instances if each.profile == profile.index]
-    for place, each in enumerate(found):
-        handle = nvml.handle("gpu instance", gpu.slot.minor, each.id)
-        instances[place] = pointer(pynvml.c_nvmlGpuInstance_t, handle)
+    found = [one for one in gpu.state.instances if one.profile == profile.index]
+    for index, one in enumerate(found):
+        handle = nvml.handle("gpu instance", gpu.slot.minor, one.id)
+        instances[index] = pointer(pynvml.c_nvmlGpuInstance_t, handle)
     put(count, len(found))
 
 
@@ -238,13 +238,13 @@ def nvmlGpuInstanceGetInfo(nvml: Session, instance: Any, info: Any) -> None:
 
 
 def profile_of(nvml: Session, handle: Handle) -> MigProfile:
-    """The profile of the GPU instance that a handle names, or lies in."""
+    """The profile of the GPU instance of a handle, or that contains its compute instance."""
     found = mig.profile_by_index(nvml.gpu(handle.minor).model, nvml.instance(handle).profile)
     return found or answer(pynvml.NVML_ERROR_UNKNOWN)
 
 
 def repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
-    """Changes the GPU's instances, and the capability files by which the kernel grants them."""
+    """Changes the GPU's instances and their capability files in /proc."""
     try:
         nvml.change_gpu(minor, change)
     except mig.NoSuchPlacementError:

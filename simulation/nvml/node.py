@@ -1,4 +1,4 @@
-"""A simulated node, for whoever builds one and makes things happen on it: tests and the demo."""
+"""A simulated node, as tests and the demo create and change it."""
 
 import sys
 import uuid
@@ -20,9 +20,9 @@ _FALLEN_OFF_THE_BUS = 79
 
 
 class SimulatedNode:
-    """A node with GPUs that lives in a directory and is shared by every process that opens it.
+    """A node with GPUs in a directory, shared by all processes that open it.
 
-    Whatever is done here is seen by those processes at their next call.
+    These processes see every change at their next call of NVML.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,10 +41,10 @@ class SimulatedNode:
         device_nodes: DeviceNodes = DeviceNodes.NVIDIA,
         unplugged: Iterable[int] = (),
     ) -> "SimulatedNode":
-        """Builds a node. The same name and profile always give the same GPUs.
+        """Creates a node. The same name and profile always give the same GPUs.
 
         `unplugged` are minor numbers of slots that are empty at first.
-        Raises KeyError for a profile that there is not, FileExistsError for a directory in use.
+        Raises KeyError for an unknown profile, FileExistsError if the directory has a node.
         """
         hardware = load_profile(profile)
         if (directory / "state.json").exists():
@@ -75,9 +75,9 @@ class SimulatedNode:
         return host_tree.root(self.directory)
 
     def plugin_command(self, settings: Mapping[str, str | Path]) -> list[str]:
-        """The command that runs the real node plugin here: of libnvidia-ml alone a simulation.
+        """The command that runs the real kubelet plugin on this node, with simulated libnvidia-ml.
 
-        `settings` are its flags, without dashes, beside those for the roots of host and driver.
+        `settings` are its flags without dashes; those for the roots of host and driver are added.
         """
         roots = dict.fromkeys(("host-root", "driver-root", "host-driver-root"), self.root)
         flags = (
@@ -88,23 +88,23 @@ class SimulatedNode:
 
     @property
     def hardware(self) -> Hardware:
-        """What the node is made of."""
+        """The node's hardware."""
         return self._hardware
 
     @property
     def state(self) -> NodeState:
-        """The node as it is now."""
+        """The node's current state."""
         return self._file.read()
 
     # --- GPUs come and go ---
 
     def lose_gpu(self, minor: int) -> None:
-        """The GPU falls off the bus: XID 79, and every call about it answers GPU_IS_LOST."""
+        """Makes the GPU fall off the bus: XID 79, and calls about it return GPU_IS_LOST."""
         self._change_gpu(minor, lambda gpu: replace(gpu, presence="lost"))
         self.xid(minor, _FALLEN_OFF_THE_BUS)
 
     def reset_gpu(self, minor: int) -> None:
-        """Resets a GPU: a lost one answers again, a pending MIG mode becomes current."""
+        """Resets a GPU: a lost one works again, a pending MIG mode becomes current."""
 
         def reset(gpu: GpuState) -> GpuState:
             presence = "attached" if gpu.presence == "lost" else gpu.presence
@@ -114,11 +114,11 @@ class SimulatedNode:
         self._change_gpu(minor, reset)
 
     def unplug(self, minor: int) -> None:
-        """Takes the GPU out; what was on it is gone."""
+        """Removes the GPU; its instances and processes are gone."""
         self._change_gpu(minor, lambda gpu: GpuState(gpu.uuid, gpu.serial, presence="unplugged"))
 
     def plug(self, minor: int, *, replacement: str | None = None) -> None:
-        """Puts the slot's GPU back, or another of the same product, whose UUID follows its name."""
+        """Inserts the slot's GPU, or another of the same product whose UUID follows from a name."""
 
         def plug(gpu: GpuState) -> GpuState:
             unique = gpu.uuid if replacement is None else gpu_uuid(replacement, minor)
@@ -127,14 +127,14 @@ class SimulatedNode:
         self._change_gpu(minor, plug)
 
     def run_process(self, minor: int, pid: int) -> None:
-        """A process begins to use the GPU."""
+        """Adds a process that uses the GPU."""
         self._change_gpu(minor, lambda gpu: replace(gpu, processes=(*gpu.processes, pid)))
 
     def end_process(self, minor: int, pid: int) -> None:
-        """The process ends."""
+        """Removes a process that uses the GPU."""
 
         def end(gpu: GpuState) -> GpuState:
-            return replace(gpu, processes=tuple(each for each in gpu.processes if each != pid))
+            return replace(gpu, processes=tuple(other for other in gpu.processes if other != pid))
 
         self._change_gpu(minor, end)
 
@@ -148,34 +148,34 @@ class SimulatedNode:
         gpu_instance: int = WHOLE_GPU,
         compute_instance: int = WHOLE_GPU,
     ) -> None:
-        """The driver reports an XID error."""
-        kind = pynvml.nvmlEventTypeXidCriticalError
-        self._event(minor, kind, number, gpu_instance, compute_instance)
+        """Reports an XID error."""
+        event_type = pynvml.nvmlEventTypeXidCriticalError
+        self._event(minor, event_type, number, gpu_instance, compute_instance)
 
     def ecc_error(self, minor: int, *, double_bit: bool = True) -> None:
-        """The driver reports an ECC error: double-bit ones are uncorrectable."""
+        """Reports an ECC error; double-bit errors are uncorrectable."""
         single, double = (
             pynvml.nvmlEventTypeSingleBitEccError,
             pynvml.nvmlEventTypeDoubleBitEccError,
         )
         self._event(minor, double if double_bit else single, 0, WHOLE_GPU, WHOLE_GPU)
 
-    def _event(self, minor: int, kind: int, data: int, instance: int, compute: int) -> None:
+    def _event(self, minor: int, event_type: int, data: int, instance: int, compute: int) -> None:
         self._check(minor)
-        self._file.update(lambda node: node.with_event(minor, kind, data, instance, compute))
+        self._file.update(lambda node: node.with_event(minor, event_type, data, instance, compute))
 
     # --- the driver ---
 
     def driver(self, *, available: bool) -> None:
-        """Loads or unloads the kernel module; the library stays."""
+        """Loads or unloads the kernel module; the library stays installed."""
         self._set_driver("loaded" if available else "unloaded")
 
     def uninstall_driver(self) -> None:
-        """Removes the driver, library and all; `driver(available=True)` installs it again."""
+        """Removes the driver with its library; `driver(available=True)` installs it again."""
         self._set_driver("not installed")
 
     def replace_driver(self, version: str) -> None:
-        """Installs and loads another driver: who has loaded the old library has the wrong one."""
+        """Installs and loads another driver; libraries that are loaded no longer match it."""
         self._write_tree(
             self._file.update(lambda node: replace(node, driver_version=version, driver="loaded"))
         )
@@ -184,7 +184,7 @@ class SimulatedNode:
         self._write_tree(self._file.update(lambda node: replace(node, driver=driver)))
 
     def reboot(self) -> None:
-        """A new boot: what is in memory is lost, MIG instances too, and fallen GPUs are back."""
+        """Reboots: MIG instances and files in /run are lost, and lost GPUs work again."""
 
         def boot(gpu: GpuState, *, keeps_mode: bool) -> GpuState:
             return GpuState(
@@ -196,7 +196,7 @@ class SimulatedNode:
             )
 
         def change(node: NodeState) -> NodeState:
-            # Only Ampere remembers its MIG mode (MIG User Guide, "Enable MIG Mode").
+            # Only Ampere keeps its MIG mode (MIG User Guide, "Enable MIG Mode").
             gpus = {
                 minor: boot(
                     gpu, keeps_mode=not self._hardware.model(minor).changes_mig_mode_at_once
@@ -214,26 +214,26 @@ class SimulatedNode:
     def fail(
         self, symbol: str, code: int, *, times: int | None = None, minor: int | None = None
     ) -> None:
-        """Calls of an NVML function answer a code: so many times or for ever, on one GPU or all."""
+        """Makes an NVML function return a code, `times` times or always, on one GPU or all."""
         fault = Fault(symbol, code, minor, times)
         self._file.update(lambda node: replace(node, faults=(*node.faults, fault)))
 
     def heal(self) -> None:
-        """Ends all faults: no call fails, hangs or is missing that is not by nature."""
+        """Removes all faults, hangs and removed symbols."""
         self._file.update(
             lambda node: replace(node, faults=(), hanging=frozenset(), missing=frozenset())
         )
 
     def hang(self, symbol: str) -> None:
-        """Calls of an NVML function do not return until it is released."""
+        """Makes calls of an NVML function hang until it is released."""
         self._file.update(lambda node: replace(node, hanging=node.hanging | {symbol}))
 
     def release(self, symbol: str) -> None:
-        """Lets hanging calls go on."""
+        """Lets hanging calls return."""
         self._file.update(lambda node: replace(node, hanging=node.hanging - {symbol}))
 
     def remove_symbol(self, symbol: str) -> None:
-        """Takes a function out of the library, as if the driver were too old to have it."""
+        """Removes a function from the library, as if the driver were too old to have it."""
         self._file.update(lambda node: replace(node, missing=node.missing | {symbol}))
 
     # --- inside ---

@@ -59,7 +59,7 @@ class GpuInstance:
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """A GPU in its slot."""
+    """The state of a GPU."""
 
     uuid: str
     serial: str
@@ -74,18 +74,18 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Calls of a symbol answer a code: `remaining` times or, if None, for ever."""
+    """Calls of a symbol return a code: `remaining` times; always if None."""
 
     symbol: str
     code: int
     minor: int | None = None
-    """On this GPU only."""
+    """Only on this GPU; None for all."""
     remaining: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that NVML tells whoever registered for it; numbered from 1."""
+    """An event that NVML delivers to event sets that registered for it; numbered from 1."""
 
     number: int
     minor: int
@@ -97,7 +97,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """All of it; `gpus` are keyed by minor number."""
+    """The state of a node; `gpus` are keyed by minor number."""
 
     name: str
     boot_id: str
@@ -117,14 +117,14 @@ class NodeState:
     def with_event(
         self,
         minor: int,
-        kind: int,
+        event_type: int,
         data: int,
         gpu_instance: int = WHOLE_GPU,
         compute_instance: int = WHOLE_GPU,
     ) -> "NodeState":
-        """This state with one event more."""
+        """This state with a further event."""
         number = self.last_event + 1
-        event = Event(number, minor, kind, data, gpu_instance, compute_instance)
+        event = Event(number, minor, event_type, data, gpu_instance, compute_instance)
         return replace(self, events=(*self.events, event)[-_KEPT_EVENTS:], last_event=number)
 
 
@@ -146,7 +146,7 @@ class StateFile:
         self._write(state)
 
     def read(self) -> NodeState:
-        """The state now."""
+        """The current state."""
         status = self._path.stat()
         version = (status.st_ino, status.st_mtime_ns)
         if self._state is None or version != self._version:
@@ -155,9 +155,9 @@ class StateFile:
         return self._state
 
     def update(self, change: Callable[[NodeState], NodeState]) -> NodeState:
-        """Changes the state, with no other process in between, and returns the new one.
+        """Changes the state under the lock, and returns the new one.
 
-        `change` may raise to leave it as it is.
+        If `change` raises, the state stays as it is.
         """
         with self._locked():
             before = _STATE.validate_json(self._path.read_bytes())

@@ -49,9 +49,9 @@ def test_every_example_is_shown(shown: str, example: str) -> None:
     "line",
     [
         "ok all 12 GPUs are published",
-        "ok learner sees what its requests were given and no more: gpu-4",
-        "claim shared-by-pods: prepared already, no call",
-        "ok main sees what its requests were given and no more: gpu-0, gpu-1",
+        "ok learner sees the devices of its requests and no others: gpu-4",
+        "claim shared-by-pods: already prepared, no call",
+        "ok main sees the devices of its requests and no others: gpu-0, gpu-1",
         '"cdiVersion": "0.5.0"',
         "ok node-1 has no CDI spec left",
         "ok node-2 has no CDI spec left",

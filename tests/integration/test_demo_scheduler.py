@@ -18,7 +18,7 @@ from carina_dra.kube.client import Client
 from carina_dra.resource import encode
 from simulation.api_server.server import ApiServer
 from simulation.demo.console import DemoError
-from simulation.demo.scheduler import Placement, schedule
+from simulation.demo.scheduler import ScheduledPod, schedule
 from tests.samples import fleet
 
 NAMESPACE = "default"
@@ -52,7 +52,7 @@ class Api:
 
     def schedule(
         self, name: str, *claims: dict[str, str], limits: dict[str, str] | None = None
-    ) -> Placement:
+    ) -> ScheduledPod:
         """Creates a pod and schedules it."""
         spec = {
             "containers": [{"name": "main", "resources": {"limits": limits or {}}}],
@@ -64,9 +64,9 @@ class Api:
     def claim(self, name: str) -> Body:
         return self.client.get(RESOURCE_CLAIMS, name, namespace=NAMESPACE)
 
-    def results(self, placement: Placement) -> list[tuple[str, str]]:
+    def results(self, pod: ScheduledPod) -> list[tuple[str, str]]:
         """The node's devices that the pod was given, each after its request."""
-        allocations = [self.claim(name)["status"]["allocation"] for name in placement.claims]
+        allocations = [self.claim(name)["status"]["allocation"] for name in pod.claims]
         return [
             (result["request"], result["device"])
             for allocation in allocations

@@ -7,6 +7,7 @@ moment, and in the end nothing may be left.
 
 import json
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ import grpc
 from kubelet_plugin.claims.checkpoint import parse
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
+from tests.eventually import eventually
 from tests.integration.plugin_host import DRIVER, Host, running_host
 
 KILLS, CLAIMS, USERS, GPUS = 200, 500, 4, 8
@@ -71,9 +73,14 @@ class User:
                     answer: bytes = call(request(claims=[claim]).SerializeToString(), timeout=45)
                 except grpc.RpcError:
                     assert time.monotonic() < self._deadline, "the plugin does not come back"
-                    time.sleep(0.02)  # as a kubelet, ask again; the plugin is starting
+                    # As a kubelet, ask again once the plugin is back.
+                    eventually(self._listens, within=self._deadline - time.monotonic())
                 else:
                     return answer
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self._host.plugin / "dra.sock")) == 0
 
 
 def test_nothing_is_lost_doubled_or_leaked() -> None:
