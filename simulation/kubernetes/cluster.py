@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simulation.kubernetes import binaries, control_plane, images, pki, process, state
 from simulation.kubernetes.control_plane import ControlPlane
 from simulation.kubernetes.state import StateDirectory
 
-_DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+"""The shipped manifests."""
 # A slice that the policy of deploy/ refuses.
 _PROBE = {
     "apiVersion": "resource.k8s.io/v1",
@@ -100,27 +102,30 @@ class Cluster:
         """Applies objects."""
         self.kubectl("apply", "-f", "-", stdin=_list(objects))
 
-    def install_carina(self) -> None:
-        """Applies deploy/, as an administrator would, and waits until its policy is in force.
+    def install_carina(self, kustomization: Path = DEPLOY) -> None:
+        """Applies deploy/ or an overlay of it, and waits until its policy is in force.
 
-        An API server takes up a new admission policy about a second after it is made.
+        An API server applies a new admission policy about a second after its creation.
         """
-        self.kubectl("apply", "-k", str(_DEPLOY))
+        listed = json.loads(self.kubectl("apply", "-k", str(kustomization), "-o", "json"))
+        (account,) = _metadata_of("ServiceAccount", listed)
+        (policy,) = _metadata_of("ValidatingAdmissionPolicy", listed)
+        user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
         process.wait_for(
-            "the admission policy of deploy/ to be in force",
-            self._policy_is_in_force,
+            f"the admission policy {policy['name']} to be in force",
+            lambda: self._is_held_to(policy["name"], user),
             retry_on=(KubectlError,),
         )
 
-    def _policy_is_in_force(self) -> bool:
+    def _is_held_to(self, policy: str, user: str) -> bool:
         try:
             self.kubectl(
                 *("create", "--dry-run=server", "-f", "-"),
-                "--as=system:serviceaccount:carina-system:carina-kubelet-plugin",
+                f"--as={user}",
                 stdin=json.dumps(_PROBE),
             )
         except KubectlError as error:
-            if "ValidatingAdmissionPolicy" in str(error):
+            if f"ValidatingAdmissionPolicy '{policy}'" in str(error):
                 return True
             raise
         return False
@@ -221,6 +226,10 @@ def running_cluster(
         )
         cluster.await_default_service_account("default")
         yield cluster
+
+
+def _metadata_of(kind: str, listed: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [item["metadata"] for item in listed["items"] if item["kind"] == kind]
 
 
 def _list(objects: Iterable[Mapping[str, object]]) -> str:

@@ -14,7 +14,8 @@ from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import RETRY_S, Workloads, container, request
 
 _OTHER = "other.carina.dev"
-_ROLE, _ACCOUNT = "carina-kubelet-plugin", "other-driver"
+_ACCOUNT = "other-driver"
+_SLICE_VERBS = ("list", "watch", "create", "update", "delete")
 _HTTP_PORT = 9
 
 
@@ -32,6 +33,19 @@ def other(cluster: Cluster, node: Node, gpus: SimulatedNode, plugin: Plugin) -> 
     """A second driver: the same program under another name and ServiceAccount."""
     assert plugin.driver != _OTHER
     cluster.kubectl("create", "serviceaccount", _ACCOUNT, "--namespace=default")
+    cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": _ACCOUNT},
+            "rules": [
+                _rule("resource.k8s.io", "resourceclaims", "get"),
+                _rule("resource.k8s.io", "resourceslices", *_SLICE_VERBS),
+                _rule("", "nodes", "get"),
+                _rule("events.k8s.io", "events", "create", "patch"),
+            ],
+        }
+    )
     _bind(cluster)
     selector = {"cel": {"expression": f"device.driver == '{_OTHER}'"}}
     cluster.apply(
@@ -56,12 +70,17 @@ def other(cluster: Cluster, node: Node, gpus: SimulatedNode, plugin: Plugin) -> 
     other.stop()
     cluster.kubectl("delete", "deviceclass", _OTHER)
     cluster.kubectl("delete", "clusterrolebinding", _ACCOUNT, "--ignore-not-found")
+    cluster.kubectl("delete", "clusterrole", _ACCOUNT)
     cluster.kubectl("delete", "serviceaccount", _ACCOUNT, "--namespace=default")
+
+
+def _rule(group: str, resource: str, *verbs: str) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
 def _bind(cluster: Cluster) -> None:
     account = f"--serviceaccount=default:{_ACCOUNT}"
-    cluster.kubectl("create", "clusterrolebinding", _ACCOUNT, f"--clusterrole={_ROLE}", account)
+    cluster.kubectl("create", "clusterrolebinding", _ACCOUNT, f"--clusterrole={_ACCOUNT}", account)
 
 
 def _pod_of_both(workloads: Workloads) -> None:

@@ -36,6 +36,37 @@ def test_new_plugin_comes_before_the_old_one_goes(cluster: Cluster) -> None:
     }
 
 
+def test_plugin_runs_as_root_whatever_user_the_image_names(cluster: Cluster) -> None:
+    plugin = json.loads(
+        cluster.kubectl("get", "-n", "carina-system", "daemonset/carina-kubelet-plugin", "-o=json")
+    )
+
+    (container,) = plugin["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["runAsUser"] == 0
+
+
+def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster) -> None:
+    kinds = "networkpolicies/carina-kubelet-plugin,daemonsets/carina-kubelet-plugin"
+    policy, plugin = json.loads(
+        cluster.kubectl("get", "-n", "carina-system", *kinds.split(","), "-o=json")
+    )["items"]
+
+    template = plugin["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    assert (
+        policy["spec"]["podSelector"]["matchLabels"].items()
+        <= template["metadata"]["labels"].items()
+    )
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["ingress"] == [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": {"carina.dev/metrics": "scrape"}}}],
+            "ports": [{"port": port["name"], "protocol": "TCP"}],
+        }
+    ]
+
+
 def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster) -> None:
     if not cluster.controllers_run:
         pytest.skip("a controller checks the types, and here is only an API server")

@@ -1,27 +1,55 @@
-"""What the kubelet plugin may do with the rights of deploy/, as its own ServiceAccount.
+"""What the kubelet plugin may do with the permissions of deploy/, as its own ServiceAccount.
 
-All of it is asked of a real API server, with a token as the plugin's pod would have it.
+Every rule is checked on a real API server, with the token that the plugin's pod would have: for
+deploy/ as it is, and for an overlay that changes every name.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from simulation.kubernetes.cluster import Cluster, KubectlError, ServiceAccountCredentials
+from simulation.kubernetes.cluster import (
+    DEPLOY,
+    Cluster,
+    KubectlError,
+    ServiceAccountCredentials,
+)
 
-_NAMESPACE, _ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _OWN, _OTHER = "own-node", "other-node"
-_DRIVER = "gpu.carina.dev"
-_CLAIMS = "plugin-rights"
+_OF_OWN_NODE = {"nodeName": _OWN}
+_OTHER_DRIVER = "gpu.example.com"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+_OTHER_NAMESPACE = "plugin-of-another-driver"
+
+
+@dataclass(frozen=True, slots=True)
+class _Installation:
+    """What one way to install Carina calls its parts."""
+
+    kustomization: Path
+    namespace: str
+    service_account: str
+    driver: str
+
+
+_SHIPPED = _Installation(DEPLOY, "carina-system", "carina-kubelet-plugin", "gpu.carina.dev")
+_RENAMED = _Installation(
+    Path(__file__).parent / "renamed",
+    "gpu-system",
+    "team-a-carina-kubelet-plugin",
+    "gpu.team-a.example.com",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """kubectl with the plugin's rights."""
+    """kubectl with a plugin's permissions."""
 
     cluster: Cluster
+    driver: str
     credentials: ServiceAccountCredentials
 
     def kubectl(self, *arguments: str, stdin: Mapping[str, object] | None = None) -> str:
@@ -31,39 +59,64 @@ class _Plugin:
             kubeconfig=self.credentials.kubeconfig,
         )
 
-    def create(self, thing: Mapping[str, object]) -> str:
-        return self.kubectl("create", "--validate=false", "-f", "-", "-o", "json", stdin=thing)
+    def create(self, manifest: Mapping[str, object]) -> str:
+        return self.kubectl("create", "--validate=false", "-f", "-", "-o", "json", stdin=manifest)
+
+    def replace(self, manifest: Mapping[str, object]) -> str:
+        return self.kubectl("replace", "--validate=false", "-f", "-", stdin=manifest)
 
 
-@pytest.fixture(scope="module")
-def plugin(cluster: Cluster) -> _Plugin:
-    """The plugin of the node `own-node`."""
-    cluster.install_carina()
+@pytest.fixture(scope="module", autouse=True)
+def nodes(cluster: Cluster) -> Iterator[None]:
+    """Two nodes."""
     cluster.add_fake_nodes([_OWN, _OTHER])
-    cluster.assign_pod(_NAMESPACE, "plugin-of-own-node", service_account=_ACCOUNT, node=_OWN)
-    credentials = cluster.service_account_credentials(
-        _NAMESPACE, _ACCOUNT, pod="plugin-of-own-node"
-    )
-    return _Plugin(cluster, credentials)
+    yield
+    cluster.kubectl("delete", "node", _OWN, _OTHER)
+
+
+@pytest.fixture(scope="module", params=[_SHIPPED, _RENAMED], ids=["shipped", "renamed"])
+def installation(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[_Installation]:
+    """Carina, installed in one of the ways, whose policy alone is in force."""
+    installed: _Installation = request.param
+    policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    cluster.kubectl("delete", policies, "--all")
+    cluster.install_carina(installed.kustomization)
+    yield installed
+    cluster.kubectl("delete", policies, "--all")
 
 
 @pytest.fixture(scope="module")
-def namespace(cluster: Cluster) -> str:
-    """Where the claims are."""
-    cluster.kubectl("create", "namespace", _CLAIMS)
-    return _CLAIMS
+def plugin(cluster: Cluster, installation: _Installation) -> _Plugin:
+    """The plugin of the node `own-node`."""
+    namespace, account = installation.namespace, installation.service_account
+    cluster.assign_pod(namespace, "plugin-of-own-node", service_account=account, node=_OWN)
+    credentials = cluster.service_account_credentials(namespace, account, pod="plugin-of-own-node")
+    return _Plugin(cluster, installation.driver, credentials)
+
+
+@pytest.fixture(scope="module")
+def plugin_of_another_driver(cluster: Cluster) -> _Plugin:
+    """A plugin on `own-node` whose role was given every verb on its API group."""
+    account = "theirs"
+    cluster.create_namespace(_OTHER_NAMESPACE)
+    cluster.kubectl("create", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
+    rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
+    _bind(cluster, account, rules)
+    cluster.assign_pod(_OTHER_NAMESPACE, "theirs", service_account=account, node=_OWN)
+    credentials = cluster.service_account_credentials(_OTHER_NAMESPACE, account, pod="theirs")
+    return _Plugin(cluster, _OTHER_DRIVER, credentials)
 
 
 @pytest.fixture
-def slice_of_other_node(cluster: Cluster) -> Iterator[str]:
+def slice_of_other_node(cluster: Cluster, installation: _Installation) -> Iterator[str]:
     """A slice that the plugin of another node has written."""
-    of_other = _slice("of-other-node", nodeName=_OTHER)
+    of_other = _slice("of-other-node", installation.driver, {"nodeName": _OTHER}, pool=_OTHER)
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(of_other))
     yield "of-other-node"
     cluster.kubectl("delete", "resourceslice", "of-other-node", "--ignore-not-found")
 
 
-def test_plugin_may_do_this_and_no_more(plugin: _Plugin) -> None:
+def test_plugin_has_these_permissions_and_no_others(plugin: _Plugin) -> None:
     review = json.loads(
         plugin.create(
             {
@@ -85,48 +138,36 @@ def test_plugin_may_do_this_and_no_more(plugin: _Plugin) -> None:
         ("", "nodes"): {"get"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("resource.k8s.io", "resourceclaims"): {"get"},
-        ("resource.k8s.io", "resourceclaims/status"): {"patch", "update"},
-        ("resource.k8s.io", "resourceclaims/driver", _DRIVER): {
-            "associated-node:patch",
-            "associated-node:update",
-        },
-        ("resource.k8s.io", "resourceslices"): {
-            *("get", "list", "watch", "create", "update", "patch", "delete")
-        },
+        ("resource.k8s.io", "resourceslices"): {"list", "watch", "create", "update", "delete"},
+        ("carina.dev", "resourceslices"): {"associated-node:write"},
+        ("carina.dev", "resourceslices/driver", plugin.driver): {"associated-node:write"},
     }
 
 
 def test_plugin_writes_slices_of_its_own_node(plugin: _Plugin) -> None:
-    plugin.create(_slice("of-own-node", nodeName=_OWN))
-    grown = {"spec": {"pool": {"generation": 2}}}
-    plugin.kubectl(
-        *("patch", "resourceslice", "of-own-node", "--type=merge", "-p", json.dumps(grown))
-    )
+    written = json.loads(plugin.create(_slice("of-own-node", plugin.driver)))
+
+    written["spec"]["pool"]["generation"] = 2
+    plugin.replace(written)
     plugin.kubectl("delete", "resourceslice", "of-own-node")
 
     names = plugin.kubectl("get", "resourceslices", "-o", "name").split()
     assert "resourceslice.resource.k8s.io/of-own-node" not in names
 
 
+_OWN_NODE_SELECTED = {
+    "nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_OWN]}]}
+    ]
+}
+
+
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [
         ({"nodeName": _OTHER}, 'slices of node "other-node"'),
-        ({"allNodes": True}, "slices without spec.nodeName"),
-        (
-            {
-                "nodeSelector": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchFields": [
-                                {"key": "metadata.name", "operator": "In", "values": [_OWN]}
-                            ]
-                        }
-                    ]
-                }
-            },
-            "slices without spec.nodeName",
-        ),
+        ({"allNodes": True}, "slices of more than one node"),
+        ({"nodeSelector": _OWN_NODE_SELECTED}, "slices of more than one node"),
     ],
     ids=["another node", "all nodes", "nodes by selector"],
 )
@@ -134,21 +175,45 @@ def test_plugin_may_not_write_slices_of(
     plugin: _Plugin, nodes: Mapping[str, object], why: str
 ) -> None:
     with pytest.raises(KubectlError, match=f'the plugin of node "own-node" may not write {why}'):
-        plugin.create(_slice("refused", **nodes))
+        plugin.create(_slice("refused", plugin.driver, nodes))
+
+
+def test_plugin_may_not_write_into_the_pool_of_another_node(plugin: _Plugin) -> None:
+    with pytest.raises(KubectlError, match='may not write slices of pool "other-node"'):
+        plugin.create(_slice("refused", plugin.driver, pool=_OTHER))
 
 
 def test_plugin_may_not_write_slices_of_another_driver(plugin: _Plugin) -> None:
-    with pytest.raises(KubectlError, match="may not write slices of driver"):
-        plugin.create(_slice("refused", "gpu.example.com", nodeName=_OWN))
+    with pytest.raises(KubectlError, match=f'may not write slices of driver "{_OTHER_DRIVER}"'):
+        plugin.create(_slice("refused", _OTHER_DRIVER))
 
 
 def test_plugin_may_not_change_slices_of_another_node(
     plugin: _Plugin, slice_of_other_node: str
 ) -> None:
-    change = ("--type=merge", "-p", json.dumps({"spec": {"pool": {"generation": 2}}}))
+    found = json.loads(plugin.kubectl("get", "resourceslices", "-o", "json"))["items"]
+    (theirs,) = [item for item in found if item["metadata"]["name"] == slice_of_other_node]
+    theirs["spec"]["pool"]["generation"] = 2
 
     with pytest.raises(KubectlError, match='may not write slices of node "other-node"'):
-        plugin.kubectl("patch", "resourceslice", slice_of_other_node, *change)
+        plugin.kubectl(
+            *("replace", "--raw", f"{_SLICES}/{slice_of_other_node}", "-f", "-"), stdin=theirs
+        )
+
+
+def test_plugin_may_not_make_a_slice_of_another_node_its_own(
+    plugin: _Plugin, slice_of_other_node: str
+) -> None:
+    version = plugin.cluster.kubectl(
+        *("get", "resourceslice", slice_of_other_node),
+        *("-o", "jsonpath={.metadata.resourceVersion}"),
+    )
+    taken = _slice(slice_of_other_node, plugin.driver, resource_version=version)
+
+    with pytest.raises(KubectlError, match=r'may not write slices of node "other-node"|immutable'):
+        plugin.kubectl(
+            *("replace", "--raw", f"{_SLICES}/{slice_of_other_node}", "-f", "-"), stdin=taken
+        )
 
 
 def test_plugin_may_not_delete_slices_of_another_node(
@@ -158,107 +223,94 @@ def test_plugin_may_not_delete_slices_of_another_node(
         plugin.kubectl("delete", "resourceslice", slice_of_other_node)
 
 
-def test_token_without_a_node_may_not_write_slices(plugin: _Plugin) -> None:
-    unbound = plugin.cluster.service_account_credentials(_NAMESPACE, _ACCOUNT)
+def test_token_without_a_node_may_not_write_slices(
+    plugin: _Plugin, installation: _Installation
+) -> None:
+    unbound = plugin.cluster.service_account_credentials(
+        installation.namespace, installation.service_account
+    )
 
     with pytest.raises(KubectlError, match="the token names no node"):
-        _Plugin(plugin.cluster, unbound).create(_slice("refused", nodeName=_OWN))
-
-
-def test_others_are_not_held_to_the_policy(cluster: Cluster) -> None:
-    cluster.install_carina()
-
-    written = _slice("of-all-nodes", "gpu.example.com", allNodes=True)
-    cluster.kubectl("create", "-f", "-", stdin=json.dumps(written))
-
-    cluster.kubectl("delete", "resourceslice", "of-all-nodes")
-
-
-def test_plugin_writes_the_state_of_its_devices(plugin: _Plugin, namespace: str) -> None:
-    _allocated_claim(plugin.cluster, namespace, "on-own-node", node=_OWN)
-
-    _report_device(plugin, namespace, "on-own-node", _DRIVER)
-
-    claim = json.loads(
-        plugin.kubectl("get", "resourceclaim", "-n", namespace, "on-own-node", "-o", "json")
-    )
-    assert claim["status"]["devices"][0]["data"] == {"seen": True}
+        _Plugin(plugin.cluster, plugin.driver, unbound).create(_slice("refused", plugin.driver))
 
 
 @pytest.mark.parametrize(
-    ("node", "driver"),
-    [(_OTHER, _DRIVER), (_OWN, "gpu.example.com")],
-    ids=["on another node", "of another driver"],
+    "nodes", [{"nodeName": _OTHER}, {"allNodes": True}], ids=["one node", "all nodes"]
 )
-def test_plugin_may_not_write_the_state_of_a_device(
-    plugin: _Plugin, namespace: str, node: str, driver: str
+def test_plugins_of_other_drivers_write_as_before(
+    plugin: _Plugin, plugin_of_another_driver: _Plugin, nodes: Mapping[str, object]
 ) -> None:
-    claim = f"{driver.replace('.', '-')}-on-{node}"
-    _allocated_claim(plugin.cluster, namespace, claim, node=node, driver=driver)
+    theirs = plugin_of_another_driver
 
-    with pytest.raises(KubectlError, match=r"cannot \S+-node:update resource"):
-        _report_device(plugin, namespace, claim, driver)
-
-
-def test_plugin_may_not_change_an_allocation(plugin: _Plugin, namespace: str) -> None:
-    _allocated_claim(plugin.cluster, namespace, "to-be-kept", node=_OWN)
-
-    with pytest.raises(KubectlError, match=r"changing status\.allocation .* requires"):
-        _write_status(plugin, namespace, "to-be-kept", {"allocation": None})
+    written = json.loads(theirs.create(_slice("theirs", theirs.driver, nodes, pool="theirs")))
+    written["spec"]["pool"]["generation"] = 2
+    theirs.replace(written)
+    theirs.kubectl("delete", "resourceslice", "theirs")
 
 
-def _slice(name: str, driver: str = _DRIVER, /, **nodes: object) -> dict[str, object]:
+def test_administrators_may_delete_what_a_plugin_wrote(plugin: _Plugin, cluster: Cluster) -> None:
+    plugin.create(_slice("to-be-deleted", plugin.driver))
+
+    cluster.kubectl("delete", "resourceslice", "to-be-deleted")
+
+
+def test_service_account_with_every_permission_is_exempt(
+    plugin: _Plugin, plugin_of_another_driver: _Plugin, cluster: Cluster
+) -> None:
+    account = "administrator"
+    cluster.kubectl("create", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
+    _bind(cluster, account, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    credentials = cluster.service_account_credentials(_OTHER_NAMESPACE, account)
+    plugin.create(_slice("to-be-deleted", plugin.driver))
+
+    _Plugin(cluster, plugin.driver, credentials).kubectl("delete", "resourceslice", "to-be-deleted")
+
+    cluster.kubectl("delete", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
+
+
+@pytest.mark.parametrize("change", [{"allocation": None}, {"devices": []}])
+def test_plugin_may_not_change_the_status_of_a_claim(
+    plugin: _Plugin, change: Mapping[str, object]
+) -> None:
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/any/status"
+
+    with pytest.raises(KubectlError, match='cannot update resource "resourceclaims/status"'):
+        plugin.kubectl("replace", "--raw", path, "-f", "-", stdin={"status": change})
+
+
+def _slice(
+    name: str,
+    driver: str,
+    nodes: Mapping[str, object] = _OF_OWN_NODE,
+    *,
+    pool: str = _OWN,
+    resource_version: str = "",
+) -> dict[str, object]:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "resourceVersion": resource_version},
         "spec": {
             "driver": driver,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "gpu-0"}],
             **nodes,
         },
     }
 
 
-def _allocated_claim(
-    cluster: Cluster, namespace: str, name: str, *, node: str, driver: str = _DRIVER
-) -> None:
-    """A claim that the scheduler has given a device of a node."""
-    claim = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "devices": {
-                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.carina.dev"}}]
-            }
+def _bind(cluster: Cluster, account: str, rules: list[dict[str, list[str]]]) -> None:
+    """Gives a ServiceAccount a ClusterRole of its own."""
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": _OTHER_NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account}
+    cluster.apply(
+        {**rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": rules},
+        {
+            **rbac,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": account},
+            "roleRef": role,
+            "subjects": [subject],
         },
-    }
-    cluster.kubectl("create", "-f", "-", stdin=json.dumps(claim))
-    on_node = {"key": "metadata.name", "operator": "In", "values": [node]}
-    allocation = {
-        "devices": {"results": [_device(driver) | {"request": "gpu"}]},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [on_node]}]},
-    }
-    status = json.dumps({"status": {"allocation": allocation}})
-    cluster.kubectl(
-        *("patch", "resourceclaim", name, "-n", namespace),
-        *("--subresource=status", "--type=merge", "-p", status),
     )
-
-
-def _report_device(plugin: _Plugin, namespace: str, claim: str, driver: str) -> None:
-    seen = _device(driver) | {"data": {"seen": True}}
-    _write_status(plugin, namespace, claim, {"devices": [seen]})
-
-
-def _write_status(plugin: _Plugin, namespace: str, name: str, status: Mapping[str, object]) -> None:
-    claim = json.loads(plugin.kubectl("get", "resourceclaim", "-n", namespace, name, "-o", "json"))
-    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}/status"
-    changed = claim | {"status": claim["status"] | status}
-    plugin.kubectl("replace", "--raw", path, "-f", "-", stdin=changed)
-
-
-def _device(driver: str) -> dict[str, object]:
-    return {"driver": driver, "pool": "pool", "device": "gpu-0"}
