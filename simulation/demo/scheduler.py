@@ -27,7 +27,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placer, Question
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -107,18 +107,18 @@ def _place(
         for name, node in cluster.nodes.items()
         if all(_is_reachable(claim, node) for claim in claims)
     ]
-    question = Question.of(pending, classes, cluster.features)
+    request = PlacementRequest.of(pending, classes, cluster.features)
     placer = Placer(cluster, UPSTREAM, new_share_id=lambda: str(uuid.uuid4()))
-    placement = placer.place(question, nodes)
+    placement = placer.place(request, nodes)
     if not isinstance(placement, Placed):
-        reasons = [line for name in nodes for line in _why_not(question, cluster, name)]
+        reasons = [line for name in nodes for line in _why_not(request, cluster, name)]
         raise DemoError("\n  ".join(["no node has the devices", *reasons]))
     keys = (claim.key for claim in pending)
     return placement.node, dict(zip(keys, placement.allocated.allocations, strict=True))
 
 
-def _why_not(question: Question, cluster: Cluster, node: str) -> list[str]:
-    return list(explain(question.claims, cluster.state(node)).lines())
+def _why_not(request: PlacementRequest, cluster: Cluster, node: str) -> list[str]:
+    return list(explain(request.claims, cluster.state(node)).lines())
 
 
 def _is_reachable(claim: ResourceClaim, node: Node) -> bool:

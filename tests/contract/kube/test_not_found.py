@@ -24,7 +24,7 @@ from carina_dra.kube.client import Client, MergePatch, Preconditions, Selection
 from carina_dra.kube.errors import NamespaceNotFound, NotFound, PathNotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from simulation.kubernetes.cluster import Cluster
-from tests.contract.kube.samples import allocation, config_map, resource_claim, resource_slice
+from tests.samples.objects import allocation, config_map, resource_claim, resource_slice
 
 CORE_EVENTS = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)
 RESOURCES = [

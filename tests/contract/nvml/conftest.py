@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,10 +19,14 @@ from simulation.nvml.hardware import profile_names
 NodeMaker: TypeAlias = Callable[..., SimulatedNode]
 
 
-def reader_below(root: Path, libraries: Sequence[RootedPath] = ()) -> NvmlReader:
+def reader_below(
+    root: Path,
+    libraries: Sequence[RootedPath] = (),
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> NvmlReader:
     """A reader with a library of its own."""
     host = HostPaths(root)
-    return NvmlReader(host, NvmlLibrary(host, libraries))
+    return NvmlReader(host, NvmlLibrary(host, libraries), now=now)
 
 
 @pytest.fixture

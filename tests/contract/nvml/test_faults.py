@@ -2,29 +2,28 @@
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import pynvml
 import pytest
 
 from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import (
+from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, Problem
+from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
     DriverReplaced,
     DriverUnusable,
-    Gpu,
     Inventory,
-    LostGpu,
-    MigUnsupported,
-    NvmlFailure,
     UnknownGpu,
-    UnreadableGpu,
 )
+from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.nvml.library import NvmlLibrary, call
 from kubelet_plugin.nvml.reader import NvmlReader
 from simulation.nvml import SimulatedNode, installed
 from tests.contract.nvml.conftest import NodeMaker, reader_below
+from tests.samples.gpus import NOTICED
 
 DEADLINE = 30.0
 
@@ -44,8 +43,15 @@ def ready(inventory: Inventory) -> DriverReady:
     return inventory
 
 
-def minors(gpus: tuple[Gpu, ...]) -> list[int]:
-    return [gpu.minor for gpu in gpus]
+def minors(inventory: DriverReady) -> list[int]:
+    """GPUs without a problem."""
+    return [seen.gpu.minor for seen in inventory.gpus if not seen.state.problems]
+
+
+def problems(inventory: DriverReady) -> dict[int, list[Problem]]:
+    return {
+        seen.gpu.minor: list(seen.state.problems) for seen in inventory.gpus if seen.state.problems
+    }
 
 
 # --- the driver as a whole ---
@@ -110,7 +116,7 @@ def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: Simulated
     assert reader.read() == replaced
     with installed(node.directory):
         again = ready(reader_below(node.root, libraries).read())
-    assert [gpu.driver_version for gpu in again.gpus] == ["570.86.15"] * len(first.gpus)
+    assert [seen.gpu.driver_version for seen in again.gpus] == ["570.86.15"] * len(first.gpus)
 
 
 def test_a_library_that_does_not_fit_and_is_the_only_one_is_told_of(
@@ -182,9 +188,9 @@ def test_switches_that_cannot_be_told_apart_still_join_gpus(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
-    first = ready(reader.read()).gpus[0]
-    assert first.nvlink is not None
-    assert first.nvlink.peers == (1, 2, 3, 4, 5, 6, 7)
+    nvlink = ready(reader.read()).gpus[0].state.nvlink
+    assert nvlink is not None
+    assert nvlink.peers == (1, 2, 3, 4, 5, 6, 7)
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "hgx-h200-nvl"])
@@ -201,7 +207,7 @@ def test_a_driver_without_mig_makes_gpus_without_mig(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetMigMode")
-    assert {gpu.mig for gpu in ready(reader.read()).gpus} == {MigUnsupported()}
+    assert {seen.gpu.mig for seen in ready(reader.read()).gpus} == {MigUnsupported()}
 
 
 # --- one GPU ---
@@ -212,10 +218,22 @@ def test_a_gpu_that_falls_off_the_bus_is_lost_as_it_was(
 ) -> None:
     first = ready(reader.read())
     node.lose_gpu(5)
+    reader = reader_below(node.root, now=lambda: NOTICED)
     second = ready(reader.read(first))
-    assert minors(second.gpus) == [0, 1, 2, 3, 4, 6, 7]
+    assert minors(second) == [0, 1, 2, 3, 4, 6, 7]
     failure = NvmlFailure("nvmlDeviceGetHandleByPciBusId", "NVML_ERROR_GPU_IS_LOST")
-    assert second == DriverReady(second.gpus, lost=(LostGpu(first.gpus[5], failure),))
+    assert problems(second) == {5: [GpuLost(failure, NOTICED)]}
+    assert second.gpus[5].gpu == first.gpus[5].gpu
+    assert second.gpus[5].state.nvlink == first.gpus[5].state.nvlink
+
+
+def test_a_problem_that_lasts_keeps_its_time(node: SimulatedNode) -> None:
+    times = iter([NOTICED, NOTICED + timedelta(hours=1)])
+    reader = reader_below(node.root, now=lambda: next(times))
+    first = reader.read()
+    node.lose_gpu(5)
+    second = reader.read(first)
+    assert reader.read(second) == second
 
 
 def test_a_lost_gpu_stays_known_and_comes_back_after_a_reset(
@@ -224,7 +242,7 @@ def test_a_lost_gpu_stays_known_and_comes_back_after_a_reset(
     first = ready(reader.read())
     node.lose_gpu(5)
     lost = reader.read(reader.read(first))
-    assert [each.gpu.minor for each in ready(lost).lost] == [5]
+    assert list(problems(ready(lost))) == [5]
     node.reset_gpu(5)
     assert reader.read(lost) == first
 
@@ -235,9 +253,9 @@ def test_losing_the_gpu_that_names_the_domain_does_not_rename_it(
     first = ready(reader.read())
     node.lose_gpu(0)
     second = ready(reader.read(first))
-    domains = {gpu.nvlink.domain for gpu in second.gpus if gpu.nvlink}
-    assert domains == {first.gpus[0].uuid}
-    assert all(0 not in gpu.nvlink.peers for gpu in second.gpus if gpu.nvlink)
+    answering = [seen.state.nvlink for seen in second.gpus if not seen.state.problems]
+    assert {nvlink.domain for nvlink in answering if nvlink} == {first.gpus[0].gpu.uuid}
+    assert all(0 not in nvlink.peers for nvlink in answering if nvlink)
 
 
 def test_a_gpu_lost_before_it_was_ever_seen_is_unknown(
@@ -256,10 +274,11 @@ def test_a_gpu_that_fails_is_unreadable_and_the_others_are_not(
 ) -> None:
     first = ready(reader.read())
     node.fail(symbol, pynvml.NVML_ERROR_UNKNOWN, minor=2)
-    second = ready(reader.read(first))
+    second = ready(reader_below(node.root, now=lambda: NOTICED).read(first))
     failure = NvmlFailure(symbol, "NVML_ERROR_UNKNOWN")
-    assert second == DriverReady(second.gpus, unreadable=(UnreadableGpu(first.gpus[2], failure),))
-    assert minors(second.gpus) == [0, 1, 3, 4, 5, 6, 7]
+    assert problems(second) == {2: [GpuUnreadable(failure, NOTICED)]}
+    assert second.gpus[2].gpu == first.gpus[2].gpu
+    assert minors(second) == [0, 1, 3, 4, 5, 6, 7]
 
 
 def test_a_gpu_that_fails_from_the_start_is_unknown(
@@ -299,16 +318,16 @@ def test_a_gpu_that_is_unplugged_is_gone(node: SimulatedNode, reader: NvmlReader
     node.unplug(3)
     second = ready(reader.read(first))
     assert second == DriverReady(second.gpus)
-    assert minors(second.gpus) == [0, 1, 2, 4, 5, 6, 7]
+    assert minors(second) == [0, 1, 2, 4, 5, 6, 7]
 
 
 def test_a_gpu_that_is_plugged_in_is_there(make_node: NodeMaker) -> None:
     node = make_node("dgx-h100", name="node-2", unplugged=(0, 3))
     reader = reader_below(node.root)
     first = reader.read()
-    assert minors(ready(first).gpus) == [1, 2, 4, 5, 6, 7]
+    assert minors(ready(first)) == [1, 2, 4, 5, 6, 7]
     node.plug(3)
-    assert minors(ready(reader.read(first)).gpus) == [1, 2, 3, 4, 5, 6, 7]
+    assert minors(ready(reader.read(first))) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_another_gpu_in_the_same_slot_is_another_gpu(
@@ -319,8 +338,8 @@ def test_another_gpu_in_the_same_slot_is_another_gpu(
     node.plug(3, replacement="spare")
     node.reset_gpu(3)
     second = ready(reader.read(first))
-    assert minors(second.gpus) == minors(first.gpus)
-    assert second.gpus[3].uuid != first.gpus[3].uuid
+    assert minors(second) == minors(first)
+    assert second.gpus[3].gpu.uuid != first.gpus[3].gpu.uuid
     assert second == DriverReady(second.gpus)
 
 
@@ -332,8 +351,8 @@ def test_plugging_in_does_not_bring_a_lost_gpu_back(make_node: NodeMaker) -> Non
     second = reader.read(first)
     node.plug(0)
     third = ready(reader.read(second))
-    assert minors(third.gpus) == [0, 1, 2, 3, 4, 6, 7]
-    assert [each.gpu.minor for each in third.lost] == [5]
+    assert minors(third) == [0, 1, 2, 3, 4, 6, 7]
+    assert list(problems(third)) == [5]
     assert third.unknown == ()
 
 
@@ -341,7 +360,7 @@ def test_without_the_kernels_list_changes_are_seen_all_the_same(node: SimulatedN
     reader = reader_below(node.root / "nowhere")
     first = reader.read()
     node.unplug(3)
-    assert minors(ready(reader.read(first)).gpus) == [0, 1, 2, 4, 5, 6, 7]
+    assert minors(ready(reader.read(first))) == [0, 1, 2, 4, 5, 6, 7]
 
 
 # --- calls that hang ---

@@ -8,7 +8,9 @@ import pynvml
 import pytest
 
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import DriverReady, Gpu, MigUnsupported
+from kubelet_plugin.inventory.gpu import Gpu, ObservedGpu
+from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from tests.contract.nvml.conftest import NodeMaker, reader_below
@@ -26,11 +28,16 @@ def reader(host: HostPaths, library: NvmlLibrary) -> NvmlReader:
     return NvmlReader(host, library)
 
 
-def gpus_of(reader: NvmlReader) -> tuple[Gpu, ...]:
+def observed_by(reader: NvmlReader) -> tuple[ObservedGpu, ...]:
     inventory = reader.read()
     assert isinstance(inventory, DriverReady)
-    assert inventory == DriverReady(inventory.gpus)  # nothing lost or unreadable
+    assert inventory == DriverReady(inventory.gpus)  # every GPU is known
+    assert not any(observed.state.problems for observed in inventory.gpus)
     return inventory.gpus
+
+
+def gpus_of(reader: NvmlReader) -> tuple[Gpu, ...]:
+    return tuple(observed.gpu for observed in observed_by(reader))
 
 
 def test_every_gpu_that_nvml_counts_is_read_and_sorted_by_minor(reader: NvmlReader) -> None:
@@ -56,14 +63,14 @@ def test_attributes_are_plausible_or_absent(reader: NvmlReader) -> None:
 
 
 def test_nvlink_peers_are_mutual_and_of_one_domain(reader: NvmlReader) -> None:
-    gpus = {gpu.minor: gpu for gpu in gpus_of(reader)}
-    for gpu in gpus.values():
-        for minor in gpu.nvlink.peers if gpu.nvlink else ():
-            peer = gpus[minor].nvlink
+    links = {observed.gpu.minor: observed.state.nvlink for observed in observed_by(reader)}
+    for minor, own in links.items():
+        for peer_minor in own.peers if own else ():
+            peer = links[peer_minor]
             assert peer is not None
-            assert gpu.nvlink is not None
-            assert gpu.minor in peer.peers
-            assert peer.domain == gpu.nvlink.domain
+            assert own is not None
+            assert minor in peer.peers
+            assert peer.domain == own.domain
 
 
 def test_mig_layouts_are_complete(reader: NvmlReader) -> None:
@@ -111,7 +118,7 @@ def test_an_h100(make_node: NodeMaker) -> None:
     """One product in full, so that a reader sees what there is."""
     node = make_node("dgx-h100", name="node-1")
     first = gpus_of(reader_below(node.root))[0]
-    assert replace(first, mig=MigUnsupported(), nvlink=None) == Gpu(
+    assert replace(first, mig=MigUnsupported()) == Gpu(
         minor=0,
         uuid="GPU-7da51c1e-b534-5977-99fe-8af18f6156a4",
         pci_bus_id="0000:1b:00.0",
@@ -125,7 +132,6 @@ def test_an_h100(make_node: NodeMaker) -> None:
         addressing_mode=None,
         numa_node=0,
         pcie_root="pci0000:15",
-        nvlink=None,
         mig=MigUnsupported(),
     )
 
@@ -142,18 +148,18 @@ def test_an_h100(make_node: NodeMaker) -> None:
 def test_nvlink_peers_of_a_product(
     make_node: NodeMaker, profile: str, peers: tuple[int, ...] | None
 ) -> None:
-    first = gpus_of(reader_below(make_node(profile).root))[0]
-    assert (first.nvlink.peers if first.nvlink else None) == peers
+    nvlink = observed_by(reader_below(make_node(profile).root))[0].state.nvlink
+    assert (nvlink.peers if nvlink else None) == peers
 
 
 def test_domains_of_bridges_differ(make_node: NodeMaker) -> None:
-    gpus = gpus_of(reader_below(make_node("hgx-h200-nvl").root))
-    domains = [gpu.nvlink.domain for gpu in gpus if gpu.nvlink]
-    assert domains == [gpus[0].uuid] * 4 + [gpus[4].uuid] * 4
+    gpus = observed_by(reader_below(make_node("hgx-h200-nvl").root))
+    domains = [seen.state.nvlink.domain for seen in gpus if seen.state.nvlink]
+    assert domains == [gpus[0].gpu.uuid] * 4 + [gpus[4].gpu.uuid] * 4
 
 
 def test_a_fabric_that_spans_nodes_names_the_domain(make_node: NodeMaker) -> None:
-    gpus = gpus_of(reader_below(make_node("b200").root))
-    assert {gpu.nvlink.domain for gpu in gpus if gpu.nvlink} == {
+    gpus = observed_by(reader_below(make_node("b200").root))
+    assert {seen.state.nvlink.domain for seen in gpus if seen.state.nvlink} == {
         "6a1c1b4e-0b1f-4c62-9b3e-3f3d0e0a7d51.7"
     }

@@ -6,7 +6,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from kubelet_plugin.inventory.gpu import DriverReady, MigDisabled, MigEnabled
+from kubelet_plugin.inventory.gpu import MigMode
+from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.inventory.mig import MigSupported
 from simulation.nvml import SimulatedNode
 from tests.contract.nvml.conftest import NodeMaker, reader_below
 
@@ -96,11 +98,11 @@ def test_an_inventory_tells_the_mode_and_the_same_layout_in_both(
 ) -> None:
     inventory = reader_below(node.root).read()
     assert isinstance(inventory, DriverReady)
-    on, off = inventory.gpus[0].mig, inventory.gpus[1].mig
-    assert isinstance(on, MigEnabled)
-    assert isinstance(off, MigDisabled)
-    assert on.layout == off.layout
-    assert on.toggles_without_reset
+    on, off = inventory.gpus[:2]
+    assert (on.state.mig_mode, off.state.mig_mode) == (MigMode.ON, MigMode.OFF)
+    assert on.gpu.mig == off.gpu.mig
+    assert isinstance(on.gpu.mig, MigSupported)
+    assert on.gpu.mig.toggles_without_reset
 
 
 # --- GPU instances ---

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.inventory.gpu import DriverMissing, DriverReady, DriverUnusable, NvmlFailure
+from kubelet_plugin.inventory.health import NvmlFailure
+from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, DriverUnusable
 from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import uninstall
 from tests.contract.nvml.conftest import reader_below

@@ -10,7 +10,7 @@ from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
 from kubelet_plugin.prepare.device_nodes import ensure_control_nodes, ensure_gpu_nodes
 from simulation.nvml import DeviceNodes, SimulatedNode
 from simulation.nvml.device_files import links_seen_as_nodes
-from tests.unit.kubelet_plugin.sample_gpus import gpu
+from tests.samples.gpus import gpu
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
 

@@ -4,15 +4,33 @@ from typing import Any
 
 import pytest
 
-from carina_dra.config.device import API_VERSION, ConfigSource, DeviceConfigError, gpu_config
+from carina_dra.config.device import (
+    API_VERSION,
+    ConfigSource,
+    ConfiguredDevice,
+    DeviceConfig,
+    DeviceConfigError,
+    GpuConfig,
+    configs_in_force,
+    read_recorded,
+)
 
 GOOD = {"apiVersion": API_VERSION, "kind": "GpuConfig"}
 
 
+def gpu_config(request: str, sources: list[ConfigSource]) -> DeviceConfig:
+    """The configuration of one GPU that was allocated to the request."""
+    (config,) = configs_in_force([ConfiguredDevice(request, "gpu-0", GpuConfig)], sources)
+    return config
+
+
 def source(
-    parameters: dict[str, Any], *requests: str, from_class: bool = False, place: str = "config[0]"
+    parameters: dict[str, Any],
+    *requests: str,
+    from_class: bool = False,
+    location: str = "config[0]",
 ) -> ConfigSource:
-    return ConfigSource(place, from_class, frozenset(requests), parameters)
+    return ConfigSource(location, from_class, frozenset(requests), parameters)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +46,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     parameters: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(DeviceConfigError) as caught:
-        gpu_config("gpu", [source(parameters, place="claim a/b, config[3]")])
+        gpu_config("gpu", [source(parameters, location="claim a/b, config[3]")])
     assert str(caught.value).startswith("claim a/b, config[3]: ")
     assert problem in str(caught.value)
 
@@ -38,7 +56,7 @@ def test_without_any_the_defaults_are_in_force() -> None:
 
 
 def test_a_mistake_is_found_even_where_another_overrides_it() -> None:
-    bad = source({**GOOD, "x": 1}, from_class=True, place="class")
+    bad = source({**GOOD, "x": 1}, from_class=True, location="class")
     with pytest.raises(DeviceConfigError, match="class"):
         gpu_config("gpu", [bad, source(GOOD)])
 
@@ -64,3 +82,34 @@ def test_a_configuration_applies_to_the_requests_it_names(
             gpu_config(request_name, [bad])
     else:
         gpu_config(request_name, [bad])
+
+
+class LaterConfig(GpuConfig):
+    """Of a kind of device that is no whole GPU."""
+
+
+def test_a_kind_that_the_named_request_cannot_take_is_refused() -> None:
+    with pytest.raises(DeviceConfigError) as caught:
+        configs_in_force(
+            [ConfiguredDevice("part", "gpu-0-part", LaterConfig)], [source(GOOD, "part")]
+        )
+    for words in ("config[0]: kind GpuConfig", "device gpu-0-part", "request part"):
+        assert words in str(caught.value)
+
+
+def test_a_configuration_without_requests_is_for_the_devices_of_its_kind() -> None:
+    devices = [
+        ConfiguredDevice("whole", "gpu-1", GpuConfig),
+        ConfiguredDevice("part", "gpu-0-part", LaterConfig),
+    ]
+    whole, part = configs_in_force(devices, [source(GOOD)])
+    assert (type(whole), type(part)) == (GpuConfig, LaterConfig)
+
+
+def test_a_configuration_that_is_for_none_of_the_devices_is_refused() -> None:
+    with pytest.raises(DeviceConfigError, match="is not for device gpu-0-part"):
+        configs_in_force([ConfiguredDevice("part", "gpu-0-part", LaterConfig)], [source(GOOD)])
+
+
+def test_recorded_configurations_may_have_fields_of_a_newer_version() -> None:
+    assert read_recorded("config", {**GOOD, "later": {"deep": 1}}) == GpuConfig()

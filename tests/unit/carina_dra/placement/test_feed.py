@@ -25,7 +25,7 @@ from carina_dra.resource import (
     ResourceSlice,
     decode,
 )
-from tests.unit.carina_dra.allocator.fleet import DRIVER, claim, claim_of, gpu
+from tests.samples.fleet import DRIVER, claim, claim_of, gpu
 
 _SEEDS = st.integers(0, 10**9)
 

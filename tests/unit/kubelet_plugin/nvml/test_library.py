@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.gpu import NvmlFailure
+from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.nvml.library import (
     NvmlBusyError,
     NvmlCallError,
