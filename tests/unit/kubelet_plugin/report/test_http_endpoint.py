@@ -243,6 +243,26 @@ def test_stopping_cuts_connections_and_frees_the_address() -> None:
         assert body(answer(connect(endpoint, HEALTHZ))) == "ok"
 
 
+def test_stopping_while_an_answer_is_computed_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    probed, go_on = threading.Event(), threading.Event()
+
+    def healthy() -> None:
+        probed.set()
+        assert go_on.wait(10)
+
+    with serving(healthy=healthy) as endpoint:
+        client = connect(endpoint, HEALTHZ)
+        assert probed.wait(10)
+        workers = [thread for thread in threading.enumerate() if "http-answer" in thread.name]
+    go_on.set()
+    client.close()
+    for worker in workers:
+        worker.join()
+    assert caplog.records == []
+
+
 def test_an_address_in_use_is_an_error() -> None:
     with serving() as endpoint, pytest.raises(OSError, match="in use"):
         HttpEndpoint(
