@@ -1,13 +1,13 @@
-"""Returns to the system the memory that only the start needed."""
+"""Trimming of memory after the start."""
 
 import ctypes
 import gc
 
 
 def trim_memory() -> None:
-    """Collects garbage, exempts what is left from collections, and returns free memory.
+    """Collects garbage, exempts the remaining objects from collection, and trims the heap.
 
-    The last needs glibc; other C libraries return memory by themselves, or not at all.
+    The heap is trimmed with glibc only; other C libraries have no malloc_trim.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
-"""The plugin's settings: defaults, below a file, below the environment, below flags.
+"""The plugin's settings, from flags, the environment, a file and defaults, in this precedence.
 
-Every setting has one name in three spellings: `driver_root` in the file, `CARINA_DRIVER_ROOT` in
-the environment, `--driver-root` as a flag. In the file and among the flags a name that is not a
-setting is refused, since a setting with a spelling mistake is one that somebody believes in; in the
-environment it is left alone, since Kubernetes itself puts names of Services there.
+Each setting has three spellings: `driver_root` in the file, `CARINA_DRIVER_ROOT` in the environment
+and `--driver-root` as a flag. Unknown names in the file and among the flags are errors, since they
+are most likely misspelled. Unknown names in the environment are ignored, since Kubernetes adds
+variables for Services there.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _SOCKET_PATH_BYTES = 107
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used: names each setting, where it was set, and what is allowed."""
+    """Invalid settings; the message names each setting, its source, and the allowed values."""
 
 
 def _absolute(path: Path) -> Path:
@@ -52,12 +52,12 @@ HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address
 
 
 class Settings(BaseModel):
-    """What an operator may set."""
+    """The settings of the plugin."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        regex_engine="python-re",  # loaded anyway, and half a megabyte less than the other
+        regex_engine="python-re",  # is loaded anyway; the default one takes half a megabyte more
     )
 
     node_name: str = Field(
@@ -68,38 +68,40 @@ class Settings(BaseModel):
     )
     kubelet_root: AbsolutePath = Field(
         Path("/var/lib/kubelet"),
-        description="the kubelet's root; its plugins and plugins_registry folders must have the "
-        "same path here as on the host",
+        description="the kubelet's --root-dir; its plugins and plugins_registry folders must be "
+        "mounted at the same path as on the host",
     )
     pod_uid: str | None = Field(
         None,
         pattern=r"^[-a-zA-Z0-9]{1,63}\Z",
-        description="UID of this pod: names the sockets, so that an old and a new plugin can run "
-        "side by side during a rolling update",
+        description="UID of this pod, used in the names of the sockets, so that the old and the "
+        "new plugin can run side by side during a rolling update",
     )
     cdi_directory: AbsolutePath = Field(
-        Path("/var/run/cdi"), description="where the container runtime reads CDI specs"
+        Path("/var/run/cdi"),
+        description="the folder from which the container runtime reads CDI specs",
     )
     driver_root: AbsolutePath = Field(
-        Path("/"), description="root of the installed NVIDIA driver, as this process sees it"
+        Path("/"),
+        description="root of the NVIDIA driver's installation, in this process's file system",
     )
     host_driver_root: AbsolutePath = Field(
-        Path("/"), description="the same root, as the container runtime on the host sees it"
+        Path("/"), description="the same root, in the host's file system, for the container runtime"
     )
     host_root: AbsolutePath = Field(
         Path("/"),
-        description="the root below which dev, sys and proc are those of the host; must have the "
-        "same path here as on the host",
+        description="the root below which the host's dev, sys and proc are mounted; its path must "
+        "be the same as on the host",
     )
     cdi_hook: AbsolutePath | None = Field(
         None,
-        description="nvidia-cdi-hook on the host; unset: looked for below the driver root",
+        description="path of nvidia-cdi-hook on the host; unset: searched below the driver root",
     )
     poll_seconds: float = Field(
-        5.0, gt=0, le=300, description="seconds between two readings of the node's GPUs"
+        5.0, gt=0, le=300, description="seconds between two reads of the node's GPUs"
     )
     repair_seconds: float = Field(
-        60.0, gt=0, le=3600, description="seconds between two checks of what prepared claims need"
+        60.0, gt=0, le=3600, description="seconds between two repairs of prepared claims"
     )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
@@ -108,19 +110,19 @@ class Settings(BaseModel):
     )
     http_address: HttpAddress = Field(
         "[::]:8080",
-        description="where /metrics, /healthz and /readyz are served, HOST:PORT; host [::] serves "
-        "IPv4 and IPv6, or IPv4 alone where the kernel has no IPv6; off disables the endpoint",
+        description="address of /metrics, /healthz and /readyz, HOST:PORT; host [::] serves IPv4 "
+        "and IPv6, or IPv4 alone if the kernel has no IPv6; off disables the endpoint",
     )
     kubeconfig: AbsolutePath | None = Field(
-        None, description="kubeconfig file; unset: the pod's service account"
+        None, description="kubeconfig file; unset: the pod's ServiceAccount is used"
     )
     service_account: AbsolutePath = Field(
         Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        description="folder of the service account's token and ca.crt",
+        description="folder with token and ca.crt of the ServiceAccount",
     )
-    log_format: Literal["json", "text"] = Field("json", description="of the log lines")
+    log_format: Literal["json", "text"] = Field("json", description="format of log records")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least severity that is logged"
+        "info", description="lowest level that is logged"
     )
 
     @model_validator(mode="after")
@@ -135,14 +137,14 @@ class Settings(BaseModel):
 
     @property
     def plugin_directory(self) -> Path:
-        """The folder of the driver's own socket and checkpoint."""
+        """The folder of the DRA socket and the checkpoint."""
         return self.kubelet_root / "plugins" / self.driver_name
 
     @property
     def dra_socket(self) -> Path:
-        """The socket on which the kubelet calls the driver.
+        """The socket of the DRA service.
 
-        The UID of the pod in its name is replaced by a hash where the path would be too long.
+        If its path would be too long, a hash replaces the pod's UID.
         """
         if self.pod_uid is None:
             return self.plugin_directory / "dra.sock"
@@ -151,9 +153,9 @@ class Settings(BaseModel):
 
     @property
     def registration_socket(self) -> Path:
-        """The socket in the kubelet's registry at which it finds the plugin.
+        """The socket of the registration service, in the folder that the kubelet watches.
 
-        Driver name and UID in its name are replaced by hashes where the path would be too long.
+        If its path would be too long, hashes replace the driver's name and the pod's UID.
         """
         driver, uid = self.driver_name, self.pod_uid
         path = self._registry / f"{driver}{'' if uid is None else f'-{uid}'}-reg.sock"
@@ -165,7 +167,7 @@ class Settings(BaseModel):
 
     @property
     def socket_patterns(self) -> tuple[tuple[Path, str], ...]:
-        """Folders, and patterns in them that match the sockets of each of the driver's pods."""
+        """Folders, and the glob patterns that match the sockets of all pods of the driver."""
         return (
             (self.plugin_directory, "dra*.sock"),
             (self._registry, f"{self.driver_name}-*reg.sock"),
@@ -178,12 +180,12 @@ class Settings(BaseModel):
 
     @property
     def checkpoint(self) -> Path:
-        """Where prepared claims are recorded."""
+        """The file that records prepared claims."""
         return self.plugin_directory / "checkpoint.jsonl"
 
     @property
     def lock(self) -> Path:
-        """What is locked while prepared claims change."""
+        """The file that is locked while prepared claims change."""
         return self.plugin_directory / "serialize.lock"
 
 
@@ -192,18 +194,17 @@ def _fits(socket: Path) -> bool:
 
 
 def _digest(text: str) -> str:
-    """48 bits of a hash in 8 characters: enough to tell the drivers and pods of a node apart."""
+    """48 bits of a SHA-256 in 8 characters: enough to keep a node's drivers and pods apart."""
     return urlsafe_b64encode(sha256(text.encode()).digest()[:6]).decode()
 
 
 def load(
     arguments: Sequence[str], environment: Mapping[str, str], *, program: str, version: str
 ) -> Settings:
-    """Gives the settings in force. `--help` and `--version` end the process, as argparse does.
+    """Returns the settings. `--help` and `--version` end the process, as argparse does.
 
     Raises:
-        SettingsError: naming each setting that is unknown, missing or has a wrong value, where it
-            was set and what is allowed.
+        SettingsError: a setting is unknown, missing or invalid.
     """
     parser = argparse.ArgumentParser(
         prog=program, description="Carina's node plugin: GPUs through DRA.", allow_abbrev=False
@@ -241,7 +242,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_file(file: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415 - a megabyte that most plugins do without
+    import yaml  # noqa: PLC0415 - takes a megabyte, and most plugins have no file
 
     try:
         content = yaml.safe_load(file.read_text())

@@ -1,8 +1,8 @@
-"""Tests whether the plugin answers on its sockets, by calling it there as the kubelet does.
+"""A probe that calls the plugin on its sockets, as the kubelet does.
 
-The call is NodePrepareResources without claims. Each probe makes a connection of its own, since one
-that is open would not notice that the file of its socket is gone. GetInfo would not do: for the
-plugin it is the sign of a kubelet that has just started.
+The call is NodePrepareResources without claims; GetInfo would count as a kubelet that has just
+started. Each probe opens its own connections, because an open connection does not fail when the
+file of its socket is removed.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,19 @@ from kubelet_plugin.kubelet.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
 Probe: TypeAlias = Callable[[], str | None]
-"""Gives None if all is well, else the problem."""
+"""Returns None on success, else the problem."""
 
 _TIMEOUT: Final = 5.0
+"""Seconds."""
 _METHOD: Final = f"/k8s.io.kubelet.pkg.apis.dra.{SUPPORTED_VERSIONS[0]}/NodePrepareResources"
 _OPTIONS: Final = (
-    ("grpc.use_local_subchannel_pool", 1),  # else connections and their back-off are shared
+    ("grpc.use_local_subchannel_pool", 1),  # or connections and their back-off would be shared
     ("grpc.enable_retries", 0),
 )
 
 
 def socket_probe(*paths: Path, timeout: float = _TIMEOUT) -> Probe:
-    """Gives a probe that calls the plugin on each socket, for at most `timeout` seconds each."""
+    """Returns a probe that calls the plugin on each socket; each call has `timeout` seconds."""
 
     def probe() -> str | None:
         for path in paths:

@@ -1,8 +1,8 @@
-"""How the kubelet comes to know the plugin (pluginregistration/v1).
+"""Registration of the plugin with the kubelet (pluginregistration/v1).
 
-The kubelet finds the registration socket, asks for the plugin's info, and says how that went. Being
-asked is also the sign that the kubelet has just started, after having deleted every ResourceSlice
-of the node.
+The kubelet finds the registration socket, calls GetInfo, and reports the result with
+NotifyRegistrationStatus. GetInfo is also the sign of a kubelet that has just started, and that has
+deleted every ResourceSlice of the node.
 """
 
 import logging
@@ -19,19 +19,19 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):
-    """Hears of what an operator should know."""
+    """Reports to the operator."""
 
     def registration_refused(self, reason: str) -> None:
-        """The kubelet does not take the plugin."""
+        """The kubelet refused to register the plugin."""
 
 
 class Registration:
-    """Answers the kubelet's questions about one driver."""
+    """The registration service of one driver."""
 
     def __init__(
         self, *, driver: str, endpoint: Path, asked: Callable[[], None], reporter: Reporter
     ) -> None:
-        """`asked` is called, and must return at once, whenever the kubelet asks for the info."""
+        """Creates the service. GetInfo calls `asked`, which must not block."""
         self._info = pb.PluginInfo(
             type="DRAPlugin",
             name=driver,
@@ -44,11 +44,11 @@ class Registration:
 
     @property
     def registered(self) -> bool:
-        """Whether the kubelet's last word was that it has registered the plugin."""
+        """Whether the kubelet's last notification was that it has registered the plugin."""
         return self._registered
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Gives what a grpc.Server is to serve."""
+        """Returns the handlers for a grpc.Server."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "GetInfo": grpc.unary_unary_rpc_method_handler(
                 self.get_info,

@@ -1,7 +1,7 @@
-"""The gRPC server on unix sockets, as the kubelet expects it.
+"""The gRPC server on the unix sockets that the kubelet connects to.
 
-Socket files are made when the server starts and removed when it stops. One that a killed process
-left behind is removed by whoever starts next: the kubelet would try to reach it for ever.
+The server creates the socket files when it starts and removes them when it stops. The next process
+removes those of a process that was killed, because the kubelet keeps trying to connect to them.
 """
 
 import socket
@@ -18,20 +18,20 @@ pods: this leaves room for the health probe, and for calls that the kubelet has 
 
 
 class UnixServer:
-    """One gRPC server on several unix sockets: each serves all, and all share its threads."""
+    """A gRPC server on several unix sockets; each serves all handlers, and all share threads."""
 
     def __init__(self, paths: Iterable[Path], handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Prepares to serve `handlers` at `paths`; `start` binds them, in their order."""
+        """Creates a server of `handlers`; `start` binds `paths` in their order."""
         self._paths = tuple(paths)
         pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="kubelet-call")
         self._server = grpc.server(pool, handlers=list(handlers))
 
     def start(self) -> None:
-        """Serves from now on.
+        """Starts serving.
 
         Raises:
-            OSError: what has a socket's name already cannot be removed.
-            RuntimeError: a socket cannot be bound, say because its folder is missing.
+            OSError: a file that has the path of a socket cannot be removed.
+            RuntimeError: a socket cannot be bound, for example because its folder is missing.
         """
         for path in self._paths:
             path.unlink(missing_ok=True)
@@ -39,14 +39,17 @@ class UnixServer:
         self._server.start()
 
     def stop(self, grace: float) -> None:
-        """Takes no more calls, gives those under way `grace` seconds, and removes the sockets."""
+        """Removes the sockets and refuses new calls; cancels others after `grace` seconds."""
         for path in reversed(self._paths):
             path.unlink(missing_ok=True)
         self._server.stop(grace).wait()
 
 
 def remove_abandoned_sockets(folder: Path, pattern: str) -> tuple[Path, ...]:
-    """Removes the sockets in `folder` matching `pattern` on which nobody listens; gives them."""
+    """Removes the sockets in `folder` matching `pattern` on which no process listens.
+
+    Returns the paths that were removed.
+    """
     removed = []
     for path in filter(Path.is_socket, sorted(folder.glob(pattern))):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -4,11 +4,11 @@
 the kubelet cannot reach is restarted. /readyz reports whether the slices are published and the
 kubelet has registered the plugin.
 
-Every pod of the cluster can connect, so the cost of clients is bounded. One thread reads and writes
-all connections; their number is limited, and each has a deadline from accept to close. When the
-limit is reached, a new connection takes the place of the oldest unfinished one, so that idle and
-slow clients cannot keep out a probe. Requests for the same path share one answer while it is
-computed, so that no more threads work than there are paths.
+Every pod of the cluster can connect, so the cost of clients is bounded. One thread serves all
+connections. Their number is limited, and each has a deadline that covers it from accept to close.
+When the limit is reached, a new connection replaces the oldest unfinished one, so that idle and
+slow clients cannot block a probe. Requests for a path that arrive while its answer is computed
+share that answer, so that there are no more worker threads than paths.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from kubelet_plugin.kubelet.probe import Probe
 
 _CONNECTIONS: Final = 128
 _DEADLINE: Final = 15.0
-"""Seconds. The probes of the sockets take up to 10, and the kubelet waits for 15 (deploy/)."""
+"""Seconds. A probe of both sockets takes at most 10, and the kubelet waits for 15 (deploy/)."""
 _HEAD_BYTES: Final = 8192
-"""Bytes of a request up to its empty line; the kubelet and Prometheus send a few hundred."""
+"""Bytes of a request line and headers; the kubelet and Prometheus send a few hundred."""
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE: Final = 1.0
-"""Seconds between attempts to accept when the system refuses, such as for lack of descriptors."""
+"""Seconds without accepting after the system failed to, for example for lack of descriptors."""
 _WARNING_INTERVAL: Final = 60.0
 """Seconds between two warnings that connections are dropped."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER: the kernel keeps nothing of a closed connection, neither unsent data nor TIME_WAIT;
-accepted connections inherit it."""
+"""A value of SO_LINGER. The kernel then frees the unsent data of a closed connection at once.
+Accepted connections inherit it."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ _Page: TypeAlias = Callable[[], _Answer]
 
 
 class HttpEndpoint:
-    """Serves the three paths from a thread of its own."""
+    """An HTTP server of the three paths, in a thread of its own."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class HttpEndpoint:
         connections: int = _CONNECTIONS,
         deadline: float = _DEADLINE,
     ) -> None:
-        """Binds `address`, HOST:PORT; port 0 takes a free one, and host [::] serves IPv4 too.
+        """Binds `address`, HOST:PORT. Port 0 selects a free port; host [::] serves IPv4 too.
 
         At most `connections` are open at a time, each for at most `deadline` seconds.
 
@@ -104,7 +104,7 @@ class HttpEndpoint:
 
     @property
     def port(self) -> int:
-        """The port that is served."""
+        """The bound port."""
         return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
@@ -121,21 +121,21 @@ class HttpEndpoint:
         self._loop.run_forever()
         self._loop.remove_reader(self._listener)
         self._listener.close()
-        if self._open:
-            for task in self._open:
+        if tasks := tuple(self._open):
+            for task in tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(self._open))
+            self._loop.run_until_complete(asyncio.wait(tasks))
         self._workers.shutdown(wait=False)
         self._loop.close()
 
     def _accept(self) -> None:
-        """Accepts one connection: the open ones are served between two new ones."""
+        """Accepts one connection, so that open ones are served before the next."""
         try:
             connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):  # the client has gone
+        except (BlockingIOError, ConnectionError):  # the client has disconnected
             return
         except OSError as error:
-            _log.warning("no HTTP connection can be accepted", extra={"error": str(error)})
+            _log.warning("HTTP connections cannot be accepted", extra={"error": str(error)})
             self._loop.remove_reader(self._listener)
             self._loop.call_later(
                 _ACCEPT_PAUSE, self._loop.add_reader, self._listener, self._accept
@@ -149,7 +149,7 @@ class HttpEndpoint:
         task.add_done_callback(partial(self._close, connection))
 
     def _drop(self) -> None:
-        """Ends the oldest connection without a complete request, else the oldest."""
+        """Drops the oldest connection without a complete request, or else the oldest."""
         task, connection = next(iter((self._unread or self._open).items()))
         self._dropped += 1
         if self._loop.time() - self._warned_at >= _WARNING_INTERVAL:
@@ -177,10 +177,10 @@ class HttpEndpoint:
                 await self._loop.sock_sendall(connection, answer.encode())
                 connection.shutdown(socket.SHUT_WR)
                 while await self._loop.sock_recv(connection, _HEAD_BYTES):
-                    pass  # until the client closes: closing first would reset what it reads
+                    pass  # wait for the client to close: closing first could discard the answer
         except OSError as error:
             _log.debug("HTTP connection failed", extra={"error": repr(error)})
-        except Exception:  # noqa: BLE001 - a defect: the other connections go on, and it is logged
+        except Exception:  # noqa: BLE001 - a defect must not affect other connections
             _log.exception("HTTP connection failed")
 
     async def _read_head(self, connection: socket.socket) -> bytes:
@@ -213,7 +213,7 @@ def _listen(address: str) -> socket.socket:
     host = host.strip("[]")
     dual_stack = host == "::" and socket.has_dualstack_ipv6()
     if host == "::" and not dual_stack:
-        host = "0.0.0.0"  # noqa: S104 - all addresses, as was asked: this kernel has no IPv6
+        host = "0.0.0.0"  # noqa: S104 - all addresses were requested, and the kernel has no IPv6
     listener = socket.create_server(
         (host, int(port)),
         family=socket.AF_INET6 if ":" in host else socket.AF_INET,
@@ -226,7 +226,7 @@ def _listen(address: str) -> socket.socket:
 
 
 def _requested_path(head: bytes) -> str | HTTPStatus:
-    """Gives the path of a GET request without its query, or the status that refuses the request."""
+    """Returns the path of a GET request without its query, or the status of a refusal."""
     if b"\r\n\r\n" not in head:
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     match head.partition(b"\r\n")[0].split(b" "):
@@ -241,7 +241,7 @@ def _requested_path(head: bytes) -> str | HTTPStatus:
 def _computed(page: _Page) -> _Answer:
     try:
         return page()
-    except Exception:  # noqa: BLE001 - a defect: the client is told, and it is logged
+    except Exception:  # noqa: BLE001 - a defect must not affect other requests
         _log.exception("HTTP request failed")
         return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed: see the plugin's log")
 
@@ -259,5 +259,5 @@ def _text(status: HTTPStatus, text: str) -> _Answer:
 def _peer(connection: socket.socket) -> str:
     try:
         return str(connection.getpeername()[0])
-    except OSError:  # it has gone meanwhile
+    except OSError:  # the client has disconnected
         return "unknown"

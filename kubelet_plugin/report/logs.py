@@ -1,7 +1,7 @@
-"""Structured logs: one event a line, its facts as fields, on standard error.
+"""Structured logs on standard error: one line for each event, with its facts as fields.
 
-Everywhere else an event is `logging.getLogger(__name__).info("what happened", extra={facts})`, so
-that lines of libraries come out in the same form.
+Other modules use the standard library's loggers, `_log.info("what happened", extra={facts})`, so
+that the records of libraries are formatted in the same way.
 """
 
 import json
@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 Format: TypeAlias = Literal["json", "text"]
 
 _NO_FACTS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; all else was given as `extra`."""
+"""Attributes of every record; all others were passed as `extra`."""
 
 
 def configure(log_format: Format, level: str) -> None:
-    """Sets up logging for the process."""
+    """Configures logging for the process."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Json() if log_format == "json" else _Text())
     root = logging.getLogger()
@@ -29,7 +29,7 @@ def configure(log_format: Format, level: str) -> None:
 
 
 def report_failed_threads(failed: Callable[[], None]) -> None:
-    """Logs as one record whatever exception ends a thread from now on, and then calls `failed`."""
+    """Logs an exception that ends a thread as one record, and then calls `failed`."""
 
     def report(arguments: threading.ExceptHookArgs) -> None:
         error = arguments.exc_value
@@ -41,7 +41,7 @@ def report_failed_threads(failed: Callable[[], None]) -> None:
 
 
 class _Json(logging.Formatter):
-    """An object a line."""
+    """One JSON object on each line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -57,7 +57,7 @@ class _Json(logging.Formatter):
 
 
 class _Text(logging.Formatter):
-    """For people."""
+    """Text for people."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = record.levelname.lower()

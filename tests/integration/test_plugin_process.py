@@ -234,7 +234,7 @@ def _many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_many_files")
-def test_clients_that_never_finish_cost_little_and_keep_no_probe_out(host: Host) -> None:
+def test_unfinished_connections_cost_little_and_do_not_block_probes(host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     process = host.start("--http-address", f"127.0.0.1:{port}")

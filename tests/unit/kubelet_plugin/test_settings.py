@@ -1,4 +1,4 @@
-"""Settings: defaults below file below environment below flags, and mistakes by their names."""
+"""Settings: their precedence, and errors that name the setting."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def loaded(*flags: str, **environment: str) -> Settings:
     return load(flags, environment, program="plugin", version="1")
 
 
-def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("node_name: file\ndriver_name: file.example.com\npoll_seconds: 1\n")
     settings = loaded(
@@ -39,7 +39,9 @@ def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None
         (("--node-name", "n", "--kubelet-root", "/" + "x" * 90), "longer than the 107 bytes"),
     ],
 )
-def test_mistakes_are_named(flags: tuple[str, ...], problem: str) -> None:
+def test_errors_name_the_setting_and_the_allowed_values(
+    flags: tuple[str, ...], problem: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         loaded(*flags)
     assert problem in str(caught.value)
@@ -64,7 +66,7 @@ def test_addresses_of_the_http_endpoint(address: str) -> None:
     assert loaded("--node-name", "n", "--http-address", address).http_address == address
 
 
-def test_by_default_every_family_of_addresses_is_served() -> None:
+def test_the_default_address_serves_ipv4_and_ipv6() -> None:
     settings = loaded("--node-name", "n")
     assert settings.http_address == "[::]:8080"
     description = Settings.model_fields["http_address"].description
@@ -76,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         loaded("--node-name", "n", "--config", str(tmp_path / "none.yaml"))
 
 
-def test_variables_that_kubernetes_makes_of_services_are_left_alone() -> None:
+def test_variables_that_kubernetes_adds_for_services_are_ignored() -> None:
     assert loaded(CARINA_NODE_NAME="n", CARINA_CONTROLLER_SERVICE_HOST="10.0.0.1").node_name == "n"
 
 
@@ -87,7 +89,9 @@ def test_variables_that_kubernetes_makes_of_services_are_left_alone() -> None:
         ("1f", "dra-1f.sock", "gpu.carina.dev-1f-reg.sock"),
     ],
 )
-def test_sockets_are_named_by_the_pod(uid: str | None, dra: str, registration: str) -> None:
+def test_the_names_of_sockets_contain_the_uid_of_the_pod(
+    uid: str | None, dra: str, registration: str
+) -> None:
     settings = loaded("--node-name", "n", *(("--pod-uid", uid) if uid else ()))
     assert settings.dra_socket == Path("/var/lib/kubelet/plugins/gpu.carina.dev") / dra
     assert settings.registration_socket == Path("/var/lib/kubelet/plugins_registry") / registration

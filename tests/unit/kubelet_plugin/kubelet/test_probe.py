@@ -1,4 +1,4 @@
-"""The probe tells a plugin that answers on its sockets from one that does not."""
+"""The probe succeeds if the plugin answers on each of its sockets."""
 
 import socket
 import tempfile
@@ -44,13 +44,13 @@ def serving(prepare: Prepare, *paths: Path) -> Iterator[None]:
         server.stop(0)
 
 
-def test_a_plugin_that_answers_is_well(folder: Path) -> None:
-    asked: list[int] = []
+def test_it_succeeds_if_each_socket_answers(folder: Path) -> None:
+    calls: list[int] = []
 
     def prepare(
         request: pb.NodePrepareResourcesRequest, _: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        asked.append(len(request.claims))
+        calls.append(len(request.claims))
         return pb.NodePrepareResourcesResponse()
 
     one, other = folder / "one", folder / "other"
@@ -58,10 +58,10 @@ def test_a_plugin_that_answers_is_well(folder: Path) -> None:
         probe = socket_probe(one, other)
         assert probe() is None
         assert probe() is None
-    assert asked == [0, 0, 0, 0]
+    assert calls == [0, 0, 0, 0]
 
 
-def test_a_plugin_whose_call_fails_is_not(folder: Path) -> None:
+def test_a_call_that_fails_is_a_problem(folder: Path) -> None:
     def prepare(
         _: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
@@ -73,12 +73,12 @@ def test_a_plugin_whose_call_fails_is_not(folder: Path) -> None:
         assert socket_probe(path)() == f"{path} does not answer: INTERNAL: broken"
 
 
-def test_a_socket_that_is_gone_is_named(folder: Path) -> None:
+def test_a_missing_socket_is_named(folder: Path) -> None:
     path = folder / "socket"
     assert f"{path} does not answer: UNAVAILABLE" in str(socket_probe(path)())
 
 
-def test_a_socket_that_goes_and_comes_back_is_noticed_at_once(folder: Path) -> None:
+def test_a_socket_that_is_removed_and_restored_is_noticed_at_once(folder: Path) -> None:
     path, hidden = folder / "socket", folder / "hidden"
     with serving(lambda _, __: pb.NodePrepareResourcesResponse(), path):
         probe = socket_probe(path)
@@ -90,7 +90,7 @@ def test_a_socket_that_goes_and_comes_back_is_noticed_at_once(folder: Path) -> N
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0"])
-def test_what_speaks_otherwise_or_hangs_up_is_not_well(folder: Path, answer: bytes) -> None:
+def test_another_protocol_or_a_closed_connection_is_a_problem(folder: Path, answer: bytes) -> None:
     path = folder / "socket"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -108,7 +108,7 @@ def test_what_speaks_otherwise_or_hangs_up_is_not_well(folder: Path, answer: byt
         thread.join()
 
 
-def test_a_plugin_that_hangs_is_given_up(folder: Path) -> None:
+def test_a_plugin_that_hangs_is_a_problem_after_the_timeout(folder: Path) -> None:
     path = folder / "socket"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))

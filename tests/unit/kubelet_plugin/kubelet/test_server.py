@@ -1,4 +1,4 @@
-"""The server on unix sockets: enough threads for all calls of a node, and no files left behind."""
+"""The server on unix sockets: threads for all calls of a node, and the files of its sockets."""
 
 import socket
 import tempfile
@@ -12,7 +12,7 @@ import pytest
 from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 
 PODS = 500
-"""As many as the largest nodes have."""
+"""The number of pods of the largest nodes."""
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def abandoned(path: Path) -> Path:
     return path
 
 
-def test_sockets_on_which_nobody_listens_are_removed(folder: Path) -> None:
+def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
     paths = tuple(abandoned(folder / name) for name in ("dra-1.sock", "dra-2.sock"))
     assert remove_abandoned_sockets(folder, "dra*.sock") == paths
     assert list(folder.iterdir()) == []
 
 
-def test_a_socket_on_which_somebody_listens_is_left(folder: Path) -> None:
+def test_a_socket_with_a_listener_is_kept(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "dra.sock"))
         server.listen()
@@ -93,7 +93,7 @@ def test_a_socket_on_which_somebody_listens_is_left(folder: Path) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_socket_that_is_too_busy_to_accept_is_left_without_waiting(folder: Path) -> None:
+def test_a_socket_whose_listener_is_busy_is_kept_without_waiting(folder: Path) -> None:
     path = folder / "dra.sock"
     with (
         socket.socket(socket.AF_UNIX) as server,
@@ -110,7 +110,7 @@ def test_a_socket_that_is_too_busy_to_accept_is_left_without_waiting(folder: Pat
     assert path.is_socket()
 
 
-def test_what_is_not_one_of_the_sockets_is_left(folder: Path) -> None:
+def test_other_sockets_and_files_are_kept(folder: Path) -> None:
     abandoned(folder / "other.sock")
     (folder / "dra-file.sock").write_text("")
     (folder / "dra-folder.sock").mkdir()
@@ -118,5 +118,5 @@ def test_what_is_not_one_of_the_sockets_is_left(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 3
 
 
-def test_a_folder_that_is_missing_has_none(folder: Path) -> None:
+def test_a_missing_folder_has_no_sockets(folder: Path) -> None:
     assert remove_abandoned_sockets(folder / "missing", "*") == ()

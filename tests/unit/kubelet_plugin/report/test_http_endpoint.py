@@ -1,4 +1,4 @@
-"""The HTTP endpoint answers probes and metrics, whatever other clients do."""
+"""The HTTP endpoint answers probes and scrapes, whatever other clients do."""
 
 import logging
 import select
@@ -50,7 +50,7 @@ def connect(endpoint: HttpEndpoint, sent: bytes = b"", host: str = "127.0.0.1") 
 
 
 def answer(connection: socket.socket) -> bytes:
-    """All that comes until the endpoint closes."""
+    """Returns the whole response, up to the end of the connection."""
     with connection, connection.makefile("rb") as received:
         return received.read()
 
@@ -108,7 +108,7 @@ def test_a_request_may_come_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT"], ids=["idle", "half a request"])
-def test_the_oldest_unfinished_connection_gives_way_to_a_new_one(sent: bytes) -> None:
+def test_a_new_connection_replaces_the_oldest_unfinished_one(sent: bytes) -> None:
     threads = threading.active_count()
     with serving() as endpoint, ExitStack() as clients:
         unfinished = [clients.enter_context(connect(endpoint, sent)) for _ in range(5 * LIMIT)]
@@ -154,7 +154,7 @@ def test_requests_for_a_path_share_the_answer_being_computed() -> None:
         assert len(probes) == 2
 
 
-def test_the_deadline_is_for_the_whole_request() -> None:
+def test_the_deadline_covers_the_whole_request() -> None:
     with serving(deadline=0.1) as endpoint, connect(endpoint) as connection:
 
         def drip() -> bool:
@@ -178,7 +178,7 @@ def test_a_client_that_does_not_close_is_cut_at_the_deadline() -> None:
         eventually(lambda: is_cut(connection))
 
 
-def test_a_reset_is_no_news(
+def test_a_reset_is_not_logged(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -241,6 +241,26 @@ def test_stopping_cuts_connections_and_frees_the_address() -> None:
         eventually(lambda: is_cut(client))
     with serving(address) as endpoint:
         assert body(answer(connect(endpoint, HEALTHZ))) == "ok"
+
+
+def test_stopping_while_an_answer_is_computed_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    probed, go_on = threading.Event(), threading.Event()
+
+    def healthy() -> None:
+        probed.set()
+        assert go_on.wait(10)
+
+    with serving(healthy=healthy) as endpoint:
+        client = connect(endpoint, HEALTHZ)
+        assert probed.wait(10)
+        workers = [thread for thread in threading.enumerate() if "http-answer" in thread.name]
+    go_on.set()
+    client.close()
+    for worker in workers:
+        worker.join()
+    assert caplog.records == []
 
 
 def test_an_address_in_use_is_an_error() -> None:

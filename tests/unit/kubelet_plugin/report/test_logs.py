@@ -1,4 +1,4 @@
-"""Log lines: one a line, its facts as fields."""
+"""Log records: one on each line, with its facts as fields."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ def _as_it_was() -> Iterator[None]:
     root.handlers, root.level = handlers, level
 
 
-def test_a_line_is_an_object_with_the_event_and_its_facts(
+def test_a_record_is_an_object_with_the_event_and_its_facts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure("json", "info")
@@ -37,7 +37,7 @@ def test_a_line_is_an_object_with_the_event_and_its_facts(
     }
 
 
-def test_lines_of_libraries_come_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_of_libraries_have_the_same_format(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("json", "warning")
     logging.getLogger("urllib3").warning("lost %s of %d", "one", 3)
 
@@ -46,7 +46,7 @@ def test_lines_of_libraries_come_in_the_same_form(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_an_exception_comes_with_its_traceback(
+def test_an_exception_has_its_traceback(
     capsys: pytest.CaptureFixture[str], log_format: logs.Format
 ) -> None:
     logs.configure(log_format, "info")
@@ -96,14 +96,16 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith(" info    serving driver='gpu.carina.dev' sockets=2\n")
 
 
-def test_less_severe_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("json", "warning")
     logging.getLogger("x").info("serving")
 
     assert capsys.readouterr().err == ""
 
 
-def test_what_json_cannot_say_is_said_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_that_json_cannot_represent_are_logged_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure("json", "info")
     logging.getLogger("x").info("odd", extra={"path": b"\xff"})
 
