@@ -38,8 +38,9 @@ class CdiDirectory:
     def write(self, uid: str, content: bytes) -> None:
         """Makes `content` the claim's spec. Nothing happens if it is already."""
         if self.read(uid) == content:
+            sync_folder(self._path)  # whoever wrote it may have been killed before its fsync
             return
-        self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._make_folder()
         file = self._file(uid)
         temporary = file + _TEMPORARY
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -55,12 +56,11 @@ class CdiDirectory:
 
     def remove(self, uid: str) -> None:
         """Removes the claim's spec, if there is one."""
-        removed = False
         for suffix in ("", _TEMPORARY, _TEMPORARY_BEFORE):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(uid) + suffix)
-                removed = True
-        if removed:
+        # Also where nothing was left to remove: a process may have been killed before its fsync.
+        with contextlib.suppress(FileNotFoundError):
             sync_folder(self._path)
 
     def read(self, uid: str) -> bytes | None:
@@ -88,3 +88,9 @@ class CdiDirectory:
 
     def _file(self, uid: str) -> str:
         return f"{self._path}/{self._prefix}{uid}{_SUFFIX}"
+
+    def _make_folder(self) -> None:
+        missing = [folder for folder in (self._path, *self._path.parents) if not folder.exists()]
+        self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for folder in reversed(missing):
+            sync_folder(folder.parent)

@@ -69,7 +69,7 @@ _Stamp: TypeAlias = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A folder, or a part of a folder's path, as it was before a search."""
+    """A folder or link as it was before a search."""
 
     path: str
     searched: bool
@@ -107,20 +107,24 @@ class DriverRoot:
             watched, files = self._known
             if files.version == version and not any(folder.changed() for folder in watched):
                 return files
-        # Looked at before the search: a change during the search is found the next time.
-        watched = _watch(self._root, version)
-        self._known = watched, _Search(self._root, self._host_root, self._hook).files(version)
-        return self._known[1]
+        # Each path is looked at before what is behind it: a change meanwhile is found next time.
+        paths = RootedPaths(self._root)
+        searched = frozenset(_located(paths, _folders(version)))
+        files = _Search(self._root, self._host_root, self._hook, paths).files(version)
+        self._known = tuple(_watched(paths, searched)), files
+        return files
 
 
 class _Search:
     """One search below the root."""
 
-    def __init__(self, root: Path, host_root: PurePosixPath, hook: Path | None) -> None:
+    def __init__(
+        self, root: Path, host_root: PurePosixPath, hook: Path | None, paths: RootedPaths
+    ) -> None:
         self._root = root
         self._host_root = host_root
         self._hook = hook
-        self._paths = RootedPaths(root)
+        self._paths = paths
 
     def files(self, version: str) -> DriverFiles:
         libraries = tuple(self._libraries(version))
@@ -230,16 +234,24 @@ def _folders(version: str) -> tuple[str, ...]:
     return (*_LIBRARY_FOLDERS, *_HOOK_FOLDERS, *firmware, *sockets)
 
 
-def _watch(root: Path, version: str) -> tuple[_Watched, ...]:
-    paths = RootedPaths(root)
-    searched = set()
-    for folder in _folders(version):
+def _located(paths: RootedPaths, folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
         with suppress(OSError):  # a loop of links, which the search reports
-            searched.add(paths.locate(folder))
-    return tuple(
-        _Watched(path, path in searched, status and _stamp(status, searched=path in searched))
-        for path, status in paths.looked_at.items()
-    )
+            yield paths.locate(folder)
+
+
+def _watched(paths: RootedPaths, searched: frozenset[str]) -> Iterator[_Watched]:
+    """The folders that were searched, and every link and folder on the way to what was found.
+
+    What is missing in a folder that was searched needs no watching: it would change the folder.
+    """
+    for path, status in paths.looked_at.items():
+        if status is None:
+            if path.rpartition("/")[0] not in searched:
+                yield _Watched(path, searched=path in searched, stamp=None)
+        elif stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode):
+            listed = path in searched
+            yield _Watched(path, searched=listed, stamp=_stamp(status, searched=listed))
 
 
 def _stamp(status: os.stat_result, *, searched: bool) -> _Stamp:

@@ -166,7 +166,7 @@ def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribut
     node = make_node("hgx-h200-nvl", name="node-2")
     node.fail(symbol, pynvml.NVML_ERROR_NOT_SUPPORTED, minor=3)
     gpus = ready(reader_below(node.root).read()).gpus
-    assert [gpu.minor for gpu in gpus if getattr(gpu, attribute) is None] == [3]
+    assert [seen.gpu.minor for seen in gpus if getattr(seen.gpu, attribute) is None] == [3]
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,19 @@ def test_a_change_behind_an_absolute_link_is_seen(tmp_path: Path) -> None:
     assert len(driver.files(VERSION).libraries) == 3
 
 
+def test_a_link_to_another_file_is_seen(root: Path, driver: DriverRoot) -> None:
+    """update-alternatives changes neither /usr/bin nor the file that it leads to now."""
+    for release in ("one", "two"):
+        add(root, f"opt/{release}/nvidia-smi")
+    link(root, "usr/bin/nvidia-smi", "/etc/alternatives/nvidia-smi")
+    link(root, "etc/alternatives/nvidia-smi", "/opt/one/nvidia-smi")
+    assert "/opt/one/" in driver.files(VERSION).binaries[0].host_path
+    assert driver.files(VERSION) is driver.files(VERSION)
+    (root / "etc/alternatives/nvidia-smi").unlink()
+    link(root, "etc/alternatives/nvidia-smi", "/opt/two/nvidia-smi")
+    assert "/opt/two/" in driver.files(VERSION).binaries[0].host_path
+
+
 def test_a_link_to_another_folder_is_seen(tmp_path: Path) -> None:
     for release in ("one", "two"):
         for stem in ("libcuda", "libnvidia-ml"):
