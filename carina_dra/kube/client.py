@@ -19,7 +19,7 @@ from typing import Any, Self, TypeAlias, assert_never, cast
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.connection import Connection
-from carina_dra.kube.errors import Gone, Operation, ServerError
+from carina_dra.kube.errors import ApiOperation, Gone, ServerError
 from carina_dra.kube.transport import Query, Transport
 from carina_dra.kube.watch import Watch
 
@@ -144,7 +144,7 @@ class Client:
         timeout: float = TIMEOUT,
     ) -> Body:
         """The object. Raises NotFound."""
-        operation = Operation.on("get", resource, namespace, name)
+        operation = ApiOperation.on("get", resource, namespace, name)
         path = resource.object_path(namespace, name)
         return self._call(operation, "GET", path, timeout=timeout)
 
@@ -170,7 +170,7 @@ class Client:
     def _list(
         self, resource: ApiResource, selection: Selection, page_size: int, timeout: float
     ) -> Listing:
-        operation = Operation.on("list", resource, selection.namespace)
+        operation = ApiOperation.on("list", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         query = selection.query() | ({"limit": str(page_size)} if page_size else {})
         items: list[Body] = []
@@ -198,7 +198,7 @@ class Client:
 
         seconds: when it shall; an answer that stays out for long after that ends it too.
         """
-        operation = Operation.on("watch", resource, selection.namespace)
+        operation = ApiOperation.on("watch", resource, selection.namespace)
         query = selection.query() | {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -220,7 +220,7 @@ class Client:
         metadata = body.get("metadata", {})
         namespace = metadata.get("namespace")
         name = metadata.get("name") or metadata.get("generateName", "")
-        operation = Operation.on("create", resource, namespace, name)
+        operation = ApiOperation.on("create", resource, namespace, name)
         if resource.scope is Scope.NAMESPACED and not namespace:
             raise ValueError(f"{operation}: metadata.namespace is missing")
         path = resource.collection_path(namespace)
@@ -237,7 +237,7 @@ class Client:
         timeout: float = TIMEOUT,
     ) -> Body:
         """What posting to a subresource answers: `token`, `binding`, `eviction`."""
-        operation = Operation.on(f"create {subresource} of", resource, namespace, name)
+        operation = ApiOperation.on(f"create {subresource} of", resource, namespace, name)
         path = resource.object_path(namespace, name, subresource)
         return self._call(operation, "POST", path, body=body, timeout=timeout)
 
@@ -256,7 +256,7 @@ class Client:
     ) -> Body:
         key = key_of(body)
         verb = f"replace {subresource} of" if subresource else "replace"
-        operation = Operation.on(verb, resource, key.namespace, key.name)
+        operation = ApiOperation.on(verb, resource, key.namespace, key.name)
         path = resource.object_path(key.namespace, key.name, subresource)
         return self._call(operation, "PUT", path, body=body, timeout=timeout)
 
@@ -276,7 +276,7 @@ class Client:
         resourceVersion that is not the object's, or where an ApplyPatch meets another owner.
         """
         verb = f"patch {subresource} of" if subresource else "patch"
-        operation = Operation.on(verb, resource, namespace, name)
+        operation = ApiOperation.on(verb, resource, namespace, name)
         content, content_type, query = _wire_form(patch)
         return self._call(
             operation,
@@ -308,7 +308,7 @@ class Client:
             options["preconditions"] = given
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        operation = Operation.on("delete", resource, namespace, name)
+        operation = ApiOperation.on("delete", resource, namespace, name)
         path = resource.object_path(namespace, name)
         self._call(operation, "DELETE", path, body=options, timeout=timeout)
 
@@ -316,18 +316,18 @@ class Client:
         self, resource: ApiResource, selection: Selection, *, timeout: float = TIMEOUT
     ) -> None:
         """Asks for deletion of all objects of the selection."""
-        operation = Operation.on("delete all", resource, selection.namespace)
+        operation = ApiOperation.on("delete all", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         self._call(operation, "DELETE", path, query=selection.query(), timeout=timeout)
 
     def server_version(self, *, timeout: float = TIMEOUT) -> ServerVersion:
         """The API server's version; the cheapest sign of life that needs no permission."""
-        version = self._call(Operation("get", "/version"), "GET", "/version", timeout=timeout)
+        version = self._call(ApiOperation("get", "/version"), "GET", "/version", timeout=timeout)
         return ServerVersion(version["major"], version["minor"], version["gitVersion"])
 
     def _call(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         path: str,
         *,

@@ -16,7 +16,7 @@ from carina_dra.kube.body import Body, ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """What was tried: a verb, on a resource, perhaps on one object of it."""
 
     verb: str
@@ -26,7 +26,7 @@ class Operation:
     @classmethod
     def on(
         cls, verb: str, resource: ApiResource, namespace: str | None = None, name: str = ""
-    ) -> "Operation":
+    ) -> "ApiOperation":
         """An operation on one object, or (no name) on all of a namespace or of the cluster."""
         key = ObjectKey(namespace or "", name) if name or namespace else None
         return cls(verb, resource.qualified_name, key)
@@ -55,7 +55,7 @@ class ApiError(Exception):
     retriable: ClassVar[bool] = False
     """Whether the same request, unchanged, may succeed later."""
 
-    def __init__(self, operation: Operation, message: str) -> None:
+    def __init__(self, operation: ApiOperation, message: str) -> None:
         super().__init__(f"{operation}: {message}")
         self.operation = operation
         self.message = message
@@ -94,7 +94,7 @@ class Gone(ApiError):
 class Invalid(ApiError):
     """The API server refuses the object as it is; `causes` name the fields."""
 
-    def __init__(self, operation: Operation, message: str, causes: tuple[Cause, ...]) -> None:
+    def __init__(self, operation: ApiOperation, message: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(operation, message)
         self.causes = causes
 
@@ -116,7 +116,7 @@ class TooManyRequests(ApiError):
 
     retriable = True
 
-    def __init__(self, operation: Operation, message: str, retry_after: float) -> None:
+    def __init__(self, operation: ApiOperation, message: str, retry_after: float) -> None:
         super().__init__(operation, message)
         self.retry_after = retry_after
 
@@ -136,7 +136,7 @@ class Unreachable(ApiError):
     retriable = True
 
 
-def from_response(operation: Operation, code: int, content: bytes, retry_after: str) -> ApiError:
+def from_response(operation: ApiOperation, code: int, content: bytes, retry_after: str) -> ApiError:
     """The error that an HTTP response with status `code` (400 or more) stands for.
 
     retry_after: the header of that name, in seconds, or empty.
@@ -151,7 +151,7 @@ def from_response(operation: Operation, code: int, content: bytes, retry_after: 
     return from_status(operation, {**status, "code": code}, retry_after)
 
 
-def from_status(operation: Operation, status: Body, retry_after: str = "") -> ApiError:
+def from_status(operation: ApiOperation, status: Body, retry_after: str = "") -> ApiError:
     """The error that a Status object stands for."""
     code = int(status.get("code") or 500)
     reason = status.get("reason") or ""
@@ -187,7 +187,7 @@ def from_status(operation: Operation, status: Body, retry_after: str = "") -> Ap
 _PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 410: Gone}
 
 
-def _not_found(operation: Operation, details: Body, message: str) -> ApiError:
+def _not_found(operation: ApiOperation, details: Body, message: str) -> ApiError:
     """What was not found: `details` name it by group, plural (as `kind`) and name."""
     plural, group, name = (details.get(field) or "" for field in ("kind", "group", "name"))
     missing = (f"{plural}.{group}" if group else plural, name)
@@ -199,7 +199,7 @@ def _not_found(operation: Operation, details: Body, message: str) -> ApiError:
     return _path_not_found(operation, message)
 
 
-def _path_not_found(operation: Operation, message: str) -> PathNotFound:
+def _path_not_found(operation: ApiOperation, message: str) -> PathNotFound:
     return PathNotFound(
         operation,
         f"{message} (HTTP status 404 for the path, not for an object: check that the API server"

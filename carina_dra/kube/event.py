@@ -63,10 +63,10 @@ class ObjectReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
-    """Who reports: a controller's name and which of its processes, such as a node's name."""
+class ReportingController:
+    """The controller that reports, by its name, and which of its processes, such as a node's."""
 
-    controller: str
+    name: str
     instance: str
 
 
@@ -123,7 +123,7 @@ class Series:
         return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_at)}}
 
 
-def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
+def event_body(occurrence: Occurrence, controller: ReportingController, at: float) -> Body:
     """The Event for an occurrence; its name says when, to the nanosecond, as client-go's do."""
     object_name = occurrence.regarding.name[:230]  # the whole has to stay a DNS subdomain
     return {
@@ -134,8 +134,8 @@ def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
             "namespace": occurrence.namespace,
         },
         "eventTime": micro_time(at),
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance[:128],
+        "reportingController": controller.name,
+        "reportingInstance": controller.instance[:128],
         "regarding": occurrence.regarding.body(),
         "type": occurrence.type.value,
         "reason": occurrence.reason,

@@ -21,7 +21,7 @@ from carina_dra.kube.event import (
     EventType,
     ObjectReference,
     Occurrence,
-    Reporter,
+    ReportingController,
     Series,
     cut_note,
     event_body,
@@ -39,10 +39,14 @@ class EventRecorder:
     """Records events for one reporter; many threads may. To be closed, which writes the rest."""
 
     def __init__(
-        self, client: Client, reporter: Reporter, *, now: Callable[[], float] = time.time
+        self,
+        client: Client,
+        controller: ReportingController,
+        *,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        self._reporter = reporter
+        self._controller = controller
         self._now = now
         self._queue: deque[Occurrence] = deque()
         self._changed = threading.Condition()
@@ -132,7 +136,7 @@ class EventRecorder:
 
     def _create(self, occurrence: Occurrence) -> None:
         now = self._now()
-        event = event_body(occurrence, self._reporter, now)
+        event = event_body(occurrence, self._controller, now)
         error = self._write(lambda: self._client.create(EVENTS, event, timeout=_WRITE_TIMEOUT))
         match error:
             case None | AlreadyExists():  # an earlier attempt got through, its answer did not

@@ -20,7 +20,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, Gone
-from carina_dra.kube.store import Change, Entry, IndexFunction, Store
+from carina_dra.kube.store import Entry, IndexFunction, ObjectChange, Store
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Reflector(Generic[T]):
         *,
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
-        on_change: Callable[[Change[T]], None] = lambda _: None,
+        on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
         backoff: Backoff | None = None,
         watch_seconds: int = WATCH_SECONDS,
     ) -> None:
@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
             self._version = None
             return False
         self._version = version
-        change: Change[T] | None = None
+        change: ObjectChange[T] | None = None
         match event:
             case Added(body) | Modified(body):
                 entry = self._parsed(body)
@@ -165,7 +165,7 @@ class Reflector(Generic[T]):
             self._report(change)
         return True
 
-    def _report(self, change: Change[T]) -> None:
+    def _report(self, change: ObjectChange[T]) -> None:
         try:
             self._on_change(change)
         except Exception:  # noqa: BLE001 - the changes after this one are to be reported too

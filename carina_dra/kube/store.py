@@ -51,7 +51,7 @@ class Removed(Generic[T]):
     value: T
 
 
-Change: TypeAlias = Created[T] | Updated[T] | Removed[T]
+ObjectChange: TypeAlias = Created[T] | Updated[T] | Removed[T]
 
 
 class Store(Generic[T]):
@@ -86,7 +86,7 @@ class Store(Generic[T]):
             keys = sorted(self._indexes[index].get(value, ()))
             return [self._entries[key].value for key in keys]
 
-    def put(self, key: ObjectKey, entry: Entry[T]) -> Change[T] | None:
+    def put(self, key: ObjectKey, entry: Entry[T]) -> ObjectChange[T] | None:
         """Takes an object in; None where this version, or a newer one, is there."""
         with self._lock:
             known = self._entries.get(key)
@@ -106,7 +106,7 @@ class Store(Generic[T]):
             self._discard(key)
         return Removed(key, known.value)
 
-    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[Change[T]]:
+    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[ObjectChange[T]]:
         """Takes over a whole list; what has changed by it."""
         with self._lock:
             changes = difference(self._entries, entries)
@@ -140,9 +140,9 @@ class Store(Generic[T]):
 
 def difference(
     before: Mapping[ObjectKey, Entry[T]], after: Mapping[ObjectKey, Entry[T]]
-) -> list[Change[T]]:
+) -> list[ObjectChange[T]]:
     """What has changed between two lists: removals first, then the rest in the order of `after`."""
-    changes: list[Change[T]] = [
+    changes: list[ObjectChange[T]] = [
         Removed(key, entry.value) for key, entry in before.items() if key not in after
     ]
     for key, entry in after.items():

@@ -23,7 +23,7 @@ from carina_dra.kube.connection import (
     TrustAnyone,
     TrustFile,
 )
-from carina_dra.kube.errors import Operation, Unreachable
+from carina_dra.kube.errors import ApiOperation, Unreachable
 
 Query: TypeAlias = Mapping[str, str]
 
@@ -61,7 +61,7 @@ class Transport:
 
     def request(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         path: str,
         *,
@@ -87,7 +87,7 @@ class Transport:
         return response.data
 
     def stream(
-        self, operation: Operation, path: str, *, query: Query, timeout: float, silence: float
+        self, operation: ApiOperation, path: str, *, query: Query, timeout: float, silence: float
     ) -> "Stream":
         """The answer to a GET, as it arrives.
 
@@ -110,7 +110,7 @@ class Transport:
 
     def _send(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         url: str,
         *,
@@ -171,7 +171,7 @@ class Stream:
     The reader closes it.
     """
 
-    def __init__(self, operation: Operation, response: urllib3.BaseHTTPResponse) -> None:
+    def __init__(self, operation: ApiOperation, response: urllib3.BaseHTTPResponse) -> None:
         self._operation = operation
         self._response = response
         self._interrupted = False

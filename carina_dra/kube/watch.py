@@ -11,7 +11,7 @@ from typing import Self, TypeAlias
 
 from carina_dra.kube import errors
 from carina_dra.kube.body import Body, resource_version_of
-from carina_dra.kube.errors import Operation, ServerError
+from carina_dra.kube.errors import ApiOperation, ServerError
 from carina_dra.kube.transport import Stream
 
 
@@ -62,7 +62,7 @@ class Watch:
     version is too old, Unreachable where the connection breaks. To be used in a `with` statement.
     """
 
-    def __init__(self, operation: Operation, stream: Stream) -> None:
+    def __init__(self, operation: ApiOperation, stream: Stream) -> None:
         self._operation = operation
         self._stream = stream
 
@@ -86,7 +86,7 @@ class Watch:
         self._stream.interrupt()
 
 
-def parse_event(operation: Operation, line: bytes) -> WatchEvent:
+def parse_event(operation: ApiOperation, line: bytes) -> WatchEvent:
     """The event on a line of a watch; raises the ApiError that an ERROR event stands for."""
     try:
         event = json.loads(line)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
-from carina_dra.kube.errors import ApiError, Forbidden, NotFound, Operation, Unreachable
+from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, NotFound, Unreachable
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimError, ClaimReference, GrantedDevice, PreparedClaim
 from kubelet_plugin.claims.lifecycle import Claims
@@ -20,7 +20,7 @@ from tests.unit.kubelet_plugin.sample_claims import UID
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 TRAIN = ClaimReference(UID, "default", "train")
 OTHER = ClaimReference("b2222222-bbbb", "default", "other")
-GET = Operation.on("get", RESOURCE_CLAIMS, "default", "train")
+GET = ApiOperation.on("get", RESOURCE_CLAIMS, "default", "train")
 
 
 def body(claim: ClaimReference, *devices: str, **result: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_SLICES
-from carina_dra.kube.errors import ApiError, Forbidden, Operation, ServerError
+from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, ServerError
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.devices.whole import WholeGpu
@@ -33,7 +33,7 @@ from tests.unit.kubelet_plugin.sample_gpus import LOST, MIG_OFF, MIG_ON, UNREADA
 
 NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
 GPU_3 = "GPU 3 (GPU-00000000-0000-0000-0000-000000000003, PCI 0000:03:00.0)"
-CREATE = Operation.on("create", RESOURCE_SLICES)
+CREATE = ApiOperation.on("create", RESOURCE_SLICES)
 PUBLISHED = pool([WholeGpu(gpu(0), Healthy())], driver="gpu.carina.dev", node="node-1")
 
 
