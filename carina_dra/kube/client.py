@@ -1,19 +1,17 @@
 """The verbs of the Kubernetes API, over raw bodies.
 
-    client = Client(connection.find(None))
+    client = Client(configuration.find(None))
     claim = client.get(RESOURCE_CLAIMS, "one", namespace="default")
     client.patch(NODES, "n1", MergePatch({"metadata": {"labels": {"gpu": "yes"}}}))
 
-Every method raises `carina_dra.kube.errors.ApiError` and nothing else for what the server or the
-network does. Nothing is repeated behind the caller's back except a GET whose kept-alive connection
-turns out to be closed, and a request refused as unauthorized once credentials are renewed.
-`timeout` is in seconds: to connect, and then for each time that the server is waited for.
-A client may be used by many threads.
+Every failure of the server or the network is raised as `carina_dra.kube.errors.ApiError`. A request
+is repeated only if it is a GET and its kept-alive connection turns out to be closed, or if it was
+refused as unauthorized and the credentials could be renewed. `timeout` is in seconds: it limits the
+time to connect, and each wait for the server after that. A client is thread-safe.
 """
 
 import json
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeAlias, assert_never, cast
 
 from carina_dra.kube.api_resource import ApiResource, Scope
@@ -24,20 +22,20 @@ from carina_dra.kube.transport import Query, Transport
 from carina_dra.kube.watch import Watch
 
 TIMEOUT = 15.0
-"""Seconds; the default of every method."""
+"""Default timeout of every method, in seconds."""
 
 PAGE_SIZE = 500
-"""Objects per request of a list, as client-go has it."""
+"""Objects per page of a list, as in client-go."""
 
 WATCH_SECONDS = 270
-"""How long the server is asked to keep a watch open."""
+"""Seconds for which the server is asked to keep a watch open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: of one namespace or all, by label and field selectors.
+    """Which objects of a resource: those of one namespace or of all, by label and field selectors.
 
-    Selectors are in the API's own syntax: `app=web,tier!=db`, `spec.nodeName=n1`.
+    Selectors are in the API's syntax: `app=web,tier!=db`, `spec.nodeName=n1`.
     """
 
     namespace: str | None = None
@@ -55,7 +53,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The objects of a list, and the version at which they were that: where a watch begins."""
+    """The objects of a list, and the version of the list: a watch begins there."""
 
     items: list[Body]
     resource_version: str
@@ -63,7 +61,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """What must hold of an object for it to be deleted; Conflict where it does not."""
+    """What an object must match to be deleted; Conflict is raised if it does not."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -71,30 +69,30 @@ class Preconditions:
 
 @dataclass(frozen=True, slots=True)
 class MergePatch:
-    """RFC 7386: what is given replaces what is there, null removes, lists are replaced whole."""
+    """RFC 7386: members that are given replace those of the object, null removes them."""
 
     changes: Body
 
 
 @dataclass(frozen=True, slots=True)
 class StrategicMergePatch:
-    """As a merge patch, but lists merge by the keys that the API defines. Built-in kinds only."""
+    """Like a merge patch, but lists merge by the keys that the API defines. Built-in kinds only."""
 
     changes: Body
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPatch:
-    """RFC 6902: operations in order, all or none."""
+    """RFC 6902: operations that are applied in order, all or none."""
 
     operations: list[Body]
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyPatch:
-    """Server-side apply: the fields that `field_manager` wants, complete with apiVersion and kind.
+    """Server-side apply: the fields that `field_manager` owns, with apiVersion and kind.
 
-    Conflict where another manager owns one with another value; `force` takes it over.
+    Conflict is raised if another manager owns a field with another value; `force` takes it over.
     """
 
     configuration: Body
@@ -107,7 +105,7 @@ Patch: TypeAlias = MergePatch | StrategicMergePatch | JsonPatch | ApplyPatch
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """What /version says: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
+    """The answer of /version: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
 
     major: str
     minor: str
@@ -123,16 +121,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Closes idle connections. Watches that are open end on their own or by `interrupt`."""
+        """Closes idle connections. Open watches end by themselves or by `interrupt`."""
         self._transport.close()
 
     def get(
@@ -156,15 +149,15 @@ class Client:
         page_size: int = PAGE_SIZE,
         timeout: float = TIMEOUT,
     ) -> Listing:
-        """All objects of the selection, read in pages that are of one version together.
+        """All objects of the selection at one version, read in pages.
 
-        Every item carries apiVersion and kind, which the API server leaves out in lists.
-        Raises Gone where even a list in one piece cannot be had at one version.
+        Items get apiVersion and kind, which the API server omits in lists. Raises Gone if the
+        version expires even while the list is read as one page.
         """
         try:
             return self._list(resource, selection, page_size, timeout)
         except Gone:
-            # The pages took so long that the server forgot the version they are of.
+            # The version of the first page expired before the last page was read.
             return self._list(resource, selection, 0, timeout)
 
     def _list(
@@ -196,7 +189,8 @@ class Client:
     ) -> Watch:
         """The changes since `resource_version`, with bookmarks, until the server ends the watch.
 
-        seconds: when it shall; an answer that stays out for long after that ends it too.
+        seconds: after this time the server is asked to end it. If it sends nothing until `timeout`
+        seconds after that, the watch ends too, with Unreachable.
         """
         operation = ApiOperation.on("watch", resource, selection.namespace)
         query = selection.query() | {
@@ -236,19 +230,19 @@ class Client:
         namespace: str | None = None,
         timeout: float = TIMEOUT,
     ) -> Body:
-        """What posting to a subresource answers: `token`, `binding`, `eviction`."""
+        """The answer to a POST to a subresource: `token`, `binding`, `eviction`."""
         operation = ApiOperation.on(f"create {subresource} of", resource, namespace, name)
         path = resource.object_path(namespace, name, subresource)
         return self._call(operation, "POST", path, body=body, timeout=timeout)
 
     def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
-        """The object as stored. Raises Conflict where it has changed since it was read."""
+        """The object as stored. Raises NotFound, and Conflict if it has changed since then."""
         return self._replace(resource, body, None, timeout)
 
     def replace_status(
         self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT
     ) -> Body:
-        """As `replace`, of the status alone."""
+        """Like `replace`, for the status alone."""
         return self._replace(resource, body, "status", timeout)
 
     def _replace(
@@ -272,8 +266,9 @@ class Client:
     ) -> Body:
         """The object as patched.
 
-        Raises NotFound (but an ApplyPatch creates), Conflict where the patch carries a
-        resourceVersion that is not the object's, or where an ApplyPatch meets another owner.
+        Raises NotFound, except for an ApplyPatch, which creates the object. Raises Conflict if
+        the patch has a resourceVersion other than the object's, or if another manager owns a field
+        of an ApplyPatch.
         """
         verb = f"patch {subresource} of" if subresource else "patch"
         operation = ApiOperation.on(verb, resource, namespace, name)
@@ -298,9 +293,9 @@ class Client:
         grace_period_seconds: int | None = None,
         timeout: float = TIMEOUT,
     ) -> None:
-        """Asks for deletion; an object with finalizers, or a running pod, is still there after.
+        """Requests deletion; an object with finalizers, or a running pod, still exists afterwards.
 
-        Raises NotFound, and Conflict where a precondition does not hold.
+        Raises NotFound, and Conflict if a precondition does not hold.
         """
         conditions = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -315,13 +310,13 @@ class Client:
     def delete_collection(
         self, resource: ApiResource, selection: Selection, *, timeout: float = TIMEOUT
     ) -> None:
-        """Asks for deletion of all objects of the selection."""
+        """Requests deletion of all objects of the selection."""
         operation = ApiOperation.on("delete all", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         self._call(operation, "DELETE", path, query=selection.query(), timeout=timeout)
 
     def server_version(self, *, timeout: float = TIMEOUT) -> ServerVersion:
-        """The API server's version; the cheapest sign of life that needs no permission."""
+        """The API server's version. Reading it needs no permission."""
         version = self._call(ApiOperation("get", "/version"), "GET", "/version", timeout=timeout)
         return ServerVersion(version["major"], version["minor"], version["gitVersion"])
 
@@ -348,9 +343,9 @@ class Client:
         try:
             answer = json.loads(content)
         except ValueError as error:
-            raise ServerError(operation, f"answer is not JSON: {content[:200]!r}") from error
+            raise ServerError(operation, f"the answer is not JSON: {content[:200]!r}") from error
         if not isinstance(answer, dict):
-            raise ServerError(operation, f"answer is not an object: {content[:200]!r}")
+            raise ServerError(operation, f"the answer is not a JSON object: {content[:200]!r}")
         return cast("Body", answer)
 
 

@@ -1,7 +1,7 @@
-"""What can go wrong between us and the API server, as types.
+"""The failures of requests to the API server, as types.
 
-Every failure is one of these, translated once, where the response is read: from the Status object
-that the server sends, or from the transport. Each names what was tried, on what.
+A failure is translated once, where the response is read: from the Status object that the server
+sends, or from the transport. Each error names the operation and its object.
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 """
 
@@ -17,7 +17,7 @@ from carina_dra.kube.body import Body, ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """What was tried: a verb, on a resource, perhaps on one object of it."""
+    """A verb on a resource, or on one object of it."""
 
     verb: str
     resource: str
@@ -27,7 +27,7 @@ class ApiOperation:
     def on(
         cls, verb: str, resource: ApiResource, namespace: str | None = None, name: str = ""
     ) -> "ApiOperation":
-        """An operation on one object, or (no name) on all of a namespace or of the cluster."""
+        """An operation on one object, or without a name on those of a namespace or cluster."""
         key = ObjectKey(namespace or "", name) if name or namespace else None
         return cls(verb, resource.qualified_name, key)
 
@@ -43,14 +43,14 @@ class ApiOperation:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing the API server finds wrong with an object: the field, and what about it."""
+    """One reason why the API server rejects an object: a field, and what is wrong with it."""
 
     field: str
     message: str
 
 
 class ApiError(Exception):
-    """An operation on the Kubernetes API failed. Only its subclasses are raised."""
+    """An operation on the Kubernetes API failed. Only subclasses are raised."""
 
     retriable: ClassVar[bool] = False
     """Whether the same request, unchanged, may succeed later."""
@@ -62,7 +62,7 @@ class ApiError(Exception):
 
 
 class NotFound(ApiError):
-    """The object does not exist: the API server's Status names the very object."""
+    """The object does not exist. The API server's Status names this very object."""
 
 
 class NamespaceNotFound(ApiError):
@@ -80,19 +80,19 @@ class PathNotFound(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of that name exists."""
+    """An object of this name exists."""
 
 
 class Conflict(ApiError):
-    """The object has changed, or is another than was meant: read it again, then decide anew."""
+    """The object has changed, or is not the one that was meant: read it again, then decide."""
 
 
 class Gone(ApiError):
-    """The resource version or the continue token is one the server does not have: list again."""
+    """The server no longer has the resource version or continue token: list again."""
 
 
 class Invalid(ApiError):
-    """The API server refuses the object as it is; `causes` name the fields."""
+    """The API server rejects the content of the object; `causes` name the fields."""
 
     def __init__(self, operation: ApiOperation, message: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(operation, message)
@@ -104,15 +104,15 @@ class Forbidden(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The API server does not know who we are."""
+    """The API server does not accept the credentials."""
 
 
 class BadRequest(ApiError):
-    """The request itself makes no sense to the API server (any other 4xx status)."""
+    """The API server rejects the request itself (any other 4xx status)."""
 
 
 class TooManyRequests(ApiError):
-    """The API server asks for patience; `retry_after` is how long, in seconds."""
+    """The API server asks the client to wait for `retry_after` seconds."""
 
     retriable = True
 
@@ -122,24 +122,24 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """The API server failed (status 5xx), or answered something that is no answer."""
+    """The API server failed (status 5xx), or its answer cannot be read."""
 
     retriable = True
 
 
 class Unreachable(ApiError):
-    """No answer: connection refused or lost, TLS trouble, or timed out.
+    """No answer: the connection was refused or lost, TLS failed, or the time ran out.
 
-    Whether a write has happened is not known.
+    It is unknown whether a write was carried out.
     """
 
     retriable = True
 
 
 def from_response(operation: ApiOperation, code: int, content: bytes, retry_after: str) -> ApiError:
-    """The error that an HTTP response with status `code` (400 or more) stands for.
+    """The error for an HTTP response with status `code`, which is 300 or more.
 
-    retry_after: the header of that name, in seconds, or empty.
+    retry_after: the value of the Retry-After header, or empty.
     """
     try:
         status = json.loads(content)
@@ -147,19 +147,19 @@ def from_response(operation: ApiOperation, code: int, content: bytes, retry_afte
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = content.decode(errors="replace").strip()
-        status = {"message": text[:1000] or f"HTTP status {code} without a word"}
+        status = {"message": text[:1000] or f"HTTP status {code} with an empty body"}
     return from_status(operation, {**status, "code": code}, retry_after)
 
 
 def from_status(operation: ApiOperation, status: Body, retry_after: str = "") -> ApiError:
-    """The error that a Status object stands for."""
+    """The error for a Status object."""
     code = int(status.get("code") or 500)
     reason = status.get("reason") or ""
     details = _object(status.get("details"))
     message = status.get("message") or reason or f"HTTP status {code}"
     causes = [_object(cause) for cause in _list(details.get("causes"))]
     if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
-        # The server's history was rolled back below what we have seen; the remedy is Gone's.
+        # The server was restored to an earlier version than we have seen: list again, as for Gone.
         return Gone(operation, message)
     match code:
         case 401 | 403 | 410:
@@ -188,7 +188,7 @@ _PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 410: Gon
 
 
 def _not_found(operation: ApiOperation, details: Body, message: str) -> ApiError:
-    """What was not found: `details` name it by group, plural (as `kind`) and name."""
+    """The error for a NotFound, whose `details` name the object by group, `kind` (plural), name."""
     plural, group, name = (details.get(field) or "" for field in ("kind", "group", "name"))
     missing = (f"{plural}.{group}" if group else plural, name)
     key = operation.key

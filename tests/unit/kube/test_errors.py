@@ -187,7 +187,7 @@ def test_a_version_from_the_future_is_gone_too() -> None:
     ("content", "message"),
     [
         (b"<html>bad gateway</html>", "<html>bad gateway</html>"),
-        (b"", "HTTP status 502 without a word"),
+        (b"", "HTTP status 502 with an empty body"),
         (b'["no", "status"]', '["no", "status"]'),
     ],
 )
