@@ -1,12 +1,12 @@
-"""Kubernetes quantities: exact numbers that remember how they like to be written.
+"""Kubernetes quantities: exact numbers that keep the format in which they were written.
 
-The rules are those of apimachinery's `resource.Quantity`: nothing finer than a billionth (what is,
-is rounded away from zero), and a canonical text that keeps the family of suffixes it was given
-(https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/). Two quantities
-are equal if they are the same number, however written. A number is kept as whole billionths, so
-arithmetic is exact and without bounds. Go's is not, and where it goes wrong ours does not follow:
-beyond 64 bits, from 10^21 on (which it writes without a suffix), and in `Value()` and
-`MilliValue()` of some negative numbers.
+The rules are those of apimachinery's `resource.Quantity`: the smallest unit is a billionth, finer
+fractions are rounded away from zero, and the canonical text keeps the family of suffixes
+(https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/). Quantities are
+equal if their numbers are equal. A number is stored as an integer of billionths, so arithmetic is
+exact and unbounded. Go's is not; this module differs where Go's results are wrong: beyond 64 bits,
+from 10^21 on (which Go writes without a suffix), and in `Value()` and `MilliValue()` of some
+negative numbers.
 """
 
 import re
@@ -40,7 +40,7 @@ _TEXT: Final = re.compile(
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity: names the text and what is allowed."""
+    """A text that is not a quantity. The message names the text and what is allowed."""
 
 
 class Format(Enum):
@@ -56,9 +56,9 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """A number of something, such as bytes or cores.
+    """An amount, such as of bytes or cores.
 
-    Sums and differences are written in the left one's format, or in the other's if that is zero.
+    A sum or difference has the format of the left operand, or of the right one if the left is zero.
     """
 
     nanos: int
@@ -67,7 +67,7 @@ class Quantity:
 
     @classmethod
     def of(cls, number: int, form: Format = Format.BINARY_SI) -> "Quantity":
-        """A whole number; of bytes, unless said otherwise."""
+        """The quantity of an integer, by default in the format for bytes."""
         return cls(number * _NANO, form)
 
     @classmethod
@@ -75,20 +75,20 @@ class Quantity:
         """Reads a quantity as Kubernetes does.
 
         Raises:
-            QuantityError: it is none.
+            QuantityError: the text is not a quantity.
         """
         return _parse(text)
 
     def value(self) -> int:
-        """The number as an integer; a fraction is rounded away from zero."""
+        """The number as an integer, rounded away from zero."""
         return _divide_away(self.nanos, _NANO)
 
     def milli_value(self) -> int:
-        """The number of thousandths; a finer fraction is rounded away from zero."""
+        """The number in thousandths, rounded away from zero."""
         return _divide_away(self.nanos, _NANO // 1000)
 
     def __str__(self) -> str:
-        """Its canonical text, as the API server would write it after arithmetic."""
+        """The canonical text, as the API server writes it after arithmetic."""
         if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO:
             whole, fraction = divmod(self.nanos, _NANO)
             if fraction == 0:
@@ -134,13 +134,15 @@ def _parse(text: str) -> Quantity:
     match = _TEXT.fullmatch(text)
     if match is None or not text:
         raise QuantityError(
-            f"{text!r} is not a quantity; write a number with an optional suffix out of "
-            "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
+            f"{text!r} is not a quantity; write a number with an optional suffix, one of "
+            "n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
         )
     sign, whole, part, suffix = match.group("sign", "whole", "part", "suffix")
     part = part or ""
     digits = int((whole + part) or "0")
-    exponent = 9 - len(part)  # of ten, to make billionths of the digits
+    exponent = 9 - len(
+        part
+    )  # the power of ten by which the digits are multiplied to get billionths
     if suffix in _BINARY_SUFFIXES:
         form = Format.BINARY_SI
         digits <<= 10 * (_BINARY_SUFFIXES.index(suffix) + 1)

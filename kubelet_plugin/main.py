@@ -16,7 +16,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.configuration import find
 from carina_dra.kube.connection import ConfigurationError, Connection
-from carina_dra.kube.event import Reporter
+from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.service_account import from_service_account
 from kubelet_plugin import memory, settings
@@ -108,7 +108,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         metrics = Metrics()
         host = HostPaths(chosen.host_root)
         events = cleanup.enter_context(
-            EventRecorder(client, Reporter(chosen.driver_name, chosen.node_name))
+            EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
         )
         metrics.events_dropped.set_function(lambda: events.dropped)
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)

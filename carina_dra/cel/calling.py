@@ -15,7 +15,7 @@ Run: TypeAlias = Callable[[Frame], Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedNode:
     """What runs, and the type of what it gives."""
 
     type: Type
@@ -26,7 +26,9 @@ class Typed:
     """Whether it is written out, or made of what is by a conversion."""
 
 
-def call(name: str, typed: list[Typed], *, is_member: bool, is_counted: bool) -> Typed | None:
+def call(
+    name: str, typed: list[TypedNode], *, is_member: bool, is_counted: bool
+) -> TypedNode | None:
     """A call of a function, on its first argument if it is a member; None if none suits."""
     given = [each.type for each in typed]
     results: list[Type] = []
@@ -44,7 +46,7 @@ def call(name: str, typed: list[Typed], *, is_member: bool, is_counted: bool) ->
     is_sure = is_one and result != DYN
     if suitable[0].result.name.startswith("?") or suitable[0].result.parameters:
         is_sure = is_sure and all(each.is_sure for each in typed)
-    return Typed(result, _calling(suitable, typed, is_counted=is_counted), is_sure=is_sure)
+    return TypedNode(result, _calling(suitable, typed, is_counted=is_counted), is_sure=is_sure)
 
 
 def _suits(overload: Overload, given: list[Type], bound: dict[str, Type]) -> bool:
@@ -53,7 +55,7 @@ def _suits(overload: Overload, given: list[Type], bound: dict[str, Type]) -> boo
     )
 
 
-def _calling(suitable: list[Overload], typed: list[Typed], *, is_counted: bool) -> Run:
+def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bool) -> Run:
     runs = tuple(each.run for each in typed)
     if not _is_decided(suitable, typed):
         choose = _chooser(suitable)
@@ -63,30 +65,30 @@ def _calling(suitable: list[Overload], typed: list[Typed], *, is_counted: bool) 
             overload = choose(arguments)
             if is_counted:
                 frame[1].spend(overload.cost(*arguments) if overload.cost else 1)
-            return overload.does(*arguments)
+            return overload.implementation(*arguments)
 
         return run
-    does, cost = suitable[0].does, suitable[0].cost
+    implementation, cost = suitable[0].implementation, suitable[0].cost
     if is_counted:
 
         def counted(frame: Frame) -> Value:
             arguments = [each(frame) for each in runs]
             frame[1].spend(cost(*arguments) if cost else 1)
-            return does(*arguments)
+            return implementation(*arguments)
 
         return counted
     match runs:
         case (one,):
-            return lambda frame: does(one(frame))
+            return lambda frame: implementation(one(frame))
         case (one, other):
-            return lambda frame: does(one(frame), other(frame))
+            return lambda frame: implementation(one(frame), other(frame))
         case _:
-            return lambda frame: does(*[run(frame) for run in runs])
+            return lambda frame: implementation(*[run(frame) for run in runs])
 
 
-def _is_decided(suitable: list[Overload], typed: list[Typed]) -> bool:
+def _is_decided(suitable: list[Overload], typed: list[TypedNode]) -> bool:
     """Whether the values can only be what the first overload is for, or it says itself if not."""
-    if suitable[0].checks_kinds and len({each.does for each in suitable}) == 1:
+    if suitable[0].checks_kinds and len({each.implementation for each in suitable}) == 1:
         return True
     return len(suitable) == 1 and all(
         each.is_sure or wanted == DYN or wanted.name.startswith("?")

@@ -1,6 +1,6 @@
 """From syntax tree to what is run: types are checked and overloads chosen on the way.
 
-What runs is one Python function a node, which is given a frame: the device, the budget, and a place
+What runs is one Python function a node, which is given a frame: the device, the budget, and a slot
 for each variable of a loop. The module is long because a tree has that many kinds of nodes, each
 with a method, and all share the variables that are known.
 """
@@ -8,8 +8,7 @@ with a method, and all share the variables that are known.
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from carina_dra.cel import loops
-from carina_dra.cel import running as runs_of
+from carina_dra.cel import interpreter, loops
 from carina_dra.cel.access import (
     attribute_finder,
     attribute_reader,
@@ -21,7 +20,7 @@ from carina_dra.cel.access import (
     tester,
 )
 from carina_dra.cel.budget import SHORT
-from carina_dra.cel.calling import Frame, Run, Typed, call
+from carina_dra.cel.calling import Frame, Run, TypedNode, call
 from carina_dra.cel.device_path import device_path
 from carina_dra.cel.errors import CompileError, EvaluationError
 from carina_dra.cel.functions import FUNCTIONS
@@ -101,8 +100,8 @@ class Compiled:
 
     type: Type
     run: Run
-    places: int
-    """The size of its frames."""
+    frame_size: int
+    """Slots that a frame has."""
     is_counted: bool
     """Whether it needs a budget."""
     reads: frozenset[str] | None
@@ -116,7 +115,7 @@ class Compiler:
         self._text = text
         self._is_counted = may_grow or len(text) > SHORT
         self._variables: dict[str, list[tuple[int, Type]]] = {}
-        self._places = FIRST_VARIABLE
+        self._frame_size = FIRST_VARIABLE
         self._bound: dict[int, Run] = {}
         """What the variables of cel.bind are, worked out when they are first used."""
         self._mixing = 0
@@ -124,7 +123,7 @@ class Compiler:
         self._reads: set[str] = set()
         self._reads_all = False
 
-    def whole(self, node: Node) -> Compiled:
+    def compile(self, node: Node) -> Compiled:
         """Compiles the expression.
 
         Raises:
@@ -132,16 +131,16 @@ class Compiler:
         """
         typed = self._compile(node)
         reads = None if self._reads_all else frozenset(self._reads)
-        return Compiled(typed.type, typed.run, self._places, self._is_counted, reads)
+        return Compiled(typed.type, typed.run, self._frame_size, self._is_counted, reads)
 
     def _error(self, node: Node, problem: str) -> CompileError:
         return error(self._text, node.at, problem)
 
-    def _compile(self, node: Node) -> Typed:  # noqa: C901, PLR0912 - one case a kind of node
+    def _compile(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case a kind of node
         match node:
             case Literal(value=value):
-                its_type = _OF_LITERAL.get(type(value), UINT)
-                return Typed(its_type, lambda _: value, is_sure=True, is_constant=True)
+                type_ = _OF_LITERAL.get(type(value), UINT)
+                return TypedNode(type_, lambda _: value, is_sure=True, is_constant=True)
             case Name():
                 return self._name(node)
             case Select():
@@ -179,19 +178,23 @@ class Compiler:
 
         return charged
 
-    def _name(self, node: Name) -> Typed:
+    def _name(self, node: Name) -> TypedNode:
         known = self._variables.get(node.name)
         if known:
-            place, its_type = known[-1]
-            bound = self._bound.get(place)
-            run = runs_of.variable(place) if bound is None else runs_of.bound_variable(place, bound)
-            return Typed(its_type, self._charged(run))
+            slot, type_ = known[-1]
+            bound = self._bound.get(slot)
+            run = (
+                interpreter.variable(slot)
+                if bound is None
+                else interpreter.bound_variable(slot, bound)
+            )
+            return TypedNode(type_, self._charged(run))
         if node.name == "device":
             self._reads_all = True
-            return Typed(DEVICE, self._charged(lambda frame: frame[0]))
+            return TypedNode(DEVICE, self._charged(lambda frame: frame[0]))
         if node.name in TYPE_NAMES:
             value = TypeValue(node.name)
-            return Typed(type_of(TYPE_NAMES[node.name]), lambda _: value)
+            return TypedNode(type_of(TYPE_NAMES[node.name]), lambda _: value)
         raise self._error(node, f"undeclared reference to '{node.name}' (in container '')")
 
     def _is_device(self, node: Node) -> bool:
@@ -199,7 +202,7 @@ class Compiler:
             isinstance(node, Name) and node.name == "device" and not self._variables.get("device")
         )
 
-    def _select(self, node: Select) -> Typed:
+    def _select(self, node: Select) -> TypedNode:
         known = self._known_attribute(node)
         if known is not None:
             return known
@@ -211,10 +214,10 @@ class Compiler:
         value = self._field_type(node, operand.type, node.field)
         run = operand.run
         if node.is_test:
-            return Typed(BOOL, tester(run, node.field))
+            return TypedNode(BOOL, tester(run, node.field))
         if node.is_optional or operand.type.name == "optional_type":
-            return Typed(optional_of(value), self._charged(optional_selector(run, node.field)))
-        return Typed(value, self._charged(selector(run, node.field)))
+            return TypedNode(optional_of(value), self._charged(optional_selector(run, node.field)))
+        return TypedNode(value, self._charged(selector(run, node.field)))
 
     def _field_type(self, node: Node, of: Type, field: str) -> Type:
         if of.name == "optional_type":
@@ -225,27 +228,27 @@ class Compiler:
             return of.parameters[1]
         raise self._error(node, f"type '{of}' does not support field selection")
 
-    def _field_of_device(self, node: Select, device: Run) -> Typed:
+    def _field_of_device(self, node: Select, device: Run) -> TypedNode:
         """A field of what is the device by another name."""
         inner = self._device_field(node)
-        return Typed(inner.type, lambda frame: inner.run([device(frame), *frame[1:]]))
+        return TypedNode(inner.type, lambda frame: inner.run([device(frame), *frame[1:]]))
 
-    def _device_field(self, node: Select) -> Typed:
-        its_type = _DEVICE_TYPES.get(node.field)
-        if its_type is None:
+    def _device_field(self, node: Select) -> TypedNode:
+        type_ = _DEVICE_TYPES.get(node.field)
+        if type_ is None:
             raise self._error(node, f"undefined field '{node.field}'")
         if node.field == "attributes":
             self._reads_all = True
         if node.is_test:
-            return Typed(BOOL, lambda _: True)
-        run = runs_of.DEVICE_FIELDS[node.field]
+            return TypedNode(BOOL, lambda _: True)
+        run = interpreter.DEVICE_FIELDS[node.field]
         if node.is_optional:
-            return Typed(
-                optional_of(its_type), self._charged(lambda frame: Optional((run(frame),)), 2)
+            return TypedNode(
+                optional_of(type_), self._charged(lambda frame: Optional((run(frame),)), 2)
             )
-        return Typed(its_type, self._charged(run, 2), is_sure=True)
+        return TypedNode(type_, self._charged(run, 2), is_sure=True)
 
-    def _known_attribute(self, node: Select | Index) -> Typed | None:
+    def _known_attribute(self, node: Select | Index) -> TypedNode | None:
         """`device.attributes["domain"].name` and its like, which are most of what is asked."""
         path = device_path(node)
         if path is None or self._variables.get("device"):
@@ -254,15 +257,19 @@ class Compiler:
         if path.field == "attributes":
             self._reads.add(f"{domain}/{name}")
             if path.is_test:
-                return Typed(BOOL, lambda frame: name in frame[0].attributes[domain], is_sure=True)
+                return TypedNode(
+                    BOOL, lambda frame: name in frame[0].attributes[domain], is_sure=True
+                )
             if path.is_optional:
-                return Typed(optional_of(DYN), self._charged(attribute_finder(domain, name), 4))
-            return Typed(DYN, self._charged(attribute_reader(domain, name), 4))
+                return TypedNode(optional_of(DYN), self._charged(attribute_finder(domain, name), 4))
+            return TypedNode(DYN, self._charged(attribute_reader(domain, name), 4))
         if path.field == "capacity" and not path.is_test and not path.is_optional:
-            return Typed(QUANTITY, self._charged(capacity_reader(domain, name), 4), is_sure=True)
+            return TypedNode(
+                QUANTITY, self._charged(capacity_reader(domain, name), 4), is_sure=True
+            )
         return None
 
-    def _index(self, node: Index) -> Typed:
+    def _index(self, node: Index) -> TypedNode:
         known = self._known_attribute(node)
         if known is not None:
             return known
@@ -280,10 +287,12 @@ class Compiler:
         else:
             raise self._no_overload(node, "_[_]", [of, key.type])
         if is_optional:
-            return Typed(optional_of(value), self._charged(optional_indexer(operand.run, key.run)))
-        return Typed(value, self._charged(indexer(operand.run, key.run)))
+            return TypedNode(
+                optional_of(value), self._charged(optional_indexer(operand.run, key.run))
+            )
+        return TypedNode(value, self._charged(indexer(operand.run, key.run)))
 
-    def _call(self, node: Call) -> Typed:
+    def _call(self, node: Call) -> TypedNode:
         name, arguments, is_member = self._called(node)
         self._mixing += name == "format"
         typed = [self._compile(argument) for argument in arguments]
@@ -324,7 +333,7 @@ class Compiler:
             case _:
                 pass
 
-    def _folded(self, node: Node, name: str, typed: Typed) -> Typed:
+    def _folded(self, node: Node, name: str, typed: TypedNode) -> TypedNode:
         """A value that is the same each time."""
         try:
             value = typed.run([None, _FREE])
@@ -332,14 +341,16 @@ class Compiler:
             if name in _CONVERSIONS:
                 raise self._error(node, f"invalid {name} argument: {problem}") from None
             return typed
-        return Typed(
+        return TypedNode(
             typed.type,
             self._charged(lambda _: value),
             is_sure=typed.type != DYN,
             is_constant=name in _CONVERSIONS,
         )
 
-    def _apply(self, node: Node, name: str, typed: list[Typed], *, is_member: bool) -> Typed:
+    def _apply(
+        self, node: Node, name: str, typed: list[TypedNode], *, is_member: bool
+    ) -> TypedNode:
         """A function called with what has been compiled."""
         if name not in FUNCTIONS:
             raise self._error(node, f"undeclared reference to '{name}' (in container '')")
@@ -355,19 +366,19 @@ class Compiler:
         applied = f"{types[0]}.({', '.join(types[1:])})" if is_member else f"({', '.join(types)})"
         return self._error(node, f"found no matching overload for '{name}' applied to {applied}")
 
-    def _chain(self, node: Chain) -> Typed:
+    def _chain(self, node: Chain) -> TypedNode:
         value = self._compile(node.first)
         for at, name, term in node.rest:
-            place = Literal(at, None)
-            value = self._apply(place, name, [value, self._compile(term)], is_member=False)
+            operator = Literal(at, None)
+            value = self._apply(operator, name, [value, self._compile(term)], is_member=False)
         return value
 
-    def _logic(self, node: Logic) -> Typed:
+    def _logic(self, node: Logic) -> TypedNode:
         runs = tuple(
             self._condition(term, "_||_" if node.decisive else "_&&_") for term in node.terms
         )
         decisive = node.decisive
-        return Typed(BOOL, runs_of.logic(runs, decisive=decisive), is_sure=True)
+        return TypedNode(BOOL, interpreter.logic(runs, decisive=decisive), is_sure=True)
 
     def _condition(self, node: Node, used_by: str) -> Run:
         """Something that is to be true or false."""
@@ -376,15 +387,15 @@ class Compiler:
             raise self._no_overload(node, used_by, [typed.type])
         return typed.run
 
-    def _conditional(self, node: Conditional) -> Typed:
+    def _conditional(self, node: Conditional) -> TypedNode:
         condition = self._condition(node.condition, "_?_:_")
         yes, no = self._compile(node.yes), self._compile(node.no)
         together = joined([yes.type, no.type])
         if together is None:
             raise self._no_overload(node, "_?_:_", [BOOL, yes.type, no.type])
-        return Typed(together, runs_of.conditional(condition, yes.run, no.run))
+        return TypedNode(together, interpreter.conditional(condition, yes.run, no.run))
 
-    def _item(self, node: Node, *, is_optional: bool) -> Typed:
+    def _item(self, node: Node, *, is_optional: bool) -> TypedNode:
         """An element of a literal: what an optional one has, if anything."""
         typed = self._compile(node)
         if not is_optional:
@@ -392,7 +403,7 @@ class Compiler:
         if typed.type != DYN and typed.type.name != "optional_type":
             raise self._error(node, f"expected type 'optional_type' but found '{typed.type}'")
         inner = typed.type.parameters[0] if typed.type.parameters else DYN
-        return Typed(inner, typed.run)
+        return TypedNode(inner, typed.run)
 
     def _joined(self, node: Node, types: list[Type]) -> Type:
         """The type of what stands side by side in a literal: one, but for what is formatted."""
@@ -401,22 +412,22 @@ class Compiler:
             raise self._error(node, f"expected type '{types[0]}' but found '{other}'")
         return joined(types) or DYN
 
-    def _list(self, node: ListLiteral) -> Typed:
+    def _list(self, node: ListLiteral) -> TypedNode:
         items = [
             self._item(item, is_optional=index in node.optional)
             for index, item in enumerate(node.items)
         ]
         types = [item.type for item in items]
-        its_type = list_of(self._joined(node, types))
+        type_ = list_of(self._joined(node, types))
         runs = tuple(item.run for item in items)
-        return Typed(its_type, self._charged(runs_of.listing(runs, node.optional), _LIST_COST))
+        return TypedNode(type_, self._charged(interpreter.listing(runs, node.optional), _LIST_COST))
 
-    def _map(self, node: MapLiteral) -> Typed:
+    def _map(self, node: MapLiteral) -> TypedNode:
         keys = [self._compile(key) for key, _, _ in node.entries]
         values = [
             self._item(value, is_optional=is_optional) for _, value, is_optional in node.entries
         ]
-        its_type = map_of(
+        type_ = map_of(
             self._joined(node, [key.type for key in keys]),
             self._joined(node, [value.type for value in values]),
         )
@@ -424,33 +435,32 @@ class Compiler:
             (key.run, value.run, is_optional)
             for key, value, (_, _, is_optional) in zip(keys, values, node.entries, strict=True)
         )
-        return Typed(its_type, self._charged(runs_of.mapping(entries), _MAP_COST))
+        return TypedNode(type_, self._charged(interpreter.mapping(entries), _MAP_COST))
 
-    def _variable(self, name: str, its_type: Type) -> int:
-        """A place for a variable, until `_leave`."""
-        place = self._places
-        self._places += 1
-        self._variables.setdefault(name, []).append((place, its_type))
-        return place
+    def _variable(self, name: str, type_: Type) -> int:
+        """A slot for a variable, until `_leave`."""
+        slot = self._frame_size
+        self._frame_size += 1
+        self._variables.setdefault(name, []).append((slot, type_))
+        return slot
 
     def _leave(self, *names: str) -> None:
         for name in names:
             self._variables[name].pop()
 
-    def _loop(self, node: Loop) -> Typed:
+    def _loop(self, node: Loop) -> TypedNode:
         over = self._compile(node.over)
         key, value = self._elements(node, over.type)
         single = key if over.type.name == "map" else value
         variables = (key, value) if len(node.names) > 1 else (single,)
-        places = [
-            self._variable(name, its_type)
-            for name, its_type in zip(node.names, variables, strict=True)
+        slots = [
+            self._variable(name, type_) for name, type_ in zip(node.names, variables, strict=True)
         ]
         condition = self._condition(node.condition, node.kind.value) if node.condition else None
         body = self._compile(node.body) if node.body else None
         self._leave(*node.names)
-        run = loops.loop(node.kind, over.run, places, condition, None if body is None else body.run)
-        return Typed(self._loop_type(node, key, single, body), run)
+        run = loops.loop(node.kind, over.run, slots, condition, None if body is None else body.run)
+        return TypedNode(self._loop_type(node, key, single, body), run)
 
     def _elements(self, node: Loop, over: Type) -> tuple[Type, Type]:
         """The types of index or key, and of value."""
@@ -468,7 +478,7 @@ class Compiler:
                     "(must be list, map, or dynamic)",
                 )
 
-    def _loop_type(self, node: Loop, key: Type, single: Type, body: Typed | None) -> Type:
+    def _loop_type(self, node: Loop, key: Type, single: Type, body: TypedNode | None) -> Type:
         made = DYN if body is None else body.type
         match node.kind:
             case LoopKind.ALL | LoopKind.EXISTS | LoopKind.EXISTS_ONE:
@@ -484,26 +494,26 @@ class Compiler:
                     raise self._error(node, f"expected type 'map' but found '{made}'")
                 return made if made.name == "map" else map_of(DYN, DYN)
 
-    def _bind(self, node: Bind) -> Typed:
+    def _bind(self, node: Bind) -> TypedNode:
         value = self._compile(node.value)
-        place = self._variable(node.name, value.type)
-        self._bound[place] = value.run
+        slot = self._variable(node.name, value.type)
+        self._bound[slot] = value.run
         body = self._compile(node.body)
         self._leave(node.name)
-        return Typed(body.type, runs_of.binding(place, body.run))
+        return TypedNode(body.type, interpreter.binding(slot, body.run))
 
-    def _optional_map(self, node: OptionalMap) -> Typed:
+    def _optional_map(self, node: OptionalMap) -> TypedNode:
         operand = self._compile(node.operand)
         if operand.type != DYN and operand.type.name != "optional_type":
             raise self._error(node, f"expected type 'optional_type' but found '{operand.type}'")
         inner = operand.type.parameters[0] if operand.type.parameters else DYN
-        place = self._variable(node.name, inner)
+        slot = self._variable(node.name, inner)
         body = self._compile(node.body)
         self._leave(node.name)
         if node.is_flat and body.type != DYN and body.type.name != "optional_type":
             raise self._error(node, f"expected type 'optional_type' but found '{body.type}'")
-        run = runs_of.optional_map(operand.run, place, body.run, is_flat=node.is_flat)
-        return Typed(body.type if node.is_flat else optional_of(body.type), run)
+        run = interpreter.optional_map(operand.run, slot, body.run, is_flat=node.is_flat)
+        return TypedNode(body.type if node.is_flat else optional_of(body.type), run)
 
 
 class _Free:

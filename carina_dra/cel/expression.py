@@ -29,7 +29,7 @@ from carina_dra.resource import (
 )
 
 _REMEMBERED: Final = 4096
-_MISHAPS: Final = (
+_PYTHON_ERRORS: Final = (
     TypeError,
     ValueError,
     ArithmeticError,
@@ -143,17 +143,17 @@ _ATTRIBUTES: Final[
 def _compiled(expression: str) -> Compiled:
     try:
         node, may_grow = parse(expression)
-        return Compiler(expression, may_grow=may_grow).whole(node)
+        return Compiler(expression, may_grow=may_grow).compile(node)
     except RecursionError:
         raise CompileError("the expression is nested too deeply") from None
 
 
 def _run(compiled: Compiled, device: CelDevice) -> Value:
     device.make_ready()
-    frame: list[Value] = [device, None, *[None] * (compiled.places - 2)]
+    frame: list[Value] = [device, None, *[None] * (compiled.frame_size - 2)]
     if compiled.is_counted:
         frame[1] = Budget()
     try:
         return compiled.run(frame)
-    except _MISHAPS as mishap:
-        raise EvaluationError(f"cannot be evaluated: {mishap}") from mishap
+    except _PYTHON_ERRORS as error:
+        raise EvaluationError(f"cannot be evaluated: {error}") from error

@@ -9,7 +9,7 @@ from typing import Final
 from carina_dra.cel.calling import Frame, Run
 from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.lists import ordered
-from carina_dra.cel.running import decided
+from carina_dra.cel.interpreter import decided
 from carina_dra.cel.syntax import LoopKind
 from carina_dra.cel.values import Value, no_overload
 
@@ -18,37 +18,37 @@ _STEP_COST: Final = 3
 
 
 def loop(
-    kind: LoopKind, over: Run, places: Sequence[int], condition: Run | None, body: Run | None
+    kind: LoopKind, over: Run, slots: Sequence[int], condition: Run | None, body: Run | None
 ) -> Run:
-    """What a macro does; `places` are those of its variables in a frame."""
+    """What a macro does; `slots` are those of its variables in a frame."""
     match kind:
         case LoopKind.ALL | LoopKind.EXISTS if condition is not None:
-            return _quantifier(over, places, condition, decisive=kind is LoopKind.EXISTS)
+            return _quantifier(over, slots, condition, decisive=kind is LoopKind.EXISTS)
         case LoopKind.EXISTS_ONE if condition is not None:
-            return lambda frame: sum(1 for _ in _passing(frame, over, places, condition)) == 1
+            return lambda frame: sum(1 for _ in _passing(frame, over, slots, condition)) == 1
         case LoopKind.FILTER if condition is not None:
             return lambda frame: tuple(
-                element[-1] for element in _passing(frame, over, places, condition)
+                element[-1] for element in _passing(frame, over, slots, condition)
             )
         case LoopKind.MAP if body is not None:
             return lambda frame: tuple(
-                [body(frame) for _ in _passing(frame, over, places, condition)]
+                [body(frame) for _ in _passing(frame, over, slots, condition)]
             )
         case LoopKind.SORT_BY if body is not None:
-            return lambda frame: _sorted(frame, over, places, body)
+            return lambda frame: _sorted(frame, over, slots, body)
         case LoopKind.TRANSFORM_MAP if body is not None:
             return lambda frame: {
-                element[0]: body(frame) for element in _passing(frame, over, places, condition)
+                element[0]: body(frame) for element in _passing(frame, over, slots, condition)
             }
         case LoopKind.TRANSFORM_ENTRY if body is not None:
             return lambda frame: _merged(
-                body(frame) for _ in _passing(frame, over, places, condition)
+                body(frame) for _ in _passing(frame, over, slots, condition)
             )
         case _:
             raise AssertionError(f"{kind} lacks a part")
 
 
-def _rounds(frame: Frame, over: Run, places: Sequence[int]) -> Iterator[tuple[Value, Value]]:
+def _rounds(frame: Frame, over: Run, slots: Sequence[int]) -> Iterator[tuple[Value, Value]]:
     """Sets the variables for each element; gives index or key, and what one variable is."""
     through = over(frame)
     if isinstance(through, dict):
@@ -60,17 +60,17 @@ def _rounds(frame: Frame, over: Run, places: Sequence[int]) -> Iterator[tuple[Va
     for key, value in pairs:
         frame[1].spend(_STEP_COST)
         single = key if isinstance(through, dict) else value
-        if len(places) > 1:
-            frame[places[0]], frame[places[1]] = key, value
+        if len(slots) > 1:
+            frame[slots[0]], frame[slots[1]] = key, value
         else:
-            frame[places[0]] = single
+            frame[slots[0]] = single
         yield key, single
 
 
 def _passing(
-    frame: Frame, over: Run, places: Sequence[int], condition: Run | None
+    frame: Frame, over: Run, slots: Sequence[int], condition: Run | None
 ) -> Iterator[tuple[Value, Value]]:
-    for element in _rounds(frame, over, places):
+    for element in _rounds(frame, over, slots):
         if condition is None:
             yield element
             continue
@@ -81,18 +81,18 @@ def _passing(
             raise no_overload()
 
 
-def _quantifier(over: Run, places: Sequence[int], condition: Run, *, decisive: bool) -> Run:
+def _quantifier(over: Run, slots: Sequence[int], condition: Run, *, decisive: bool) -> Run:
     def run(frame: Frame) -> Value:
-        each = (condition for _ in _rounds(frame, over, places))
+        each = (condition for _ in _rounds(frame, over, slots))
         return decided(frame, each, decisive=decisive)
 
     return run
 
 
-def _sorted(frame: Frame, over: Run, places: Sequence[int], key: Run) -> Value:
+def _sorted(frame: Frame, over: Run, slots: Sequence[int], key: Run) -> Value:
     items: list[Value] = []
     keys: list[Value] = []
-    for _, item in _rounds(frame, over, places):
+    for _, item in _rounds(frame, over, slots):
         items.append(item)
         keys.append(key(frame))
     return ordered(items, keys)

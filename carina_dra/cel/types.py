@@ -121,9 +121,9 @@ def is_same(one: Type, other: Type) -> bool:
     return all(map(is_same, one.parameters, other.parameters))
 
 
-def is_open(its_type: Type) -> bool:
+def is_open(type_: Type) -> bool:
     """Whether it has elements that may be anything."""
-    return its_type == UNBOUND or any(map(is_open, its_type.parameters))
+    return type_ == UNBOUND or any(map(is_open, type_.parameters))
 
 
 def may_be(kind_of_value: str, wanted: Type) -> bool:

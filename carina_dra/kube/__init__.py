@@ -1,12 +1,12 @@
 """Access to the Kubernetes API, over raw JSON bodies.
 
-Why not the official typed client: a list of 16,000 devices takes its models 3 s and 470 MiB, and
-its informer and leader election do not survive an API server that goes away. From the official
-package comes what has to agree with kubectl: the reading of kubeconfig files.
+Why not the official typed client: its models take 3 s and 470 MiB for a list of 16,000 devices, and
+its informer and leader election do not survive an API server that goes away. The official package
+is used where Carina has to agree with kubectl: to read kubeconfig files.
 
-    api_resource     which resource: group, version, plural, scope
+    api_resource     resources: group, version, plural, scope
     body             the raw JSON object, its key and version
-    errors           what can go wrong, as types
+    errors           failures as types
     connection       where the API server is and how to authenticate, as values
     service_account  a pod's connection
     kubeconfig       the connection in a kubeconfig file
@@ -18,10 +18,10 @@ package comes what has to agree with kubectl: the reading of kubeconfig files.
     reflector        a store that follows the API server
     backoff          how long to wait before the next attempt
     lease            leader election
-    event            Events about objects, and when the same again is a series
-    event_recorder   writes them, without standing in anybody's way
+    event            Events about objects, and when repetitions become a series
+    event_recorder   writes Events without delaying the caller
     timestamp        times as the API writes them
     collector_pause  no garbage collection while a big list is read
 
-Nothing is imported here: a process pays for what it uses.
+Nothing is imported here, so that a process loads only the modules that it uses.
 """

@@ -1,7 +1,7 @@
-"""Resources of the Kubernetes API: what a URL says about an object's type.
+"""Resources of the Kubernetes API: the type of an object as URLs name it.
 
-Kubernetes' own word for this is APIResource; a *kind* is what bodies say, a *resource* what URLs
-say: https://kubernetes.io/docs/reference/using-api/api-concepts/#standard-api-terminology
+Kubernetes calls this an APIResource. Bodies name the *kind*, URLs the *resource*:
+https://kubernetes.io/docs/reference/using-api/api-concepts/#standard-api-terminology
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 
 class Scope(Enum):
-    """Whether a resource's objects live in namespaces."""
+    """Whether the objects of a resource are in namespaces."""
 
     CLUSTER = "Cluster"
     NAMESPACED = "Namespaced"
@@ -18,7 +18,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """One resource in one version. The core group is empty, as in the API."""
+    """One resource in one version. The name of the core group is empty, as in the API."""
 
     group: str
     version: str
@@ -28,35 +28,39 @@ class ApiResource:
 
     @property
     def api_version(self) -> str:
-        """What bodies carry as `apiVersion`."""
+        """The `apiVersion` of bodies."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified_name(self) -> str:
-        """The name kubectl and RBAC users know: `resourceslices.resource.k8s.io`."""
+        """The name that kubectl uses: `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def collection_path(self, namespace: str | None) -> str:
-        """The path of all objects, of one namespace or (None) of the whole cluster.
+        """The path of all objects of one namespace, or of the cluster where it is None.
 
-        ValueError: a namespace is given to a cluster-scoped resource.
+        Raises:
+            ValueError: a namespace is given for a cluster-scoped resource.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if not namespace:
             return f"{root}/{self.plural}"
         if self.scope is Scope.CLUSTER:
-            raise ValueError(f"{self.qualified_name} is cluster-scoped: leave out the namespace")
+            raise ValueError(f"{self.qualified_name} is cluster-scoped: omit the namespace")
         return f"{root}/namespaces/{quote(namespace, safe='')}/{self.plural}"
 
     def object_path(self, namespace: str | None, name: str, subresource: str | None = None) -> str:
         """The path of one object, or of a subresource of it.
 
-        ValueError: the namespace is missing or out of place, or the name is empty.
+        Raises:
+            ValueError: the name is empty, or the namespace does not fit the resource's scope.
         """
         if not name:
-            raise ValueError(f"{self.qualified_name}: an object has a name, and here it is empty")
+            raise ValueError(f"{self.qualified_name}: the name is empty")
         if self.scope is Scope.NAMESPACED and not namespace:
-            raise ValueError(f"{self.qualified_name} {name!r}: give the namespace it lives in")
+            raise ValueError(
+                f"{self.qualified_name} {name!r} is namespaced: the namespace is missing"
+            )
         path = f"{self.collection_path(namespace)}/{quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 

@@ -1,6 +1,6 @@
-"""How long to wait before the next attempt: longer after each failure, and never in step.
+"""How long to wait before the next attempt: longer after each failure, with jitter.
 
-Jitter keeps the clients of a cluster from returning all at once when an API server comes back.
+Jitter keeps the clients of a cluster from all returning at once when an API server comes back.
 """
 
 import random
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Delays that double from `initial` up to `cap` seconds, until progress resets them.
+    """Delays that double from `initial` up to `cap` seconds, until `reset`.
 
-    Each is spread by `jitter`: with 0.5, over its half to its one and a half. `draw` gives numbers
-    in [0, 1). For one thread.
+    Each delay varies by the fraction `jitter`: by 0.5 means between half and one and a half times
+    the delay. `draw` returns random numbers in [0, 1). Not thread-safe.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class Backoff:
         self._delay = initial
 
     def next(self) -> float:
-        """Seconds to wait now; the delay after it is twice as long."""
+        """The next delay in seconds."""
         delay = self._delay
         self._delay = min(2 * delay, self._cap)
         return delay * (1 + self._jitter * (2 * self._draw() - 1))
 
     def reset(self) -> None:
-        """There was progress: begin anew with the shortest delay."""
+        """Starts again with the shortest delay."""
         self._delay = self._initial

@@ -1,7 +1,7 @@
-"""The raw JSON object as the API server sends it, and what every object carries.
+"""The raw JSON object as the API server sends it, with the members that every object has.
 
-A body is read here only as far as access to the API needs it. What it means is for typed objects
-to say, and a `Body` should not travel further than the code that makes them of it.
+Only what access to the API needs is read here. Code that works with an object's content parses the
+`Body` into a typed object and passes that on.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -10,7 +10,7 @@ Body: TypeAlias = dict[str, Any]
 
 
 class ObjectKey(NamedTuple):
-    """What names an object among those of its resource.
+    """The namespace and name of an object.
 
     The namespace of a cluster-scoped object is empty.
     """
@@ -23,12 +23,16 @@ class ObjectKey(NamedTuple):
 
 
 def key_of(body: Body) -> ObjectKey:
-    """The key of an object; KeyError where it has no name."""
+    """The key of an object.
+
+    Raises:
+        KeyError: the object has no name.
+    """
     metadata = body["metadata"]
     return ObjectKey(metadata.get("namespace", ""), metadata["name"])
 
 
 def resource_version_of(body: Body) -> str:
-    """The version of an object, or of a list; empty where it was never stored."""
+    """The version of an object or of a list; empty if it was never stored."""
     version: str = body.get("metadata", {}).get("resourceVersion", "")
     return version

@@ -1,43 +1,41 @@
 """The verbs of the Kubernetes API, over raw bodies.
 
-    client = Client(connection.find(None))
+    client = Client(configuration.find(None))
     claim = client.get(RESOURCE_CLAIMS, "one", namespace="default")
     client.patch(NODES, "n1", MergePatch({"metadata": {"labels": {"gpu": "yes"}}}))
 
-Every method raises `carina_dra.kube.errors.ApiError` and nothing else for what the server or the
-network does. Nothing is repeated behind the caller's back except a GET whose kept-alive connection
-turns out to be closed, and a request refused as unauthorized once credentials are renewed.
-`timeout` is in seconds: to connect, and then for each time that the server is waited for.
-A client may be used by many threads.
+Every failure of the server or the network is raised as `carina_dra.kube.errors.ApiError`. A request
+is repeated only if it is a GET and its kept-alive connection turns out to be closed, or if it was
+refused as unauthorized and the credentials could be renewed. `timeout` is in seconds: it limits the
+time to connect, and each wait for the server after that. A client is thread-safe.
 """
 
 import json
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeAlias, assert_never, cast
 
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.connection import Connection
-from carina_dra.kube.errors import Gone, Operation, ServerError
+from carina_dra.kube.errors import ApiOperation, Gone, ServerError
 from carina_dra.kube.transport import Query, Transport
 from carina_dra.kube.watch import Watch
 
 TIMEOUT = 15.0
-"""Seconds; the default of every method."""
+"""Default timeout of every method, in seconds."""
 
 PAGE_SIZE = 500
-"""Objects per request of a list, as client-go has it."""
+"""Objects per page of a list, as in client-go."""
 
 WATCH_SECONDS = 270
-"""How long the server is asked to keep a watch open."""
+"""Seconds for which the server is asked to keep a watch open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: of one namespace or all, by label and field selectors.
+    """Which objects of a resource: those of one namespace or of all, by label and field selectors.
 
-    Selectors are in the API's own syntax: `app=web,tier!=db`, `spec.nodeName=n1`.
+    Selectors are in the API's syntax: `app=web,tier!=db`, `spec.nodeName=n1`.
     """
 
     namespace: str | None = None
@@ -55,7 +53,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The objects of a list, and the version at which they were that: where a watch begins."""
+    """The objects of a list, and the version of the list: a watch begins there."""
 
     items: list[Body]
     resource_version: str
@@ -63,7 +61,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """What must hold of an object for it to be deleted; Conflict where it does not."""
+    """What an object must match to be deleted; Conflict is raised if it does not."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -71,14 +69,14 @@ class Preconditions:
 
 @dataclass(frozen=True, slots=True)
 class MergePatch:
-    """RFC 7386: what is given replaces what is there, null removes, lists are replaced whole."""
+    """RFC 7386: members that are given replace those of the object, null removes them."""
 
     changes: Body
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPatch:
-    """RFC 6902: operations in order, all or none."""
+    """RFC 6902: operations that are applied in order, all or none."""
 
     operations: list[Body]
 
@@ -88,7 +86,7 @@ Patch: TypeAlias = MergePatch | JsonPatch
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """What /version says: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
+    """The answer of /version: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
 
     major: str
     minor: str
@@ -104,16 +102,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Closes idle connections. Watches that are open end on their own or by `interrupt`."""
+        """Closes idle connections. Open watches end by themselves or by `interrupt`."""
         self._transport.close()
 
     def get(
@@ -125,7 +118,7 @@ class Client:
         timeout: float = TIMEOUT,
     ) -> Body:
         """The object. Raises NotFound."""
-        operation = Operation.on("get", resource, namespace, name)
+        operation = ApiOperation.on("get", resource, namespace, name)
         path = resource.object_path(namespace, name)
         return self._call(operation, "GET", path, timeout=timeout)
 
@@ -137,21 +130,21 @@ class Client:
         page_size: int = PAGE_SIZE,
         timeout: float = TIMEOUT,
     ) -> Listing:
-        """All objects of the selection, read in pages that are of one version together.
+        """All objects of the selection at one version, read in pages.
 
-        Every item carries apiVersion and kind, which the API server leaves out in lists.
-        Raises Gone where even a list in one piece cannot be had at one version.
+        Items get apiVersion and kind, which the API server omits in lists. Raises Gone if the
+        version expires even while the list is read as one page.
         """
         try:
             return self._list(resource, selection, page_size, timeout)
         except Gone:
-            # The pages took so long that the server forgot the version they are of.
+            # The version of the first page expired before the last page was read.
             return self._list(resource, selection, 0, timeout)
 
     def _list(
         self, resource: ApiResource, selection: Selection, page_size: int, timeout: float
     ) -> Listing:
-        operation = Operation.on("list", resource, selection.namespace)
+        operation = ApiOperation.on("list", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         query = selection.query() | ({"limit": str(page_size)} if page_size else {})
         items: list[Body] = []
@@ -177,9 +170,10 @@ class Client:
     ) -> Watch:
         """The changes since `resource_version`, with bookmarks, until the server ends the watch.
 
-        seconds: when it shall; an answer that stays out for long after that ends it too.
+        seconds: after this time the server is asked to end it. If it sends nothing until `timeout`
+        seconds after that, the watch ends too, with Unreachable.
         """
-        operation = Operation.on("watch", resource, selection.namespace)
+        operation = ApiOperation.on("watch", resource, selection.namespace)
         query = selection.query() | {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -201,7 +195,7 @@ class Client:
         metadata = body.get("metadata", {})
         namespace = metadata.get("namespace")
         name = metadata.get("name") or metadata.get("generateName", "")
-        operation = Operation.on("create", resource, namespace, name)
+        operation = ApiOperation.on("create", resource, namespace, name)
         if resource.scope is Scope.NAMESPACED and not namespace:
             raise ValueError(f"{operation}: metadata.namespace is missing")
         path = resource.collection_path(namespace)
@@ -217,19 +211,19 @@ class Client:
         namespace: str | None = None,
         timeout: float = TIMEOUT,
     ) -> Body:
-        """What posting to a subresource answers: `token`, `binding`, `eviction`."""
-        operation = Operation.on(f"create {subresource} of", resource, namespace, name)
+        """The answer to a POST to a subresource: `token`, `binding`, `eviction`."""
+        operation = ApiOperation.on(f"create {subresource} of", resource, namespace, name)
         path = resource.object_path(namespace, name, subresource)
         return self._call(operation, "POST", path, body=body, timeout=timeout)
 
     def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
-        """The object as stored. Raises Conflict where it has changed since it was read."""
+        """The object as stored. Raises NotFound, and Conflict if it has changed since then."""
         return self._replace(resource, body, None, timeout)
 
     def replace_status(
         self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT
     ) -> Body:
-        """As `replace`, of the status alone."""
+        """Like `replace`, for the status alone."""
         return self._replace(resource, body, "status", timeout)
 
     def _replace(
@@ -237,7 +231,7 @@ class Client:
     ) -> Body:
         key = key_of(body)
         verb = f"replace {subresource} of" if subresource else "replace"
-        operation = Operation.on(verb, resource, key.namespace, key.name)
+        operation = ApiOperation.on(verb, resource, key.namespace, key.name)
         path = resource.object_path(key.namespace, key.name, subresource)
         return self._call(operation, "PUT", path, body=body, timeout=timeout)
 
@@ -253,10 +247,10 @@ class Client:
     ) -> Body:
         """The object as patched.
 
-        Raises NotFound, Conflict where the patch has a resourceVersion that is not the object's.
+        Raises NotFound. Raises Conflict if the patch has a resourceVersion other than the object's.
         """
         verb = f"patch {subresource} of" if subresource else "patch"
-        operation = Operation.on(verb, resource, namespace, name)
+        operation = ApiOperation.on(verb, resource, namespace, name)
         content, content_type = _wire_form(patch)
         return self._call(
             operation,
@@ -277,9 +271,9 @@ class Client:
         grace_period_seconds: int | None = None,
         timeout: float = TIMEOUT,
     ) -> None:
-        """Asks for deletion; an object with finalizers, or a running pod, is still there after.
+        """Requests deletion; an object with finalizers, or a running pod, still exists afterwards.
 
-        Raises NotFound, and Conflict where a precondition does not hold.
+        Raises NotFound, and Conflict if a precondition does not hold.
         """
         conditions = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -287,26 +281,26 @@ class Client:
             options["preconditions"] = given
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        operation = Operation.on("delete", resource, namespace, name)
+        operation = ApiOperation.on("delete", resource, namespace, name)
         path = resource.object_path(namespace, name)
         self._call(operation, "DELETE", path, body=options, timeout=timeout)
 
     def delete_collection(
         self, resource: ApiResource, selection: Selection, *, timeout: float = TIMEOUT
     ) -> None:
-        """Asks for deletion of all objects of the selection."""
-        operation = Operation.on("delete all", resource, selection.namespace)
+        """Requests deletion of all objects of the selection."""
+        operation = ApiOperation.on("delete all", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         self._call(operation, "DELETE", path, query=selection.query(), timeout=timeout)
 
     def server_version(self, *, timeout: float = TIMEOUT) -> ServerVersion:
-        """The API server's version; the cheapest sign of life that needs no permission."""
-        version = self._call(Operation("get", "/version"), "GET", "/version", timeout=timeout)
+        """The API server's version. Reading it needs no permission."""
+        version = self._call(ApiOperation("get", "/version"), "GET", "/version", timeout=timeout)
         return ServerVersion(version["major"], version["minor"], version["gitVersion"])
 
     def _call(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         path: str,
         *,
@@ -327,9 +321,9 @@ class Client:
         try:
             answer = json.loads(content)
         except ValueError as error:
-            raise ServerError(operation, f"answer is not JSON: {content[:200]!r}") from error
+            raise ServerError(operation, f"the answer is not JSON: {content[:200]!r}") from error
         if not isinstance(answer, dict):
-            raise ServerError(operation, f"answer is not an object: {content[:200]!r}")
+            raise ServerError(operation, f"the answer is not a JSON object: {content[:200]!r}")
         return cast("Body", answer)
 
 

@@ -1,7 +1,7 @@
-"""Python's cyclic garbage collector, paused while many objects are made that will stay.
+"""Pauses Python's cyclic garbage collector while many long-lived objects are created.
 
-Parsing a list makes millions of objects and no garbage cycles; collections in the midst of it take
-55 to 80 % of the time.
+Parsing a list creates millions of objects and no cycles; collections meanwhile take 55 to 80 % of
+the time.
 """
 
 import gc
@@ -15,11 +15,11 @@ _pauses = 0
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pauses the collector; where several threads do, until the last of them is done.
+    """Pauses the collector. If several threads do, it resumes after the last of them.
 
-    A collector that the process has turned off itself stays off.
+    A collector that was off before stays off.
     """
-    global _pauses  # noqa: PLW0603 - the collector is the process's, so is the count
+    global _pauses  # noqa: PLW0603 - the process has one collector, so one count
     with _lock:
         if _pauses == 0 and not gc.isenabled():
             was_paused = False

@@ -11,21 +11,24 @@ from typing import Protocol, TypeAlias
 
 
 class ConfigurationError(Exception):
-    """The configuration does not say how to reach an API server; the message says what to do."""
+    """No usable connection to an API server is configured; the message says what to do."""
 
 
 class Credentials(Protocol):
-    """What proves who we are, apart from client certificates. Used by many threads at once."""
+    """Credentials other than a client certificate. Must be thread-safe."""
 
     def authorization(self) -> str | None:
-        """The value of the Authorization header, None for no header."""
+        """The value of the Authorization header; None for no header."""
 
     def renew(self) -> bool:
-        """Gets new ones after the server refused these; whether trying again makes sense."""
+        """Renews the credentials after the server refused them.
+
+        Returns whether they have changed, so that the request may be repeated.
+        """
 
 
 class NoCredentials:
-    """No Authorization header: a client certificate, or nothing at all, does."""
+    """No Authorization header: a client certificate is used, or nothing."""
 
     def authorization(self) -> None:
         """No header."""
@@ -37,7 +40,7 @@ class NoCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SystemTrust:
-    """Trust the certificate authorities that this system trusts."""
+    """Trust the certificate authorities of the operating system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class TrustFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustAnyone:
-    """Do not verify the server: what a kubeconfig's `insecure-skip-tls-verify` asks for."""
+    """Do not verify the server: `insecure-skip-tls-verify` of a kubeconfig."""
 
 
 Trust: TypeAlias = SystemTrust | TrustFile | TrustAnyone
@@ -57,7 +60,7 @@ Trust: TypeAlias = SystemTrust | TrustFile | TrustAnyone
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """PEM files of the certificate that we present and of its key."""
+    """PEM files of the client's certificate and its key."""
 
     certificate: Path
     key: Path
@@ -65,7 +68,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a TLS connection is made. `server_name`: where it is not the host of the URL."""
+    """How a TLS connection is made. `server_name` is set if it is not the host of the URL."""
 
     trust: Trust = SystemTrust()
     client_certificate: ClientCertificate | None = None
@@ -74,7 +77,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to talk to one API server. `server` is its URL, without a trailing slash."""
+    """How to reach one API server. `server` is its URL, without a trailing slash."""
 
     server: str
     tls: Tls = Tls()

@@ -1,7 +1,7 @@
-"""What can go wrong between us and the API server, as types.
+"""The failures of requests to the API server, as types.
 
-Every failure is one of these, translated once, where the response is read: from the Status object
-that the server sends, or from the transport. Each names what was tried, on what.
+A failure is translated once, where the response is read: from the Status object that the server
+sends, or from the transport. Each error names the operation and its object.
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 """
 
@@ -16,8 +16,8 @@ from carina_dra.kube.body import Body, ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """What was tried: a verb, on a resource, perhaps on one object of it."""
+class ApiOperation:
+    """A verb on a resource, or on one object of it."""
 
     verb: str
     resource: str
@@ -26,8 +26,8 @@ class Operation:
     @classmethod
     def on(
         cls, verb: str, resource: ApiResource, namespace: str | None = None, name: str = ""
-    ) -> "Operation":
-        """An operation on one object, or (no name) on all of a namespace or of the cluster."""
+    ) -> "ApiOperation":
+        """An operation on one object, or without a name on those of a namespace or cluster."""
         key = ObjectKey(namespace or "", name) if name or namespace else None
         return cls(verb, resource.qualified_name, key)
 
@@ -43,26 +43,26 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing the API server finds wrong with an object: the field, and what about it."""
+    """One reason why the API server rejects an object: a field, and what is wrong with it."""
 
     field: str
     message: str
 
 
 class ApiError(Exception):
-    """An operation on the Kubernetes API failed. Only its subclasses are raised."""
+    """An operation on the Kubernetes API failed. Only subclasses are raised."""
 
     retriable: ClassVar[bool] = False
     """Whether the same request, unchanged, may succeed later."""
 
-    def __init__(self, operation: Operation, message: str) -> None:
+    def __init__(self, operation: ApiOperation, message: str) -> None:
         super().__init__(f"{operation}: {message}")
         self.operation = operation
         self.message = message
 
 
 class NotFound(ApiError):
-    """The object does not exist: the API server's Status names the very object."""
+    """The object does not exist. The API server's Status names this very object."""
 
 
 class NamespaceNotFound(ApiError):
@@ -80,21 +80,21 @@ class PathNotFound(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of that name exists."""
+    """An object of this name exists."""
 
 
 class Conflict(ApiError):
-    """The object has changed, or is another than was meant: read it again, then decide anew."""
+    """The object has changed, or is not the one that was meant: read it again, then decide."""
 
 
 class Gone(ApiError):
-    """The resource version or the continue token is one the server does not have: list again."""
+    """The server no longer has the resource version or continue token: list again."""
 
 
 class Invalid(ApiError):
-    """The API server refuses the object as it is; `causes` name the fields."""
+    """The API server rejects the content of the object; `causes` name the fields."""
 
-    def __init__(self, operation: Operation, message: str, causes: tuple[Cause, ...]) -> None:
+    def __init__(self, operation: ApiOperation, message: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(operation, message)
         self.causes = causes
 
@@ -104,42 +104,42 @@ class Forbidden(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The API server does not know who we are."""
+    """The API server does not accept the credentials."""
 
 
 class BadRequest(ApiError):
-    """The request itself makes no sense to the API server (any other 4xx status)."""
+    """The API server rejects the request itself (any other 4xx status)."""
 
 
 class TooManyRequests(ApiError):
-    """The API server asks for patience; `retry_after` is how long, in seconds."""
+    """The API server asks the client to wait for `retry_after` seconds."""
 
     retriable = True
 
-    def __init__(self, operation: Operation, message: str, retry_after: float) -> None:
+    def __init__(self, operation: ApiOperation, message: str, retry_after: float) -> None:
         super().__init__(operation, message)
         self.retry_after = retry_after
 
 
 class ServerError(ApiError):
-    """The API server failed (status 5xx), or answered something that is no answer."""
+    """The API server failed (status 5xx), or its answer cannot be read."""
 
     retriable = True
 
 
 class Unreachable(ApiError):
-    """No answer: connection refused or lost, TLS trouble, or timed out.
+    """No answer: the connection was refused or lost, TLS failed, or the time ran out.
 
-    Whether a write has happened is not known.
+    It is unknown whether a write was carried out.
     """
 
     retriable = True
 
 
-def from_response(operation: Operation, code: int, content: bytes, retry_after: str) -> ApiError:
-    """The error that an HTTP response with status `code` (400 or more) stands for.
+def from_response(operation: ApiOperation, code: int, content: bytes, retry_after: str) -> ApiError:
+    """The error for an HTTP response with status `code`, which is 300 or more.
 
-    retry_after: the header of that name, in seconds, or empty.
+    retry_after: the value of the Retry-After header, or empty.
     """
     try:
         status = json.loads(content)
@@ -147,19 +147,19 @@ def from_response(operation: Operation, code: int, content: bytes, retry_after: 
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = content.decode(errors="replace").strip()
-        status = {"message": text[:1000] or f"HTTP status {code} without a word"}
+        status = {"message": text[:1000] or f"HTTP status {code} with an empty body"}
     return from_status(operation, {**status, "code": code}, retry_after)
 
 
-def from_status(operation: Operation, status: Body, retry_after: str = "") -> ApiError:
-    """The error that a Status object stands for."""
+def from_status(operation: ApiOperation, status: Body, retry_after: str = "") -> ApiError:
+    """The error for a Status object."""
     code = int(status.get("code") or 500)
     reason = status.get("reason") or ""
     details = _object(status.get("details"))
     message = status.get("message") or reason or f"HTTP status {code}"
     causes = [_object(cause) for cause in _list(details.get("causes"))]
     if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
-        # The server's history was rolled back below what we have seen; the remedy is Gone's.
+        # The server was restored to an earlier version than we have seen: list again, as for Gone.
         return Gone(operation, message)
     match code:
         case 401 | 403 | 410:
@@ -187,8 +187,8 @@ def from_status(operation: Operation, status: Body, retry_after: str = "") -> Ap
 _PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 410: Gone}
 
 
-def _not_found(operation: Operation, details: Body, message: str) -> ApiError:
-    """What was not found: `details` name it by group, plural (as `kind`) and name."""
+def _not_found(operation: ApiOperation, details: Body, message: str) -> ApiError:
+    """The error for a NotFound, whose `details` name the object by group, `kind` (plural), name."""
     plural, group, name = (details.get(field) or "" for field in ("kind", "group", "name"))
     missing = (f"{plural}.{group}" if group else plural, name)
     key = operation.key
@@ -199,7 +199,7 @@ def _not_found(operation: Operation, details: Body, message: str) -> ApiError:
     return _path_not_found(operation, message)
 
 
-def _path_not_found(operation: Operation, message: str) -> PathNotFound:
+def _path_not_found(operation: ApiOperation, message: str) -> PathNotFound:
     return PathNotFound(
         operation,
         f"{message} (HTTP status 404 for the path, not for an object: check that the API server"

@@ -1,8 +1,8 @@
-"""Events about objects (events.k8s.io/v1) as values: what happened, and how often.
+"""Events about objects (events.k8s.io/v1) as values.
 
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
-Limits: note 1024 bytes, reason and action 128. The same occurrence again within six minutes is part
-of a *series*: one Event whose count grows, as client-go has it. Times are Unix seconds.
+Limits: note 1024 bytes, reason and action 128. Repetitions of an occurrence within six minutes are
+a *series*: one Event with a count, as in client-go. Times are Unix seconds.
 """
 
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ from carina_dra.kube.timestamp import micro_time
 NOTE_BYTES = 1024
 
 SERIES_WINDOW = 360.0
-"""Seconds within which the same occurrence again continues a series."""
+"""Seconds within which a repetition continues a series."""
 
 SERIES_INTERVAL = 30.0
 """Seconds between two writes of one series, after the first repetition."""
 
 
 class EventType(Enum):
-    """Whether somebody may have to do something about it."""
+    """Normal for information, Warning if someone may have to act."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -40,7 +40,7 @@ class ObjectReference:
 
     @classmethod
     def to(cls, body: Body) -> "ObjectReference":
-        """A reference to an object, of its body with apiVersion and kind."""
+        """A reference to an object; its body must have apiVersion and kind."""
         metadata = body["metadata"]
         return cls(
             body["apiVersion"],
@@ -51,7 +51,7 @@ class ObjectReference:
         )
 
     def body(self) -> Body:
-        """The reference as it stands in an Event."""
+        """The reference as an Event contains it."""
         fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -63,16 +63,16 @@ class ObjectReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
-    """Who reports: a controller's name and which of its processes, such as a node's name."""
+class ReportingController:
+    """The controller that reports, by its name, and which of its processes, such as a node's."""
 
-    controller: str
+    name: str
     instance: str
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """What happened, apart from when; equal ones are the same occurrence again."""
+    """What happened, without the time; equal values are repetitions."""
 
     regarding: ObjectReference
     type: EventType
@@ -82,13 +82,13 @@ class Occurrence:
 
     @property
     def namespace(self) -> str:
-        """Where its Event lives: with the object, or in `default` for a cluster-scoped one."""
+        """The namespace of its Event: the object's, or `default` if it is cluster-scoped."""
         return self.regarding.namespace or "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """An Event that was written, and how often its occurrence has been seen since."""
+    """An Event that was written, and the repetitions since then."""
 
     name: str
     last_at: float
@@ -97,35 +97,35 @@ class Series:
     written_count: int = 1
 
     def continues(self, now: float) -> bool:
-        """Whether an occurrence at this time belongs to it."""
+        """Whether an occurrence at this time belongs to the series."""
         return now - self.last_at < SERIES_WINDOW
 
     def again(self, now: float) -> "Series":
-        """The series with one occurrence more."""
+        """The series with one more occurrence."""
         return replace(self, count=self.count + 1, last_at=now)
 
     @property
     def unwritten(self) -> bool:
-        """Whether it has grown since it was written."""
+        """Whether the count has grown since it was written."""
         return self.count > self.written_count
 
     def due(self, now: float) -> bool:
-        """Whether it is time to write its count."""
+        """Whether it is time to write the count."""
         waited = now - self.written_at >= SERIES_INTERVAL
         return self.unwritten and (self.written_count == 1 or waited)
 
     def written(self, now: float) -> "Series":
-        """The series once its count is written."""
+        """The series after its count was written."""
         return replace(self, written_count=self.count, written_at=now)
 
     def patch(self) -> Body:
-        """The merge patch that writes its count."""
+        """The merge patch that writes the count."""
         return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_at)}}
 
 
-def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
-    """The Event for an occurrence; its name says when, to the nanosecond, as client-go's do."""
-    object_name = occurrence.regarding.name[:230]  # the whole has to stay a DNS subdomain
+def event_body(occurrence: Occurrence, controller: ReportingController, at: float) -> Body:
+    """The Event for an occurrence. Its name ends with the time in nanoseconds, as in client-go."""
+    object_name = occurrence.regarding.name[:230]  # with the time, it must remain a DNS subdomain
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
@@ -134,8 +134,8 @@ def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
             "namespace": occurrence.namespace,
         },
         "eventTime": micro_time(at),
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance[:128],
+        "reportingController": controller.name,
+        "reportingInstance": controller.instance[:128],
         "regarding": occurrence.regarding.body(),
         "type": occurrence.type.value,
         "reason": occurrence.reason,
@@ -145,7 +145,7 @@ def event_body(occurrence: Occurrence, reporter: Reporter, at: float) -> Body:
 
 
 def cut_note(note: str) -> str:
-    """The note within the API's limit, with an ellipsis where it was longer."""
+    """The note, cut to the API's limit, with an ellipsis if it was longer."""
     encoded = note.encode()
     if len(encoded) <= NOTE_BYTES:
         return note

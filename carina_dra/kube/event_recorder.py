@@ -1,8 +1,8 @@
-"""Records Events without ever standing in the way of what they are about.
+"""Records Events without delaying the caller.
 
-Events are advice: nothing may wait for them or fail for want of them. `record` only queues; one
-thread writes. What finds the queue full, or cannot be written after a few attempts, is dropped,
-counted and logged.
+Events are informative: nothing waits for them or fails without them. `record` only queues an event;
+one thread writes. An event is dropped, counted and logged if the queue is full, or if it cannot be
+written after a few attempts.
 """
 
 import logging
@@ -10,7 +10,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from carina_dra.kube.api_resource import EVENTS
@@ -21,7 +20,7 @@ from carina_dra.kube.event import (
     EventType,
     ObjectReference,
     Occurrence,
-    Reporter,
+    ReportingController,
     Series,
     cut_note,
     event_body,
@@ -36,13 +35,17 @@ _log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Records events for one reporter; many threads may. To be closed, which writes the rest."""
+    """Records events for one controller. Thread-safe. `close` writes the rest."""
 
     def __init__(
-        self, client: Client, reporter: Reporter, *, now: Callable[[], float] = time.time
+        self,
+        client: Client,
+        controller: ReportingController,
+        *,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        self._reporter = reporter
+        self._controller = controller
         self._now = now
         self._queue: deque[Occurrence] = deque()
         self._changed = threading.Condition()
@@ -55,17 +58,12 @@ class EventRecorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def dropped(self) -> int:
-        """How many events were lost so far."""
+        """How many events were dropped so far."""
         return self._dropped
 
     def record(
@@ -77,10 +75,11 @@ class EventRecorder:
         *,
         action: str,
     ) -> None:
-        """Records that something happened to an object.
+        """Records an event about an object.
 
-        reason: why, in one CamelCase word that programs may match; action: what was being done,
-        likewise; note: for people, cut at 1 KiB.
+        reason: a CamelCase word that programs may match, such as `PrepareFailed`.
+        action: what was being done, also a CamelCase word.
+        note: text for people, cut at 1 KiB.
         """
         occurrence = Occurrence(regarding, event_type, reason, action, cut_note(note))
         with self._changed:
@@ -91,7 +90,7 @@ class EventRecorder:
         self._drop(occurrence, "the queue is full or closed")
 
     def close(self, *, timeout: float = 5.0) -> None:
-        """Takes no more, and writes what there is, for at most `timeout` seconds."""
+        """Accepts no more events, and writes those in the queue, for at most `timeout` seconds."""
         with self._changed:
             self._closing.set()
             self._changed.notify()
@@ -123,7 +122,7 @@ class EventRecorder:
             self._create(occurrence)
 
     def _review(self, occurrence: Occurrence, series: Series, *, closing: bool) -> None:
-        """Writes a series that is due, forgets one that is over."""
+        """Writes a series that is due, and forgets one that is over."""
         now = self._now()
         if series.due(now) or (closing and series.unwritten):
             self._update(occurrence, series)
@@ -132,10 +131,10 @@ class EventRecorder:
 
     def _create(self, occurrence: Occurrence) -> None:
         now = self._now()
-        event = event_body(occurrence, self._reporter, now)
+        event = event_body(occurrence, self._controller, now)
         error = self._write(lambda: self._client.create(EVENTS, event, timeout=_WRITE_TIMEOUT))
         match error:
-            case None | AlreadyExists():  # an earlier attempt got through, its answer did not
+            case None | AlreadyExists():  # an earlier attempt succeeded, but its answer was lost
                 self._series[occurrence] = Series(event["metadata"]["name"], now, now)
                 self._series.move_to_end(occurrence)
                 while len(self._series) > _SERIES_KEPT:
@@ -153,7 +152,7 @@ class EventRecorder:
                 timeout=_WRITE_TIMEOUT,
             )
         )
-        if isinstance(error, NotFound):  # the API server lets Events expire
+        if isinstance(error, NotFound):  # Events expire on the API server
             del self._series[occurrence]
             self._create(occurrence)
             return
@@ -162,7 +161,7 @@ class EventRecorder:
             self._drop(occurrence, str(error))
 
     def _write(self, call: Callable[[], object]) -> ApiError | None:
-        """Tries until it works or makes no sense any more; once only when closing."""
+        """Tries until it succeeds or cannot succeed; only once while closing."""
         delays = iter(_RETRY_DELAYS)
         while True:
             try:

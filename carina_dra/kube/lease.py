@@ -1,15 +1,15 @@
-"""Leader election on a Lease: of several processes, one at a time leads.
+"""Leader election with a Lease: of several processes, at most one leads at any time.
 
-The rules that keep two from leading at once:
-- nobody compares clocks of different machines: a lease has run out when its record has not changed
-  for its duration on the observer's own monotonic clock;
-- who leads is leader until `renew_deadline` after the start of the last renewal that succeeded. An
-  attempt that fails, for whatever reason, is just that; none lasts beyond the deadline;
-- `renew_deadline` is shorter than the lease by the time that work gets to stop, so work has stopped
-  before another may begin;
-- every write carries the version that was read, so of two that try, one fails.
+These rules keep two processes from leading at once:
+- Clocks of different machines are never compared. A lease has expired when its record has not
+  changed for its duration, measured on the observer's own monotonic clock.
+- A leader leads until `renew_deadline` after the start of its last successful renewal. A failed
+  attempt, for whatever reason, does not change this, and no attempt lasts beyond the deadline.
+- `renew_deadline` is shorter than the duration of the lease by the time that the work has to stop,
+  so it has stopped before another process may lead.
+- Every write has the version that was read, so if two processes write, one fails.
 
-A leader that stops in good order leaves the lease without a holder, so that the next need not wait.
+A leader that stops in an orderly way clears the holder, so that the next one need not wait.
 https://kubernetes.io/docs/concepts/architecture/leases/
 """
 
@@ -34,9 +34,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds: how long a lease is valid, when a leader gives up, how often it is tried.
+    """In seconds: how long a lease is valid, when a leader gives up, how often it tries.
 
-    Raises ValueError where they leave no room for a retry, or none for work to stop.
+    Raises:
+        ValueError: there is no time for a retry, or none for the work to stop.
     """
 
     duration: int = 15
@@ -45,12 +46,12 @@ class LeaseTiming:
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_period < self.renew_deadline < self.duration:
-            raise ValueError(f"{self}: retry_period < renew_deadline < duration has to hold")
+            raise ValueError(f"{self}: 0 < retry_period < renew_deadline < duration must hold")
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease says. Times are Unix seconds by the holder's clock, for people to read."""
+    """The content of a Lease. Its times are by the holder's clock, for people to read."""
 
     holder: str
     duration: int
@@ -60,7 +61,7 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, body: Body) -> "LeaseRecord":
-        """The record in a Lease; a Lease without a holder has an empty one."""
+        """The record of a Lease; the holder may be empty."""
         spec = body.get("spec") or {}
         return cls(
             holder=spec.get("holderIdentity") or "",
@@ -71,18 +72,18 @@ class LeaseRecord:
         )
 
     def held_by(self, identity: str, timing: LeaseTiming, now: float) -> "LeaseRecord":
-        """The record once `identity` has taken or renewed the lease."""
+        """The record after `identity` has taken or renewed the lease."""
         time_now = micro_time(now)
         if identity == self.holder:
             return replace(self, duration=timing.duration, renewed_at=time_now)
         return LeaseRecord(identity, timing.duration, time_now, time_now, self.transitions + 1)
 
     def released(self, now: float) -> "LeaseRecord":
-        """The record once its holder has let it go. A second is the shortest lease there is."""
+        """The record after its holder has released it. One second is the shortest duration."""
         return replace(self, holder="", duration=1, renewed_at=micro_time(now))
 
     def spec(self) -> Body:
-        """The record as a Lease's spec has it."""
+        """The record as the spec of a Lease."""
         return {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": self.duration,
@@ -93,24 +94,24 @@ class LeaseRecord:
 
 
 NO_RECORD = LeaseRecord(holder="", duration=0, acquired_at="", renewed_at="", transitions=-1)
-"""Before the first holder."""
+"""The record before the first holder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A Lease, its record, and since when (monotonic) it has been seen unchanged."""
+    """A Lease, its record, and the monotonic time since which the record has not changed."""
 
     body: Body
     record: LeaseRecord
     since: float
 
     def free_for(self, identity: str, now: float) -> bool:
-        """Whether `identity` may take the lease: it is nobody's, its own, or has run out."""
+        """Whether `identity` may take the lease: it has no holder, is its own, or has expired."""
         return self.record.holder in ("", identity) or now >= self.since + self.record.duration
 
 
 def observe(body: Body, previous: Observation | None, now: float) -> Observation:
-    """What is known after a look at the Lease at a time."""
+    """The observation after the Lease was read at the time `now`."""
     record = LeaseRecord.of(body)
     if previous is not None and previous.record == record:
         return Observation(body, record, previous.since)
@@ -118,18 +119,18 @@ def observe(body: Body, previous: Observation | None, now: float) -> Observation
 
 
 class Outcome(Enum):
-    """Why a run has ended."""
+    """Why `LeaderElector.run` has ended."""
 
     STOPPED = "stopped"
     LOST = "lost"
 
 
-class WorkNotStopped(RuntimeError):  # noqa: N818 - says what is the case
-    """Work goes on though the lease is lost. The process has to end: another may lead by now."""
+class WorkNotStopped(RuntimeError):  # noqa: N818 - names the state
+    """The work continues although the lease is lost. End the process: another may lead now."""
 
 
 class LeaderElector:
-    """Leads under a Lease whenever it can get it. `identity` is unique among all candidates."""
+    """Leads while it holds a Lease. `identity` must be unique among the candidates."""
 
     def __init__(
         self,
@@ -158,14 +159,16 @@ class LeaderElector:
         return self._leading.is_set()
 
     def run(self, work: Callable[[threading.Event], None], stopping: threading.Event) -> Outcome:
-        """Waits for the lease, then calls `work` and renews until it ends, one way or another.
+        """Waits for the lease, then calls `work` and renews the lease until the work ends.
 
-        `work` runs in a thread of its own, and returns soon after the event it is given is set.
-        What it raises is raised here, after the lease is released. Raises WorkNotStopped where it
-        does not return in time.
+        `work` runs in a thread of its own. It must return soon after the event that it gets is
+        set. An exception that it raises is raised here, after the lease was released.
+
+        Raises:
+            WorkNotStopped: the lease is lost, and `work` has not returned in time.
         """
         while (renewed_at := self._attempt(deadline=None)) is None:
-            # Spread, so that candidates do not all try at once.
+            # Random, so that the candidates do not all try at once.
             if stopping.wait(self._timing.retry_period * (1 + self._draw())):
                 return Outcome.STOPPED
         _log.info("leading", extra={"lease": str(self._lease), "identity": self._identity})
@@ -202,7 +205,7 @@ class LeaderElector:
         return seen is not None and seen.record.holder not in ("", self._identity)
 
     def _attempt(self, *, deadline: float | None) -> float | None:
-        """Takes or renews the lease; when the attempt began, None where it failed."""
+        """Takes or renews the lease. Returns when the attempt began; None if it failed."""
         began = self._clock()
         try:
             taken = self._take(deadline)
@@ -212,7 +215,7 @@ class LeaderElector:
         return began if taken else None
 
     def _take(self, deadline: float | None) -> bool:
-        """A look, unless we hold it as far as we know, and a write where the lease is free."""
+        """Reads the Lease unless it is known to be ours, and writes it if it is free."""
         if self._observation is None or self._observation.record.holder != self._identity:
             try:
                 body = self._client.get(
@@ -231,7 +234,7 @@ class LeaderElector:
         try:
             self._write(self._client.replace, seen.body, seen.record, deadline)
         except (Conflict, NotFound):
-            self._observation = None  # somebody was faster: look again next time
+            self._observation = None  # another candidate was faster: read it again next time
             raise
         return True
 
@@ -248,7 +251,7 @@ class LeaderElector:
         self._observation = observe(stored, self._observation, self._clock())
 
     def _timeout(self, deadline: float | None) -> float:
-        """What a request may take to connect, and again to be answered, to end by the deadline."""
+        """Half of the time to the deadline: a timeout applies to connect and to answer each."""
         return TIMEOUT if deadline is None else max((deadline - self._clock()) / 2, 0.01)
 
     def _new_lease(self) -> Body:
@@ -266,7 +269,7 @@ class LeaderElector:
         try:
             self._client.replace(LEASES, seen.body | {"spec": spec}, timeout=_RELEASE_TIMEOUT)
         except ApiError as error:
-            _log.warning("lease not released; it runs out by itself", extra={"error": str(error)})
+            _log.warning("lease not released; it will expire", extra={"error": str(error)})
 
 
 class _Work:
@@ -284,11 +287,13 @@ class _Work:
         return not self._thread.is_alive()
 
     def stop(self, *, timeout: float) -> None:
-        """Has it end within `timeout` seconds; raises what it has raised, or WorkNotStopped."""
+        """Stops the work within `timeout` seconds; raises what it raised, or WorkNotStopped."""
         self._stop.set()
         self._thread.join(max(timeout, 0))
         if not self.ended:
-            raise WorkNotStopped("the leader's work goes on after its lease: end this process")
+            raise WorkNotStopped(
+                "the leader's work continues after its lease was lost: end this process"
+            )
         if self._error is not None:
             raise self._error
 

@@ -1,11 +1,11 @@
-"""A store that follows the API server: one list, then watches, for as long as the process lives.
+"""A store that follows the API server: one list, then watches, while the process lives.
 
-What it promises, and client libraries often do not keep:
-- a stream that ends, for whatever reason, is opened again after a jittered, growing delay;
-- bookmarks keep its version young, and a version that is too old leads to a new list, whose
-  differences are reported like any other change: none is missed, none reported twice;
-- an object that cannot be parsed is logged and skipped (the last state that could be parsed stays:
-  to drop it would look like a deletion), and never ends the observation;
+It guarantees:
+- A watch that ends, for whatever reason, is opened again after a delay that grows and has jitter.
+- Bookmarks keep its version recent. If the version expires, the objects are listed again, and the
+  differences are reported like any other change: none is missed, none is reported twice.
+- An object that cannot be parsed is logged and skipped. Its last state that could be parsed stays,
+  since removing it would look like a deletion.
 - `stop` ends a blocked read at once.
 """
 
@@ -20,7 +20,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, Gone
-from carina_dra.kube.store import Change, Entry, IndexFunction, Store
+from carina_dra.kube.store import Entry, IndexFunction, ObjectChange, Store
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` as the API server's objects are, each as `parse` makes it of its body.
+    """Keeps `store` equal to the API server's objects, each parsed by `parse`.
 
-    on_change: called for every change after the store has it, in order, by the reflector's own
-    thread; should return soon, and what it raises is logged.
+    on_change: called for every change, in order, after the store was updated, by the reflector's
+    thread. It should return soon; its exceptions are logged.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Reflector(Generic[T]):
         *,
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
-        on_change: Callable[[Change[T]], None] = lambda _: None,
+        on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
         backoff: Backoff | None = None,
         watch_seconds: int = WATCH_SECONDS,
     ) -> None:
@@ -65,13 +65,13 @@ class Reflector(Generic[T]):
         )
 
     def start(self) -> None:
-        """Begins to follow."""
+        """Starts to follow the API server."""
         self._thread.start()
 
     def stop(self, *, timeout: float = 5.0) -> None:
-        """Ends it, and waits until its thread has ended, for at most `timeout` seconds.
+        """Stops, and waits for the thread to end, for at most `timeout` seconds.
 
-        Only a connection that is just being made, or a list being read, can take that long.
+        It can take that long only while a connection is opened or a list is read.
         """
         self._stopping.set()
         with self._watch_lock:
@@ -81,7 +81,7 @@ class Reflector(Generic[T]):
             self._thread.join(timeout)
 
     def wait_synced(self, timeout: float) -> bool:
-        """Waits until the first list is in the store and reported; whether it is in time."""
+        """Waits until the first list is in the store and reported; False if the time runs out."""
         return self._synced.wait(timeout)
 
     @property
@@ -95,7 +95,7 @@ class Reflector(Generic[T]):
             self._stopping.wait(self._backoff.next())
 
     def _follow(self) -> None:
-        """One list, if need be, and one watch; returns when it has ended, however."""
+        """Lists if necessary, then watches once; returns when the watch has ended."""
         try:
             if self._version is None:
                 self._version = self._list()
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
             self._version = None
         except ApiError as error:
             _log.warning("cannot follow", extra={"error": str(error)})
-        except Exception:  # noqa: BLE001 - a bug must not end the observation in silence
+        except Exception:  # noqa: BLE001 - a bug must not end the observation silently
             _log.exception("listing again", extra={"resource": self._resource.qualified_name})
             self._version = None
 
@@ -142,15 +142,15 @@ class Reflector(Generic[T]):
                     self._open_watch = None
 
     def _take(self, event: WatchEvent) -> bool:
-        """Takes in an event; whether the watch can be trusted to go on."""
+        """Applies an event. Returns whether the watch can continue."""
         version = version_of(event)
         if self._version is not None and int(version) < int(self._version):
-            # The API server was restored from a backup: what is known is no part of its history.
+            # The API server was restored from a backup, so the store is not part of its history.
             _log.warning("versions go backwards, listing again", extra={"version": version})
             self._version = None
             return False
         self._version = version
-        change: Change[T] | None = None
+        change: ObjectChange[T] | None = None
         match event:
             case Added(body) | Modified(body):
                 entry = self._parsed(body)
@@ -165,16 +165,16 @@ class Reflector(Generic[T]):
             self._report(change)
         return True
 
-    def _report(self, change: Change[T]) -> None:
+    def _report(self, change: ObjectChange[T]) -> None:
         try:
             self._on_change(change)
-        except Exception:  # noqa: BLE001 - the changes after this one are to be reported too
-            _log.exception("reaction failed", extra={"resource": self._resource.qualified_name})
+        except Exception:  # noqa: BLE001 - later changes must be reported too
+            _log.exception("on_change failed", extra={"resource": self._resource.qualified_name})
 
     def _parsed(self, body: Body) -> Entry[T] | None:
         try:
             return Entry(int(resource_version_of(body)), self._parse(body))
-        except Exception as error:  # noqa: BLE001 - whatever the parser makes of it
+        except Exception as error:  # noqa: BLE001 - parsers raise what they like
             _log.warning(
                 "skipping an object that cannot be parsed",
                 extra={

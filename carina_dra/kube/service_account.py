@@ -1,4 +1,4 @@
-"""The connection of a pod: its service account, to the API server that its environment names.
+"""The connection of a pod: with its service account, to the API server that its environment names.
 
 https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/#directly-accessing-the-rest-api
 """
@@ -23,15 +23,16 @@ def from_service_account(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """The connection of a pod: by its service account, to the API server its environment names.
+    """The connection of a pod, with its service account, to the API server of its cluster.
 
-    Raises ConfigurationError where this is no pod, or one without a service account token.
+    Raises:
+        ConfigurationError: this is not a pod, or a pod without a service account token.
     """
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ConfigurationError(
-            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: outside of a cluster,"
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: outside of a pod,"
             " give a kubeconfig file"
         )
     authority = directory / "ca.crt"
@@ -47,7 +48,7 @@ def from_service_account(
 
 
 class TokenFile:
-    """A bearer token in a file that is replaced from time to time."""
+    """A bearer token in a file that the kubelet replaces from time to time."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -56,9 +57,10 @@ class TokenFile:
         self._token, self._read_at = self._read(), clock()
 
     def authorization(self) -> str:
-        """The bearer token, from the file once it is older than a minute.
+        """The bearer token, read again from the file once it is older than a minute.
 
-        A file that cannot be read any more leaves the last token in use: the server is the judge.
+        If the file can no longer be read, the last token stays in use; the server decides whether
+        it is still valid.
         """
         with self._lock:
             if self._clock() - self._read_at > TOKEN_LIFETIME:
@@ -66,7 +68,7 @@ class TokenFile:
             return f"Bearer {self._token}"
 
     def renew(self) -> bool:
-        """Reads the file again; whether its token is another."""
+        """Reads the file again. Returns whether its token has changed."""
         with self._lock:
             refused = self._token
             self._read_again()

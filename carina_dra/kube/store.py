@@ -1,8 +1,7 @@
-"""Objects by key, with indexes, as a reflector keeps them; and what has changed, as values.
+"""Objects by key, with indexes, as a reflector keeps them; and changes as values.
 
 Invariant: an object is never replaced by an older version of itself, except by a whole list, which
-is what the API server holds true. Versions compare as integers, which Kubernetes guarantees
-(KEP-5504) and has always done.
+is authoritative. Versions compare as integers, as Kubernetes guarantees (KEP-5504).
 """
 
 import threading
@@ -15,7 +14,7 @@ from carina_dra.kube.body import ObjectKey
 T = TypeVar("T")
 
 IndexFunction: TypeAlias = Callable[[T], Iterable[Hashable]]
-"""Under which values an object is to be found in an index."""
+"""The values under which an object is found in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Created(Generic[T]):
-    """An object that was not known is there."""
+    """An object is new to the store."""
 
     key: ObjectKey
     value: T
@@ -36,7 +35,7 @@ class Created(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Updated(Generic[T]):
-    """An object is at another version than was known."""
+    """An object has another version than before."""
 
     key: ObjectKey
     before: T
@@ -45,17 +44,17 @@ class Updated(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Removed(Generic[T]):
-    """An object is gone; `value` is the last that was known of it."""
+    """An object no longer exists; `value` is its last known state."""
 
     key: ObjectKey
     value: T
 
 
-Change: TypeAlias = Created[T] | Updated[T] | Removed[T]
+ObjectChange: TypeAlias = Created[T] | Updated[T] | Removed[T]
 
 
 class Store(Generic[T]):
-    """The objects of a selection. Read by many threads, written by one reflector."""
+    """The objects of a selection. Many threads may read it; one reflector writes it."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._lock = threading.Lock()
@@ -67,27 +66,31 @@ class Store(Generic[T]):
         return len(self._entries)
 
     def get(self, key: ObjectKey) -> T | None:
-        """The object, None where there is none."""
+        """The object; None if there is none."""
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
     def entry(self, key: ObjectKey) -> Entry[T] | None:
-        """The object with its version, None where there is none."""
+        """The object with its version; None if there is none."""
         return self._entries.get(key)
 
     def snapshot(self) -> dict[ObjectKey, T]:
-        """All objects as they are together at this moment."""
+        """All objects, as they are at this moment."""
         with self._lock:
             return {key: entry.value for key, entry in self._entries.items()}
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        """The objects that an index has under a value, by key. KeyError: no such index."""
+        """The objects that an index has under a value, sorted by key.
+
+        Raises:
+            KeyError: there is no such index.
+        """
         with self._lock:
             keys = sorted(self._indexes[index].get(value, ()))
             return [self._entries[key].value for key in keys]
 
-    def put(self, key: ObjectKey, entry: Entry[T]) -> Change[T] | None:
-        """Takes an object in; None where this version, or a newer one, is there."""
+    def put(self, key: ObjectKey, entry: Entry[T]) -> ObjectChange[T] | None:
+        """Stores an object; None if the store has this version or a newer one."""
         with self._lock:
             known = self._entries.get(key)
             if known is not None and known.version >= entry.version:
@@ -98,7 +101,7 @@ class Store(Generic[T]):
         return Updated(key, known.value, entry.value)
 
     def remove(self, key: ObjectKey, version: int) -> Removed[T] | None:
-        """Removes an object that was deleted at a version; None where a newer one is there."""
+        """Removes an object that was deleted at a version; None if the store has a newer one."""
         with self._lock:
             known = self._entries.get(key)
             if known is None or known.version > version:
@@ -106,8 +109,8 @@ class Store(Generic[T]):
             self._discard(key)
         return Removed(key, known.value)
 
-    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[Change[T]]:
-        """Takes over a whole list; what has changed by it."""
+    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[ObjectChange[T]]:
+        """Replaces all objects by those of a list. Returns the changes."""
         with self._lock:
             changes = difference(self._entries, entries)
             for change in changes:
@@ -140,9 +143,9 @@ class Store(Generic[T]):
 
 def difference(
     before: Mapping[ObjectKey, Entry[T]], after: Mapping[ObjectKey, Entry[T]]
-) -> list[Change[T]]:
-    """What has changed between two lists: removals first, then the rest in the order of `after`."""
-    changes: list[Change[T]] = [
+) -> list[ObjectChange[T]]:
+    """The changes between two lists: removals first, then the rest in the order of `after`."""
+    changes: list[ObjectChange[T]] = [
         Removed(key, entry.value) for key, entry in before.items() if key not in after
     ]
     for key, entry in after.items():

@@ -1,13 +1,13 @@
-"""Times as the API writes them (meta/v1): RFC 3339 in UTC. Ours are Unix seconds."""
+"""Times as the API writes them (meta/v1): RFC 3339 in UTC. Arguments are Unix seconds."""
 
 from datetime import UTC, datetime
 
 
 def timestamp(at: float) -> str:
-    """A `Time`, to the second: what metadata, conditions and taints carry."""
+    """A `Time`, in whole seconds: metadata, conditions and taints have these."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(at: float) -> str:
-    """A `MicroTime`: what Events and Leases carry."""
+    """A `MicroTime`: Events and Leases have these."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

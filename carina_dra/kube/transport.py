@@ -1,7 +1,7 @@
 """HTTP to one API server: one request with its answer, or one stream.
 
-The only place where urllib3 is used and where its errors, and HTTP statuses, become `ApiError`s.
-Many threads may use one transport; connections are kept alive and pooled.
+No other module uses urllib3. Its errors, and HTTP statuses, become `ApiError`s here. A transport is
+thread-safe; its connections are kept alive and pooled.
 """
 
 import socket
@@ -23,7 +23,7 @@ from carina_dra.kube.connection import (
     TrustAnyone,
     TrustFile,
 )
-from carina_dra.kube.errors import Operation, Unreachable
+from carina_dra.kube.errors import ApiOperation, Unreachable
 
 Query: TypeAlias = Mapping[str, str]
 
@@ -34,7 +34,7 @@ _SOCKET_OPTIONS: list[tuple[int, int, int]] = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
 ]
 if sys.platform == "linux":
-    # A peer that vanished without a word is noticed within a minute, not after hours.
+    # A peer that vanishes silently is noticed within a minute, not after hours.
     _SOCKET_OPTIONS += [
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
@@ -51,17 +51,17 @@ class Transport:
         self._credentials = connection.credentials
         self._user_agent = user_agent
         self._pool = _pool(connection)
-        # A proxy is asked for whole URLs, except through a TLS tunnel.
+        # A proxy needs the whole URL, except through a TLS tunnel.
         plain_proxy = connection.proxy and connection.server.startswith("http:")
         self._base = connection.server if plain_proxy else urlsplit(connection.server).path
 
     def close(self) -> None:
-        """Closes the connections that are idle."""
+        """Closes idle connections."""
         self._pool.close()
 
     def request(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         path: str,
         *,
@@ -72,8 +72,10 @@ class Transport:
     ) -> bytes:
         """The content of a successful answer.
 
-        timeout: seconds to connect, and then for each time that the server is waited for.
-        Raises ApiError.
+        timeout: seconds to connect, and for each wait for the server after that.
+
+        Raises:
+            ApiError: there is no answer, or an unsuccessful one.
         """
         response = self._send(
             operation,
@@ -87,12 +89,15 @@ class Transport:
         return response.data
 
     def stream(
-        self, operation: Operation, path: str, *, query: Query, timeout: float, silence: float
+        self, operation: ApiOperation, path: str, *, query: Query, timeout: float, silence: float
     ) -> "Stream":
         """The answer to a GET, as it arrives.
 
-        timeout: seconds to connect; silence: seconds without a byte after which the server is
-        taken for gone. Raises ApiError.
+        timeout: seconds to connect.
+        silence: seconds without a byte after which the stream ends with Unreachable.
+
+        Raises:
+            ApiError: there is no answer, or an unsuccessful one.
         """
         response = self._send(
             operation,
@@ -110,7 +115,7 @@ class Transport:
 
     def _send(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         method: str,
         url: str,
         *,
@@ -136,7 +141,7 @@ class Transport:
             try:
                 response = attempt()
             except ProtocolError:
-                # A kept-alive connection may be closed by the server just as it is used again.
+                # The server may close a kept-alive connection just as it is used again.
                 if method != "GET":
                     raise
                 response = attempt()
@@ -165,40 +170,40 @@ class Transport:
 
 
 class Stream:
-    """The lines of an answer that takes its time.
+    """The lines of an answer, as they arrive.
 
-    One thread reads; any other may `interrupt` it, and the reader then sees the end of the stream.
-    The reader closes it.
+    One thread reads and closes it. Any thread may `interrupt` it: the reader then sees the end of
+    the stream.
     """
 
-    def __init__(self, operation: Operation, response: urllib3.BaseHTTPResponse) -> None:
+    def __init__(self, operation: ApiOperation, response: urllib3.BaseHTTPResponse) -> None:
         self._operation = operation
         self._response = response
         self._interrupted = False
 
     def lines(self) -> Iterator[bytes]:
-        """Each line as it is complete. Raises Unreachable where the stream breaks."""
+        """Each line once it is complete. Raises Unreachable if the connection breaks."""
         try:
             yield from split_lines(self._response.stream(65536))
         except HTTPError as error:
             if not self._interrupted:
-                raise Unreachable(self._operation, f"stream broke: {error}") from error
+                raise Unreachable(self._operation, f"the stream broke: {error}") from error
 
     def interrupt(self) -> None:
-        """Ends the stream at once, from any thread. Harmless once it has ended."""
+        """Ends the stream at once, from any thread. Has no effect once it has ended."""
         self._interrupted = True
-        with suppress(RuntimeError, ValueError, OSError):  # has ended already
+        with suppress(RuntimeError, ValueError, OSError):  # it has already ended
             self._response.shutdown()
 
     def close(self) -> None:
-        """Gives up the connection. To be called by the thread that reads."""
+        """Closes the connection. Only the reading thread may call this."""
         self._response.close()
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines in chunks of bytes, without their ends; a last line without an end is dropped.
+    """The lines in chunks of bytes, without line ends; a last line without an end is dropped.
 
-    Linear in the bytes, however small the chunks are that a long line comes in.
+    Takes linear time, however small the chunks of a long line are.
     """
     pending: list[bytes] = []
     for chunk in chunks:
@@ -210,7 +215,7 @@ def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _pool(connection: Connection) -> urllib3.HTTPConnectionPool:
-    """The pool of connections to the one server. Asked itself, it is quicker than its manager."""
+    """The pool of connections to the server; used directly, since its manager is slower."""
     options: dict[str, Any] = {
         "maxsize": _POOL_SIZE,
         "block": False,
@@ -224,7 +229,7 @@ def _pool(connection: Connection) -> urllib3.HTTPConnectionPool:
 
 
 def _tls_options(tls: Tls) -> dict[str, object]:
-    """What urllib3 takes. Paths, not contexts: each new connection reads a rotated file again."""
+    """The options of urllib3: paths, not contexts, so that a new connection reads rotated files."""
     options: dict[str, object] = {"cert_reqs": "CERT_REQUIRED"}
     match tls.trust:
         case TrustFile(path):

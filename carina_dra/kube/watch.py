@@ -1,4 +1,4 @@
-"""The events of a watch: what the API server says has changed, as it says it.
+"""The events of a watch: the changes that the API server reports.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -6,18 +6,17 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from carina_dra.kube import errors
 from carina_dra.kube.body import Body, resource_version_of
-from carina_dra.kube.errors import Operation, ServerError
+from carina_dra.kube.errors import ApiOperation, ServerError
 from carina_dra.kube.transport import Stream
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """An object was made, or matches the watch's selectors now."""
+    """An object was created, or now matches the selectors of the watch."""
 
     body: Body
 
@@ -31,14 +30,14 @@ class Modified:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """An object is gone, or matches the watch's selectors no more; `body` is its last state."""
+    """An object was deleted, or no longer matches the selectors; `body` is its last state."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Nothing has changed for this watch up to that version."""
+    """There are no further changes up to this version."""
 
     resource_version: str
 
@@ -47,7 +46,7 @@ WatchEvent: TypeAlias = Added | Modified | Deleted | Bookmark
 
 
 def version_of(event: WatchEvent) -> str:
-    """The version that a watch has reached with an event."""
+    """The version that the watch has reached with an event."""
     match event:
         case Bookmark(version):
             return version
@@ -56,25 +55,20 @@ def version_of(event: WatchEvent) -> str:
 
 
 class Watch:
-    """The events of one watch, to be read by one thread.
+    """The events of one watch, for one reading thread. Use it in a `with` statement.
 
-    Ends when the server ends it, when `interrupt` is called, or with an ApiError: Gone where the
-    version is too old, Unreachable where the connection breaks. To be used in a `with` statement.
+    It ends when the server ends it, when `interrupt` is called, or with an ApiError: Gone if the
+    version is too old, Unreachable if the connection breaks.
     """
 
-    def __init__(self, operation: Operation, stream: Stream) -> None:
+    def __init__(self, operation: ApiOperation, stream: Stream) -> None:
         self._operation = operation
         self._stream = stream
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
     def __iter__(self) -> Iterator[WatchEvent]:
@@ -86,8 +80,12 @@ class Watch:
         self._stream.interrupt()
 
 
-def parse_event(operation: Operation, line: bytes) -> WatchEvent:
-    """The event on a line of a watch; raises the ApiError that an ERROR event stands for."""
+def parse_event(operation: ApiOperation, line: bytes) -> WatchEvent:
+    """The event in a line of a watch.
+
+    Raises:
+        ApiError: it is an ERROR event, or not an event.
+    """
     try:
         event = json.loads(line)
         body: Body = event["object"]
@@ -103,7 +101,7 @@ def parse_event(operation: Operation, line: bytes) -> WatchEvent:
             case "ERROR":
                 error = errors.from_status(operation, body)
             case other:
-                error = ServerError(operation, f"event of unknown type {other!r}")
+                error = ServerError(operation, f"watch event of unknown type {other!r}")
     except (ValueError, KeyError, TypeError) as malformed:
         raise ServerError(operation, f"not a watch event: {line[:200]!r}") from malformed
     raise error

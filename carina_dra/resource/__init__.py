@@ -18,8 +18,8 @@ Types have the names of the Go types in k8s.io/api and apimachinery, except thes
     TaintEffect                DeviceTaintEffect
     TolerationOperator         DeviceTolerationOperator
 
-Fields are named as in JSON, in snake case, except those whose value is several members of the JSON
-object: a choice of at most one of them, or members that mean something only together.
+Fields have their names in JSON, in snake case, except those that stand for several members of the
+JSON object: at most one of them may be present, or they belong together.
 
     field                              in JSON
     CapacityRequestPolicy.valid        validValues, validRange
@@ -31,8 +31,7 @@ object: a choice of at most one of them, or members that mean something only tog
     NodeAllocatableMapping.multiplier  capacityKey, capacityMultiplier, deviceMultiplier
     ResourceSliceSpec.nodes            nodeName, nodeSelector, allNodes, perDeviceNodeSelection
 
-Where one member is chosen, each alternative is a type; so are the values of an attribute, which Go
-has in DeviceAttribute.
+Each alternative of such a choice is a type, and so is each kind of value of a DeviceAttribute.
 
     alternative                in JSON
     BoolAttribute              bool

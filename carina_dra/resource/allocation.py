@@ -1,4 +1,4 @@
-"""What a claim was given: `status.allocation`, and what drivers say of its devices."""
+"""The allocation of a claim (`status.allocation`), and what drivers report about its devices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from carina_dra.resource.taint import DeviceToleration
 
 
 class AllocationConfigSource(StrEnum):
-    """Who wrote a configuration."""
+    """The object that a configuration comes from."""
 
     CLASS = "FromClass"
     CLAIM = "FromClaim"
@@ -23,69 +23,69 @@ class AllocationConfigSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult(Struct):
-    """One device given to one request."""
+    """One device, allocated for one request."""
 
     request: str
-    """`req`, or `req/sub` where an alternative was chosen."""
+    """`request`, or `request/subrequest` if an alternative was chosen."""
     driver: str
     pool: str
     device: str
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
-    """The request's."""
+    """Copied from the request."""
     binding_conditions: tuple[str, ...] = ()
-    """The device's, as are those of failure."""
+    """Copied from the device, like `binding_failure_conditions`."""
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, metadata=json_name("shareID"))
-    """Which share of a device that allows multiple allocations: a UID."""
+    """The UID of the share, for a device that allows multiple allocations."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    """What the share has of each of the device's capacities."""
+    """The share's part of each capacity of the device."""
     skip_node_operations: tuple[NodeOperation | Unrecognized, ...] = ()
-    """The slice's."""
+    """Copied from the slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationConfiguration(Struct):
-    """A configuration that is in force for some requests; for all where none is named."""
+    """A configuration that applies to some requests; to all if none is named."""
 
     source: AllocationConfigSource
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfiguration | None = None
-    """None where it is of a kind that only a newer API knows."""
+    """None for a kind of configuration that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocation(Struct):
-    """All devices of a claim, and how they are to be set up."""
+    """The allocated devices of a claim, and their configuration."""
 
     results: tuple[DeviceResult, ...] = ()
     config: tuple[AllocationConfiguration, ...] = ()
-    """Those of classes first; of several for one request the later ones have precedence."""
+    """Those of classes come first. For one request, later entries have precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation(Struct):
-    """What a claim was given. Never changes once it is there; it may be taken away."""
+    """The allocation of a claim. It is immutable once set, but can be removed."""
 
     devices: DeviceAllocation = field(default_factory=DeviceAllocation)
     node_selector: NodeSelector | None = None
-    """Where it is usable; everywhere if not given."""
+    """The nodes where the devices are usable; all nodes if None."""
     allocation_timestamp: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkDeviceData(Struct):
-    """What a driver says of a network device."""
+    """What a driver reports about a network device."""
 
     interface_name: str = ""
     ips: tuple[str, ...] = ()
-    """Addresses with the length of their network's prefix, such as 192.0.2.5/24."""
+    """Addresses in CIDR notation, such as 192.0.2.5/24."""
     hardware_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatedDeviceStatus(Struct):
-    """What a driver says of one device of a claim (KEP-4817)."""
+    """What a driver reports about one device of a claim (KEP-4817)."""
 
     driver: str
     pool: str

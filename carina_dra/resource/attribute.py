@@ -1,7 +1,7 @@
-"""What a device says of itself: attributes, and the rule by which they are named.
+"""Attributes of devices, and how they are named.
 
-A name without a domain is in the domain of the device's driver, so `model` and
-`gpu.example.com/model` are the same attribute of a device of `gpu.example.com`.
+A name without a domain is in the domain of the device's driver: for a device of the driver
+`gpu.example.com`, `model` and `gpu.example.com/model` are the same attribute.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class IntAttribute(Member):
-    """A whole number."""
+    """An integer."""
 
     value: int
     json_key: ClassVar[str] = "int"
@@ -31,7 +31,7 @@ class BoolAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class StringAttribute(Member):
-    """A text of at most 64 bytes."""
+    """A string of at most 64 bytes."""
 
     value: str
     json_key: ClassVar[str] = "string"
@@ -47,7 +47,7 @@ class VersionAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class IntsAttribute(Member):
-    """Several whole numbers (gate DRAListTypeAttributes)."""
+    """A list of integers (feature gate DRAListTypeAttributes)."""
 
     values: tuple[int, ...]
     json_key: ClassVar[str] = "ints"
@@ -55,7 +55,7 @@ class IntsAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class BoolsAttribute(Member):
-    """Several truth values (gate DRAListTypeAttributes)."""
+    """A list of booleans (feature gate DRAListTypeAttributes)."""
 
     values: tuple[bool, ...]
     json_key: ClassVar[str] = "bools"
@@ -63,7 +63,7 @@ class BoolsAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class StringsAttribute(Member):
-    """Several texts (gate DRAListTypeAttributes)."""
+    """A list of strings (feature gate DRAListTypeAttributes)."""
 
     values: tuple[str, ...]
     json_key: ClassVar[str] = "strings"
@@ -71,7 +71,7 @@ class StringsAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class VersionsAttribute(Member):
-    """Several versions (gate DRAListTypeAttributes)."""
+    """A list of versions (feature gate DRAListTypeAttributes)."""
 
     values: tuple[str, ...]
     json_key: ClassVar[str] = "versions"
@@ -79,7 +79,7 @@ class VersionsAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class UnknownAttribute(Struct):
-    """Of a kind that only a newer API knows. It satisfies no constraint."""
+    """An attribute of a kind that only a newer API knows. It satisfies no constraint."""
 
 
 DeviceAttribute: TypeAlias = (
@@ -96,10 +96,9 @@ DeviceAttribute: TypeAlias = (
 
 
 def lookup(named: Mapping[str, V], name: str, driver: str) -> V | None:
-    """Finds what a device of `driver` has under the fully qualified `name`, None if nothing.
+    """The attribute or capacity of a device of `driver` with a fully qualified name, or None.
 
-    The name in full comes first; then, in the driver's own domain, the name without it. As
-    attributes, so capacities.
+    The qualified name has precedence over the name without the driver's domain.
     """
     if name in named:
         return named[name]

@@ -1,4 +1,4 @@
-"""How much a device has of something, and how much of it a request may take (KEP-5075)."""
+"""Capacities of devices, and how much of them a request may consume (KEP-5075)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from carina_dra.resource.schema import Member, Struct
 
 @dataclass(frozen=True, slots=True)
 class ValidValues(Member):
-    """The amounts that may be asked for, ascending; others are rounded up to the next."""
+    """The amounts that may be requested, ascending; others are rounded up to the next."""
 
     values: tuple[Quantity, ...]
     json_key: ClassVar[str] = "validValues"
@@ -18,7 +18,7 @@ class ValidValues(Member):
 
 @dataclass(frozen=True, slots=True)
 class CapacityRange(Struct):
-    """Amounts from `min` to `max`, in steps from `min`; what is between is rounded up."""
+    """Amounts from `min` to `max`, in steps from `min`; amounts between steps are rounded up."""
 
     min: Quantity
     max: Quantity | None = None
@@ -27,7 +27,7 @@ class CapacityRange(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ValidRange(Member):
-    """The range in which amounts may be asked for."""
+    """The range of amounts that may be requested."""
 
     range: CapacityRange
     json_key: ClassVar[str] = "validRange"
@@ -35,7 +35,7 @@ class ValidRange(Member):
 
 @dataclass(frozen=True, slots=True)
 class CapacityRequestPolicy(Struct):
-    """How much may be asked for (whatever there is, if not said), and what is taken unasked."""
+    """The amounts that may be requested (any if `valid` is None), and the default amount."""
 
     default: Quantity | None = None
     valid: ValidValues | ValidRange | None = None
@@ -43,7 +43,7 @@ class CapacityRequestPolicy(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity(Struct):
-    """So much of something."""
+    """The amount of a capacity, and the policy for requests."""
 
     value: Quantity
     request_policy: CapacityRequestPolicy | None = None
@@ -51,6 +51,6 @@ class DeviceCapacity(Struct):
 
 @dataclass(frozen=True, slots=True)
 class CapacityRequirements(Struct):
-    """How much a request asks for, by the capacities' qualified names."""
+    """The amounts that are requested, by the qualified names of the capacities."""
 
     requests: Mapping[str, Quantity] = field(default_factory=dict)

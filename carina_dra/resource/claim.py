@@ -1,4 +1,4 @@
-"""ResourceClaim: the devices that somebody asks for, and what was given (KEP-4381)."""
+"""ResourceClaim: a request for devices, and their allocation (KEP-4381)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -12,16 +12,16 @@ from carina_dra.resource.schema import Member, Struct
 
 @dataclass(frozen=True, slots=True)
 class MatchAttribute(Member):
-    """All devices have the same value of this attribute."""
+    """All devices must have the same value of this attribute."""
 
     name: str
-    """With its domain, as always in constraints."""
+    """The fully qualified name."""
     json_key: ClassVar[str] = "matchAttribute"
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctAttribute(Member):
-    """No two devices have the same value of this attribute."""
+    """No two devices may have the same value of this attribute."""
 
     name: str
     json_key: ClassVar[str] = "distinctAttribute"
@@ -29,26 +29,26 @@ class DistinctAttribute(Member):
 
 @dataclass(frozen=True, slots=True)
 class DeviceConstraint(Struct):
-    """What must hold of the devices of some requests together; of all where none is named."""
+    """A rule for the devices of some requests together; of all requests if none is named."""
 
     requests: tuple[str, ...] = ()
-    """`req`, or `req/sub` for one of its alternatives."""
+    """`request`, or `request/subrequest` for one of its alternatives."""
     rule: MatchAttribute | DistinctAttribute | None = field(kw_only=True)
-    """None where it is of a kind that only a newer API knows: not to be taken for satisfied."""
+    """None for a kind of rule that only a newer API knows; it must not count as satisfied."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimConfiguration(Struct):
-    """A configuration of the devices of some requests; of all where none is named."""
+    """A configuration for the devices of some requests; of all requests if none is named."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfiguration | None = None
-    """None where it is of a kind that only a newer API knows."""
+    """None for a kind of configuration that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaim(Struct):
-    """All that a claim asks for."""
+    """The requests of a claim, with their constraints and configuration."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -57,17 +57,17 @@ class DeviceClaim(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimSpec(Struct):
-    """What is asked for. Never changes."""
+    """What is requested. Immutable."""
 
     devices: DeviceClaim = field(default_factory=DeviceClaim)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReference(Struct):
-    """Who may use a claim: a pod, as a rule."""
+    """An object that may use a claim, usually a pod."""
 
     api_group: str = ""
-    """Empty for the core group, whose pods are."""
+    """Empty for the core group, to which pods belong."""
     resource: str = field(kw_only=True)
     name: str = field(kw_only=True)
     uid: str = field(kw_only=True)
@@ -75,7 +75,7 @@ class ConsumerReference(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimStatus(Struct):
-    """What was given, to whom."""
+    """The allocation, its consumers, and what drivers report."""
 
     allocation: Allocation | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()
@@ -84,7 +84,7 @@ class ResourceClaimStatus(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim(Struct):
-    """Devices that somebody asks for, and has or has not been given."""
+    """A request for devices, and their allocation once there is one."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "ResourceClaim"

@@ -1,7 +1,7 @@
 """The codec of every type of this package: from JSON to frozen values, and back.
 
-A codec is built once per type, into closures, since a controller reads tens of thousands of
-devices. Reading and writing are built together from the same `known_members`.
+A codec is built once per type, as closures, since a controller reads tens of thousands of devices.
+Reading and writing are built together from the same `known_members`.
 
 Reading: `null` means absent. What contradicts the API is an error; what only a newer API can have
 written is kept (`schema.py`). Writing: an optional field that has its default is left out, unless
@@ -205,7 +205,7 @@ def _struct_reader(
 def _adder(known: KnownMember, write: Callable[[Any], Any]) -> _Add:
     """Adds a field's one member to those of its object, unless it may be left out."""
     name, default = known.name, known.default
-    always = known.required or bool(default)  # a default with content is one that the server writes
+    always = known.required or bool(default)  # the API server writes non-empty defaults too
 
     def add(made: dict[str, Any], value: object) -> None:
         if always or value != default:
@@ -296,7 +296,7 @@ def _alternative(name: str, member: Any) -> Codec:
 def _union(kind: Any) -> Codec:
     """An object that is one alternative of a union and nothing else.
 
-    The union's one type that is no Member is for objects that only a newer API understands.
+    The one type of the union that is not a Member is for objects that only a newer API knows.
     """
     by_name = _alternatives(union_members(kind))
     (newer,) = (other for other in alternatives(kind) if not issubclass(other, Member))

@@ -1,4 +1,4 @@
-"""What devices of a pool draw from, so that they exclude each other (KEP-4815)."""
+"""Counters that devices of a pool consume, so that devices exclude each other (KEP-4815)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from carina_dra.resource.schema import Struct
 
 @dataclass(frozen=True, slots=True)
 class Counter(Struct):
-    """So much of what devices share."""
+    """An amount that devices share."""
 
     value: Quantity
 
 
 @dataclass(frozen=True, slots=True)
 class CounterSet(Struct):
-    """What devices of a pool draw from."""
+    """Counters that devices of a pool consume together."""
 
     name: str
     counters: Mapping[str, Counter] = field(default_factory=dict)
@@ -24,9 +24,10 @@ class CounterSet(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounterConsumption(Struct):
-    """What a device draws from one counter set."""
+    """What a device consumes from one counter set."""
 
     counter_set: str
     counters: Mapping[str, Counter] = field(default_factory=dict)
     compatibility_groups: tuple[str, ...] = ()
-    """Devices on one set need a group in common (gate DRADeviceCompatibilityGroups)."""
+    """Devices that consume one set must share a group (feature gate
+    DRADeviceCompatibilityGroups)."""

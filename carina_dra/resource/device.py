@@ -23,7 +23,7 @@ class OnNode(Member):
 
 @dataclass(frozen=True, slots=True)
 class OnMatchingNodes(Member):
-    """Usable on the nodes that a selector with one term chooses."""
+    """Usable on the nodes that a selector with one term matches."""
 
     node_selector: NodeSelector
     json_key: ClassVar[str] = "nodeSelector"
@@ -31,7 +31,7 @@ class OnMatchingNodes(Member):
 
 @dataclass(frozen=True, slots=True)
 class OnAllNodes(Member):
-    """Usable everywhere."""
+    """Usable on all nodes."""
 
     json_key: ClassVar[str] = "allNodes"
 
@@ -41,22 +41,22 @@ DeviceNodes: TypeAlias = OnNode | OnMatchingNodes | OnAllNodes
 
 @dataclass(frozen=True, slots=True)
 class Device(Struct):
-    """One device of a slice. The keys of its maps are qualified names: see `attribute.lookup`."""
+    """One device of a slice. Its maps have qualified names as keys: see `attribute.lookup`."""
 
     name: str
     attributes: Mapping[str, DeviceAttribute] = field(default_factory=dict)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
     nodes: DeviceNodes | None = None
-    """Where it is usable, in a slice that leaves this to its devices."""
+    """Where it is usable, if its slice leaves this to the devices (PerDevice)."""
     taints: tuple[DeviceTaint, ...] = ()
     binds_to_node: bool | None = None
-    """Whether a claim that gets it is usable only on the node that it was allocated for."""
+    """Whether an allocation with it is usable only on the node that it was made for."""
     binding_conditions: tuple[str, ...] = ()
     """Conditions that must hold before a pod is bound (KEP-5007)."""
     binding_failure_conditions: tuple[str, ...] = ()
-    """Conditions of which one is enough to give up waiting."""
+    """If one of these conditions holds, binding fails."""
     allow_multiple_allocations: bool | None = None
-    """Whether it is shared by capacity (KEP-5075)."""
+    """Whether several allocations can share its capacity (KEP-5075)."""
     node_allocatable_resources: Mapping[str, NodeAllocatableResource] = field(default_factory=dict)
-    """By the node's resource."""
+    """By the name of the node's resource."""

@@ -1,4 +1,4 @@
-"""DeviceClass: what administrators offer, and the selectors and configurations of all requests."""
+"""DeviceClass: selectors and configuration that administrators provide for requests."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -9,22 +9,22 @@ from carina_dra.resource.schema import JsonObject, Struct
 
 @dataclass(frozen=True, slots=True)
 class CelSelector(Struct):
-    """A CEL expression on `device`, true for devices that will do."""
+    """A CEL expression on `device`. It is true for devices that match."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelector(Struct):
-    """Which devices."""
+    """A criterion for devices."""
 
     cel: CelSelector | None = None
-    """None where it is of a kind that only a newer API knows: not to be taken for true."""
+    """None for a kind of selector that only a newer API knows; it must not count as true."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpaqueConfiguration(Struct):
-    """Parameters that only the driver understands."""
+    """Parameters that only the driver interprets."""
 
     driver: str
     parameters: JsonObject
@@ -32,26 +32,27 @@ class OpaqueConfiguration(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ClassConfiguration(Struct):
-    """A configuration of all devices of a class."""
+    """A configuration for all devices that are requested through a class."""
 
     opaque: OpaqueConfiguration | None = None
-    """None where it is of a kind that only a newer API knows."""
+    """None for a kind of configuration that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClassSpec(Struct):
-    """Which devices are in the class, and how they are set up."""
+    """The devices in the class, and their configuration."""
 
     selectors: tuple[DeviceSelector, ...] = ()
-    """All must hold."""
+    """All must match."""
     config: tuple[ClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
-    """Under which pods get one through `limits`, such as nvidia.com/gpu (KEP-5004)."""
+    """The extended resource, such as nvidia.com/gpu, with which pods can request a device of the
+    class in `resources.limits` (KEP-5004)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass(Struct):
-    """A kind of device, by what administrators find worth telling apart."""
+    """A class of devices that claims can request."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "DeviceClass"

@@ -1,7 +1,7 @@
-"""What every object of the API has: ObjectMeta, and conditions (meta/v1).
+"""Types of meta/v1: ObjectMeta and Condition.
 
-Of ObjectMeta what Carina has no use for (`managedFields`, `selfLink`, `deletionGracePeriodSeconds`)
-stays among what is not known.
+The fields of ObjectMeta that Carina does not use (`managedFields`, `selfLink`,
+`deletionGracePeriodSeconds`) remain in `unknown`.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from carina_dra.resource.schema import Struct
 
 @dataclass(frozen=True, slots=True)
 class OwnerReference(Struct):
-    """The object that this one is deleted with."""
+    """An owner: the object is garbage-collected when its owners are deleted."""
 
     api_version: str
     kind: str
@@ -43,12 +43,12 @@ class ObjectMeta(Struct):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or the name of an object of the cluster."""
+        """`namespace/name`, or the name of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class ConditionStatus(StrEnum):
-    """Whether something holds."""
+    """Whether a condition holds."""
 
     TRUE = "True"
     FALSE = "False"

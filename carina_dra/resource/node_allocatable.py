@@ -1,4 +1,7 @@
-"""How a device counts in resources of its node, such as cpu (gate DRANodeAllocatableResources)."""
+"""How a device counts as a resource of its node, such as cpu.
+
+Feature gate DRANodeAllocatableResources.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +14,16 @@ from carina_dra.resource.schema import Struct, spread
 
 @dataclass(frozen=True, slots=True)
 class CapacityMultiplier:
-    """So much of the node's resource for each unit taken of one of the device's capacities."""
+    """The amount of the node's resource per consumed unit of a capacity of the device."""
 
     capacity: str
-    """The capacity's qualified name, as among the device's capacities."""
+    """The qualified name of the capacity, as in the device."""
     multiplier: Quantity
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMultiplier:
-    """So much of the node's resource for each device."""
+    """The amount of the node's resource per device."""
 
     multiplier: Quantity
 
@@ -67,21 +70,21 @@ class NodeAllocatableMapping(Struct):
     """The device is itself part of the node's resource."""
 
     multiplier: Multiplier | None = field(default=None, metadata=spread(_MultiplierMembers()))
-    """None where it is of a kind that only a newer API knows."""
+    """None for a kind of multiplier that only a newer API knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocatableOverhead(Struct):
-    """What using the device costs of the node's resource."""
+    """The amount of the node's resource that using the device costs in addition."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
-    """For each container that refers to the claim."""
+    """Per container that refers to the claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocatableResource(Struct):
-    """How a device counts in one resource of its node."""
+    """How a device counts as one resource of its node."""
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None

@@ -1,12 +1,12 @@
-"""What a kubelet need not do for a device (gate DRAOptionalNodeOperations)."""
+"""Calls that the kubelet can omit for a device (feature gate DRAOptionalNodeOperations)."""
 
 from enum import StrEnum
 
 
 class NodeOperation(StrEnum):
-    """A call of the kubelet to the driver. One that is not known has no effect."""
+    """A call of the kubelet to the driver. An unrecognized one has no effect."""
 
     PREPARE = "NodePrepareResources"
-    """To be left out only if the other one is too."""
+    """Omitted only together with UNPREPARE."""
     UNPREPARE = "NodeUnprepareResources"
     ALL = "*"

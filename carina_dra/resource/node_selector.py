@@ -1,4 +1,4 @@
-"""Which nodes: core/v1 NodeSelector."""
+"""Node selectors (core/v1)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from carina_dra.resource.schema import Struct
 
 
 class NodeSelectorOperator(StrEnum):
-    """How a label or field is compared."""
+    """How a label or field is compared with the values."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -19,7 +19,7 @@ class NodeSelectorOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorRequirement(Struct):
-    """A condition on one label or field of a node."""
+    """A requirement on one label or field of a node."""
 
     key: str
     operator: NodeSelectorOperator
@@ -28,16 +28,16 @@ class NodeSelectorRequirement(Struct):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm(Struct):
-    """Conditions that all must hold; one without any matches no node."""
+    """Requirements that must all hold; a term without any matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     """On labels."""
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
-    """On fields; the API knows `metadata.name`."""
+    """On fields: only `metadata.name` is supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelector(Struct):
-    """Terms of which one must hold."""
+    """Terms of which at least one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...]

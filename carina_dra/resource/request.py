@@ -1,4 +1,4 @@
-"""What one request of a claim asks for (KEP-4381, KEP-4816)."""
+"""The requests of a claim (KEP-4381, KEP-4816)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from carina_dra.resource.taint import DeviceToleration
 
 @dataclass(frozen=True, slots=True)
 class ExactCount:
-    """So many devices."""
+    """This number of devices."""
 
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every device that matches."""
+    """All matching devices of a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ AllocationMode: TypeAlias = ExactCount | All | UnknownMode
 
 
 class _ModeMembers:
-    """`allocationMode` and `count`, which means something with ExactCount only."""
+    """`allocationMode`, and `count`, which applies to ExactCount only."""
 
     members: Mapping[str, type] = {"allocationMode": str, "count": int}
 
@@ -63,7 +63,8 @@ class _ModeMembers:
 
 @dataclass(frozen=True, slots=True)
 class DerivedAttribute(Struct):
-    """An attribute that a CEL expression computes, for constraints (gate DRADerivedAttributes)."""
+    """An attribute for constraints, computed by a CEL expression (feature gate
+    DRADerivedAttributes)."""
 
     name: str
     expression: str
@@ -75,7 +76,7 @@ class ExactDeviceRequest(Struct):
 
     device_class_name: str
     selectors: tuple[DeviceSelector, ...] = ()
-    """All must hold, beside those of the class."""
+    """All must match, in addition to those of the class."""
     mode: AllocationMode = field(default=ExactCount(), metadata=spread(_ModeMembers()))
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
@@ -90,7 +91,7 @@ class DeviceSubRequest(Struct):
     name: str
     device_class_name: str
     selectors: tuple[DeviceSelector, ...] = ()
-    """All must hold, beside those of the class."""
+    """All must match, in addition to those of the class."""
     mode: AllocationMode = field(default=ExactCount(), metadata=spread(_ModeMembers()))
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -99,7 +100,7 @@ class DeviceSubRequest(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Exactly(Member):
-    """This and nothing else."""
+    """A request without alternatives."""
 
     request: ExactDeviceRequest
     json_key: ClassVar[str] = "exactly"
@@ -107,7 +108,7 @@ class Exactly(Member):
 
 @dataclass(frozen=True, slots=True)
 class FirstAvailable(Member):
-    """The first of these that can be had (KEP-4816)."""
+    """The first of these alternatives that can be allocated (KEP-4816)."""
 
     alternatives: tuple[DeviceSubRequest, ...]
     json_key: ClassVar[str] = "firstAvailable"
@@ -119,4 +120,4 @@ class DeviceRequest(Struct):
 
     name: str
     wants: Exactly | FirstAvailable | None
-    """None where that is said in a way that only a newer API knows: to be refused."""
+    """None for a kind of request that only a newer API knows; it must be refused."""

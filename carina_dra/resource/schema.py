@@ -1,9 +1,9 @@
-"""How the frozen types of this package say what their JSON looks like.
+"""How the frozen types of this package describe their JSON.
 
-A type says it with its fields alone: a field's JSON name is its own in camelCase, or what
-`json_name` gives it; a field with a default may be absent. A union of `Member` types is what the
-API writes as several members of one object of which at most one is there. What a newer API may have
-and we do not know is kept: `Struct.unknown`, `Unrecognized`.
+The fields of a type describe it. A field's name in JSON is its own in camelCase, or the one that
+`json_name` gives; a field with a default may be absent. A union of `Member` types stands for
+several members of a JSON object of which at most one may be present. Content that only a newer API
+knows is kept in `Struct.unknown` and `Unrecognized`.
 """
 
 import re
@@ -23,26 +23,26 @@ from typing import (
 )
 
 JsonObject = Mapping[str, Any]
-"""A JSON object that is passed on as it is."""
+"""A JSON object that is passed on unchanged."""
 
 EMPTY: Final[JsonObject] = {}
-"""Shared by all. Its type makes it read-only; a read-only view of it could not be pickled."""
+"""Shared by all values. It is read-only by type alone, since a mappingproxy cannot be pickled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A JSON object of the API. Subclasses say which members they know."""
+    """A JSON object of the API. The fields of subclasses are the members that they know."""
 
     unknown: JsonObject = field(default_factory=lambda: EMPTY, repr=False, hash=False, kw_only=True)
-    """The members that the type does not know; they are written again as they were."""
+    """Members that the type does not know. They are written as they were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member(Struct):
-    """One alternative of a union, chosen by the member `json_key` of the JSON object.
+    """One alternative of a union: the member `json_key` of the JSON object chooses it.
 
-    That member's value is the alternative's one field; an alternative without a field is a plain
-    `true`.
+    The value of that member is the one field of the alternative, or `true` for an alternative
+    without a field.
     """
 
     json_key: ClassVar[str]
@@ -52,63 +52,64 @@ class Member(Struct):
 class Unrecognized:
     """A word of an enumeration that only a newer API knows.
 
-    What it means for a reader who does not know it is said where the enumeration is.
+    The enumeration documents how a reader must treat it.
     """
 
     word: str
 
 
 class Spread(Protocol):
-    """How one value of ours is several members of a JSON object."""
+    """How a value of one field is converted to and from several members of a JSON object."""
 
     members: Mapping[str, type]
-    """Their names and types."""
+    """The names and types of the members."""
 
     def join(self, present: Mapping[str, Any]) -> object:
-        """Gives the value; `present` are those of the members that are there.
+        """The value for the members that are present.
 
-        What contradicts the API raises `errors.BadValueError`.
+        Raises:
+            errors.BadValueError: the members contradict each other.
         """
 
     def split(self, value: Any) -> Mapping[str, Any]:
-        """Gives the members."""
+        """The members for a value."""
 
 
 def json_name(name: str) -> dict[str, Any]:
-    """Field metadata: its JSON name, where that is not the camelCase of its own."""
+    """Field metadata: the name in JSON, if it is not the field's name in camelCase."""
     return {"json": name}
 
 
 def spread(how: Spread) -> dict[str, Any]:
-    """Field metadata: the value is several members of the JSON object."""
+    """Field metadata: the value stands for several members of the JSON object."""
     return {"spread": how}
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMember:
-    """A field that is one member of the JSON object."""
+    """A field that stands for one member of the JSON object."""
 
     field: str
     name: str
-    """In JSON."""
+    """The name in JSON."""
     kind: Any
     required: bool
     default: object
-    """What an absent member means."""
+    """The value if the member is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownUnion:
-    """A field that is at most one of several members."""
+    """A field that stands for at most one of several members."""
 
     field: str
     alternatives: Mapping[str, type[Member]]
-    """By their members' names."""
+    """By the names of their members in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSpread:
-    """A field that is several members."""
+    """A field that stands for several members together."""
 
     field: str
     how: Spread
@@ -118,7 +119,7 @@ Known = KnownMember | KnownUnion | KnownSpread
 
 
 def known_members(cls: Any) -> tuple[Known, ...]:
-    """What a type knows of its JSON object, in the order of its fields."""
+    """The fields of a type with their JSON, in order."""
     return _known_members(cls)  # apart from the cache, which is typed for instances, not classes
 
 
@@ -131,39 +132,39 @@ def _known_members(cls: Any) -> tuple[Known, ...]:
 
 
 def header(cls: Any) -> dict[str, str]:
-    """Gives what a top-level object says of itself: apiVersion and kind. Others say nothing."""
+    """The apiVersion and kind of a top-level object; empty for other types."""
     version, kind = getattr(cls, "API_VERSION", None), getattr(cls, "KIND", None)
     return {"apiVersion": version, "kind": kind} if version and kind else {}
 
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
-    """Gives the types of a union, without None; of anything else the type itself."""
+    """The types of a union, without None; for any other type the type itself."""
     if get_origin(kind) in (Union, types.UnionType):
-        return tuple(each for each in get_args(kind) if each is not types.NoneType)
+        return tuple(member for member in get_args(kind) if member is not types.NoneType)
     return (kind,)
 
 
 def union_members(kind: Any) -> dict[str, type[Member]]:
-    """Gives the `Member` types of a union by their members' names."""
-    return {each.json_key: each for each in alternatives(kind) if _is_member(each)}
+    """The `Member` types of a union, by the names of their members in JSON."""
+    return {member.json_key: member for member in alternatives(kind) if _is_member(member)}
 
 
 def _is_member(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Member)
 
 
-def _known(each: Field[Any], kind: Any) -> Known:
-    if "spread" in each.metadata:
-        return KnownSpread(each.name, each.metadata["spread"])
+def _known(known: Field[Any], kind: Any) -> Known:
+    if "spread" in known.metadata:
+        return KnownSpread(known.name, known.metadata["spread"])
     if members := union_members(kind):
-        return KnownUnion(each.name, members)
-    factory = each.default_factory
+        return KnownUnion(known.name, members)
+    factory = known.default_factory
     return KnownMember(
-        field=each.name,
-        name=each.metadata.get("json") or _camel_case(each.name),
+        field=known.name,
+        name=known.metadata.get("json") or _camel_case(known.name),
         kind=kind,
-        required=each.default is MISSING and factory is MISSING,
-        default=each.default if factory is MISSING else factory(),
+        required=known.default is MISSING and factory is MISSING,
+        default=known.default if factory is MISSING else factory(),
     )
 
 

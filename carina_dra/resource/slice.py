@@ -1,4 +1,4 @@
-"""ResourceSlice: part of a pool of devices that a driver publishes (KEP-4381)."""
+"""ResourceSlice: a part of a driver's pool of devices (KEP-4381)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
@@ -12,7 +12,7 @@ from carina_dra.resource.schema import Member, Struct, Unrecognized
 
 @dataclass(frozen=True, slots=True)
 class PerDevice(Member):
-    """Each device says for itself where it is usable."""
+    """Each device has its own node selection."""
 
     json_key: ClassVar[str] = "perDeviceNodeSelection"
 
@@ -22,7 +22,7 @@ SliceNodes: TypeAlias = OnNode | OnMatchingNodes | OnAllNodes | PerDevice
 
 @dataclass(frozen=True, slots=True)
 class ResourcePool(Struct):
-    """The pool that a slice is part of: complete when its newest generation has all its slices."""
+    """The pool of a slice. It is complete when all slices of its newest generation exist."""
 
     name: str
     generation: int
@@ -31,24 +31,24 @@ class ResourcePool(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ResourceSliceSpec(Struct):
-    """Devices, or the counter sets that devices of the pool draw from."""
+    """Devices, or the counter sets that devices of the pool consume."""
 
     driver: str
     pool: ResourcePool
     nodes: SliceNodes | None
-    """Where its devices are usable; None where that is said in a way that only a newer API knows,
-    so that they are usable nowhere."""
+    """Where the devices are usable; None for a way to select nodes that only a newer API knows:
+    then they are usable on no node."""
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
     partition_type_attribute: str | None = None
-    """Devices with the same value of this attribute draw the same from their counters (gate
+    """Devices with the same value of this attribute consume the same counters (feature gate
     DRAPartitionableDevicesType)."""
     skip_node_operations: tuple[NodeOperation | Unrecognized, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice(Struct):
-    """Part of a pool."""
+    """A part of a pool."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "ResourceSlice"

@@ -1,4 +1,4 @@
-"""Taints of devices, what tolerates them, and the rules that add them (KEP-5055)."""
+"""Device taints, tolerations, and the rules that add taints (KEP-5055)."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,18 +10,18 @@ from carina_dra.resource.schema import Struct, Unrecognized
 
 
 class TaintEffect(StrEnum):
-    """What a taint does to pods that do not tolerate it. One that is not known counts as none."""
+    """The effect of a taint on pods that do not tolerate it. An unrecognized one counts as NONE."""
 
     NONE = "None"
-    """Nothing: it informs."""
+    """No effect, for information only."""
     NO_SCHEDULE = "NoSchedule"
-    """The device is not allocated any more."""
+    """The device is not allocated."""
     NO_EXECUTE = "NoExecute"
-    """And pods that use it are evicted."""
+    """The device is not allocated, and pods that use it are evicted."""
 
 
 class TolerationOperator(StrEnum):
-    """How a toleration compares its value. With one that is not known it tolerates nothing."""
+    """How a toleration matches. With an unrecognized operator it matches nothing."""
 
     EQUAL = "Equal"
     EXISTS = "Exists"
@@ -29,7 +29,7 @@ class TolerationOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaint(Struct):
-    """Why a device is better left alone."""
+    """A reason not to use a device."""
 
     key: str
     effect: TaintEffect | Unrecognized
@@ -39,7 +39,7 @@ class DeviceTaint(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration(Struct):
-    """Taints that a request puts up with. An empty key, no effect: every key, every effect."""
+    """Taints that a request tolerates. An empty key matches all keys, no effect all effects."""
 
     key: str = ""
     operator: TolerationOperator | Unrecognized = TolerationOperator.EQUAL
@@ -50,7 +50,7 @@ class DeviceToleration(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintSelector(Struct):
-    """Which devices: those that are as said in all that is said; all of them if nothing is."""
+    """The devices that match every field that is set; all devices if none is set."""
 
     driver: str | None = None
     pool: str | None = None
@@ -59,7 +59,7 @@ class DeviceTaintSelector(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRuleSpec(Struct):
-    """A taint, and what gets it. Without a selector nothing does."""
+    """A taint, and the devices that get it: none without a selector."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = field(kw_only=True)
@@ -67,14 +67,14 @@ class DeviceTaintRuleSpec(Struct):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRuleStatus(Struct):
-    """How far an eviction is."""
+    """The progress of an eviction."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRule(Struct):
-    """An administrator's taint for devices that others publish."""
+    """A taint that an administrator adds to published devices."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "DeviceTaintRule"

@@ -1,4 +1,4 @@
-"""ResourceClaimTemplate: from which every pod that names it gets a claim of its own."""
+"""ResourceClaimTemplate: each pod that refers to it gets its own claim."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,16 +10,16 @@ from carina_dra.resource.schema import Struct
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimTemplateSpec(Struct):
-    """What claims made from a template are to be."""
+    """The metadata and spec of the claims."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    """Labels and annotations only."""
+    """Only labels and annotations are used."""
     spec: ResourceClaimSpec = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimTemplate(Struct):
-    """From which each pod that names it gets a claim of its own."""
+    """A template for claims: each pod that refers to it gets its own."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "ResourceClaimTemplate"

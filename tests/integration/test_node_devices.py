@@ -10,7 +10,7 @@ import pytest
 
 from carina_dra.kube.api_resource import EVENTS, NODES
 from carina_dra.kube.client import Client
-from carina_dra.kube.event import Reporter
+from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.host import HostPaths
@@ -71,7 +71,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
         ApiServer() as server,
         Client(server.connection) as admin,
         Client(server.connection) as client,
-        EventRecorder(client, Reporter(DRIVER, NODE)) as events,
+        EventRecorder(client, ReportingController(DRIVER, NODE)) as events,
         installed(hardware.directory),
     ):
         admin.create(NODES, {"metadata": {"name": NODE}})

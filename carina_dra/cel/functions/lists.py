@@ -164,9 +164,11 @@ def _sum_of(item: Type) -> Callable[[tuple[Value, ...]], Value]:
 
 
 def _for_each(
-    name: str, items: tuple[Type, ...], result: Type | None, does: Callable[..., Value]
+    name: str, items: tuple[Type, ...], result: Type | None, implementation: Callable[..., Value]
 ) -> tuple[Overload, ...]:
-    return tuple(method(name, (list_of(item),), result or item, does, len) for item in items)
+    return tuple(
+        method(name, (list_of(item),), result or item, implementation, len) for item in items
+    )
 
 
 _COMPARABLE: Final = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)

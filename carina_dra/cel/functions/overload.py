@@ -16,7 +16,7 @@ class Overload:
     """Whether the first parameter stands before the dot."""
     parameters: tuple[Type, ...]
     result: Type
-    does: Callable[..., Value]
+    implementation: Callable[..., Value]
     """Raises EvaluationError."""
     cost: Callable[..., int] | None = None
     """What a call costs, by its arguments; 1 if not given."""
@@ -28,7 +28,7 @@ def function(
     name: str,
     parameters: tuple[Type, ...],
     result: Type,
-    does: Callable[..., Value],
+    implementation: Callable[..., Value],
     cost: Callable[..., int] | None = None,
     *,
     checks_kinds: bool = False,
@@ -39,7 +39,7 @@ def function(
         is_member=False,
         parameters=parameters,
         result=result,
-        does=does,
+        implementation=implementation,
         cost=cost,
         checks_kinds=checks_kinds,
     )
@@ -49,12 +49,17 @@ def method(
     name: str,
     parameters: tuple[Type, ...],
     result: Type,
-    does: Callable[..., Value],
+    implementation: Callable[..., Value],
     cost: Callable[..., int] | None = None,
 ) -> Overload:
     """A function that is called on its first argument."""
     return Overload(
-        name, is_member=True, parameters=parameters, result=result, does=does, cost=cost
+        name,
+        is_member=True,
+        parameters=parameters,
+        result=result,
+        implementation=implementation,
+        cost=cost,
     )
 
 

@@ -344,9 +344,9 @@ _TEXTS: Final = (
 
 
 def _conversions(
-    name: str, result: Type, does: Callable[[Value], Value], *given: Type
+    name: str, result: Type, implementation: Callable[[Value], Value], *given: Type
 ) -> tuple[Overload, ...]:
-    return tuple(function(name, (each,), result, does) for each in given)
+    return tuple(function(name, (each,), result, implementation) for each in given)
 
 
 _CONVERSIONS: Final = (

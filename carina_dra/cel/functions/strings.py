@@ -119,9 +119,9 @@ def _length(text: str, *_: Value) -> int:
 
 
 def _method(
-    name: str, more: tuple[Type, ...], result: Type, does: Callable[..., Value]
+    name: str, more: tuple[Type, ...], result: Type, implementation: Callable[..., Value]
 ) -> Overload:
-    return method(name, (STRING, *more), result, does, _length)
+    return method(name, (STRING, *more), result, implementation, _length)
 
 
 _TEXTS: Final = list_of(STRING)

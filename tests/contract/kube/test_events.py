@@ -5,13 +5,13 @@ import time
 from carina_dra.kube.api_resource import CONFIG_MAPS, EVENTS, ApiResource, Scope
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
-from carina_dra.kube.event import EventType, ObjectReference, Reporter
+from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from tests.contract.kube.backend import ThroughProxy
 from tests.eventually import eventually
 from tests.samples.objects import config_map
 
-REPORTER = Reporter("example.com/contract", "here")
+REPORTER = ReportingController("example.com/contract", "here")
 CORE_EVENTS = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from carina_dra.kube.client import Client
-from carina_dra.kube.event import EventType, ObjectReference, Reporter
+from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from simulation.api_server.server import ApiServer
 from simulation.kubernetes import binaries
@@ -86,7 +86,7 @@ def test_describe_shows_the_events_of_an_object(
     about = ObjectReference("v1", "Pod", "p", "team", uid)
     with (
         Client(server.connection) as client,
-        EventRecorder(client, Reporter("example.com/demo", "here")) as recorder,
+        EventRecorder(client, ReportingController("example.com/demo", "here")) as recorder,
     ):
         recorder.record(about, EventType.WARNING, "GpuLost", "gpu-0 is gone", action="Observe")
     described = kubectl("describe", "pod", "p", "-n", "team")

@@ -10,9 +10,15 @@ from carina_dra.kube.api_resource import CONFIG_MAPS, EVENTS, ApiResource
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, MergePatch, Selection
-from carina_dra.kube.event import EventType, ObjectReference, Occurrence, Reporter, event_body
+from carina_dra.kube.event import (
+    EventType,
+    ObjectReference,
+    Occurrence,
+    ReportingController,
+    event_body,
+)
 from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Change, Created, Removed, Updated
+from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
 from tests.contract.kube.backend import Backend, ThroughProxy
 from tests.contract.kube.proxy import Proxy
 from tests.eventually import eventually
@@ -33,7 +39,7 @@ class Mirror:
     known: dict[ObjectKey, object] = field(default_factory=dict)
     reported: list[str] = field(default_factory=list)
 
-    def take(self, change: Change[str]) -> None:
+    def take(self, change: ObjectChange[str]) -> None:
         self.reported.append(f"{type(change).__name__} {change.key.name}")
         match change:
             case Created(key, value):
@@ -146,7 +152,9 @@ def test_what_changed_while_it_was_away_is_reported_once_it_is_back(
     def record(name: str) -> Body:
         regarding = ObjectReference("v1", "Pod", name, namespace)
         occurrence = Occurrence(regarding, EventType.NORMAL, "Seen", "Look", "blue")
-        body = event_body(occurrence, Reporter("example.com/contract", "here"), time.time())
+        body = event_body(
+            occurrence, ReportingController("example.com/contract", "here"), time.time()
+        )
         body["metadata"]["name"] = name
         return api.create(EVENTS, body)
 
@@ -199,7 +207,7 @@ def test_a_reaction_that_fails_does_not_keep_the_next_from_being_told(
     told: list[str] = []
 
     class Failing(Mirror):
-        def take(self, change: Change[str]) -> None:
+        def take(self, change: ObjectChange[str]) -> None:
             told.append(change.key.name)
             raise ValueError("a bug")
 

@@ -14,15 +14,15 @@ def test_paths() -> None:
 
 
 def test_a_cluster_scoped_resource_has_no_namespace() -> None:
-    with pytest.raises(ValueError, match="nodes is cluster-scoped: leave out the namespace"):
+    with pytest.raises(ValueError, match="nodes is cluster-scoped: omit the namespace"):
         NODES.object_path("team", "n1")
 
 
 def test_a_namespaced_object_has_one() -> None:
-    with pytest.raises(ValueError, match="'claim': give the namespace"):
+    with pytest.raises(ValueError, match="'claim' is namespaced"):
         RESOURCE_CLAIMS.object_path(None, "claim")
 
 
 def test_an_object_has_a_name() -> None:
-    with pytest.raises(ValueError, match="an object has a name"):
+    with pytest.raises(ValueError, match="the name is empty"):
         RESOURCE_CLAIMS.object_path("team", "")

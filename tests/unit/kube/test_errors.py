@@ -7,6 +7,7 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from carina_dra.kube.errors import (
     AlreadyExists,
     ApiError,
+    ApiOperation,
     BadRequest,
     Cause,
     Conflict,
@@ -15,7 +16,6 @@ from carina_dra.kube.errors import (
     Invalid,
     NamespaceNotFound,
     NotFound,
-    Operation,
     PathNotFound,
     ServerError,
     TooManyRequests,
@@ -23,7 +23,7 @@ from carina_dra.kube.errors import (
     from_response,
 )
 
-GET = Operation.on("get", RESOURCE_CLAIMS, "team", "claim")
+GET = ApiOperation.on("get", RESOURCE_CLAIMS, "team", "claim")
 
 
 def error_of(code: int, reason: str = "", retry_after: str = "", **details: Any) -> ApiError:
@@ -91,7 +91,7 @@ def test_an_object_of_the_core_group_has_no_group_in_its_status() -> None:
         "details": {"kind": "nodes", "name": "n1"},
     }
     error = from_response(
-        Operation.on("get", NODES, name="n1"), 404, json.dumps(status).encode(), ""
+        ApiOperation.on("get", NODES, name="n1"), 404, json.dumps(status).encode(), ""
     )
     assert type(error) is NotFound
 
@@ -144,7 +144,7 @@ def test_a_404_of_the_path_says_what_may_be_wrong() -> None:
 
 @pytest.mark.parametrize("verb", ["list", "watch", "create"])
 def test_what_is_about_no_object_cannot_miss_one(verb: str) -> None:
-    operation = Operation.on(verb, RESOURCE_CLAIMS, "team")
+    operation = ApiOperation.on(verb, RESOURCE_CLAIMS, "team")
     status = {"kind": "Status", "reason": "NotFound", "details": CLAIM | {"name": ""}}
     assert type(from_response(operation, 404, json.dumps(status).encode(), "")) is PathNotFound
 
@@ -187,7 +187,7 @@ def test_a_version_from_the_future_is_gone_too() -> None:
     ("content", "message"),
     [
         (b"<html>bad gateway</html>", "<html>bad gateway</html>"),
-        (b"", "HTTP status 502 without a word"),
+        (b"", "HTTP status 502 with an empty body"),
         (b'["no", "status"]', '["no", "status"]'),
     ],
 )
@@ -200,14 +200,14 @@ def test_what_is_no_status_is_quoted(content: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "text"),
     [
-        (Operation.on("list", RESOURCE_SLICES), "list resourceslices.resource.k8s.io"),
+        (ApiOperation.on("list", RESOURCE_SLICES), "list resourceslices.resource.k8s.io"),
         (
-            Operation.on("list", RESOURCE_CLAIMS, "team"),
+            ApiOperation.on("list", RESOURCE_CLAIMS, "team"),
             "list resourceclaims.resource.k8s.io in team",
         ),
-        (Operation.on("get", NODES, name="n1"), "get nodes n1"),
+        (ApiOperation.on("get", NODES, name="n1"), "get nodes n1"),
         (GET, "get resourceclaims.resource.k8s.io team/claim"),
     ],
 )
-def test_an_operation_reads_as_what_was_tried(operation: Operation, text: str) -> None:
+def test_an_operation_reads_as_what_was_tried(operation: ApiOperation, text: str) -> None:
     assert str(operation) == text

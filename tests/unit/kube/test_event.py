@@ -7,14 +7,14 @@ from carina_dra.kube.event import (
     EventType,
     ObjectReference,
     Occurrence,
-    Reporter,
+    ReportingController,
     Series,
     cut_note,
     event_body,
 )
 
 NODE = ObjectReference("v1", "Node", "n1")
-REPORTER = Reporter("gpu.carina.dev/kubelet-plugin", "n1")
+REPORTER = ReportingController("gpu.carina.dev/kubelet-plugin", "n1")
 
 
 def occurrence(regarding: ObjectReference = NODE) -> Occurrence:

@@ -8,7 +8,7 @@ import pytest
 from carina_dra.kube.api_resource import EVENTS, LEASES
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.client import Client, Selection
-from carina_dra.kube.event import EventType, ObjectReference, Reporter
+from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.lease import LeaderElector, Outcome
 from simulation.api_server.api import Api, Observed
@@ -52,7 +52,7 @@ def test_a_series_goes_on_in_its_event(server: ApiServer, client: Client) -> Non
         items = client.list(EVENTS, Selection("default")).items
         return [item.get("series", {}).get("count", 1) for item in items]
 
-    with EventRecorder(client, Reporter("example.com/test", "here")) as recorder:
+    with EventRecorder(client, ReportingController("example.com/test", "here")) as recorder:
         recorder.record(POD, EventType.WARNING, "Broken", "it is broken", action="Look")
         eventually(events)
         server.api.faults.fail(no_such_path(), verb="patch", plural=EVENTS.plural)

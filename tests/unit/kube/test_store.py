@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.kube.body import ObjectKey
-from carina_dra.kube.store import Change, Created, Entry, Removed, Store, Updated, difference
+from carina_dra.kube.store import Created, Entry, ObjectChange, Removed, Store, Updated, difference
 
 A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
 
@@ -17,7 +17,7 @@ def colors() -> Store[str]:
     return Store({"color": lambda value: [value]})
 
 
-def replayed(known: dict[ObjectKey, str], changes: list[Change[str]]) -> dict[ObjectKey, str]:
+def replayed(known: dict[ObjectKey, str], changes: list[ObjectChange[str]]) -> dict[ObjectKey, str]:
     result = dict(known)
     for change in changes:
         match change:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.kube.errors import Gone, Operation, ServerError
+from carina_dra.kube.errors import ApiOperation, Gone, ServerError
 from carina_dra.kube.transport import split_lines
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, WatchEvent, parse_event
 
-WATCH = Operation("watch", "nodes")
+WATCH = ApiOperation("watch", "nodes")
 BODY = {"metadata": {"name": "n1", "resourceVersion": "7"}}
 
 

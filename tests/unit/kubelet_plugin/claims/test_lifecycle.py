@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
-from carina_dra.kube.errors import ApiError, Forbidden, NotFound, Operation, Unreachable
+from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, NotFound, Unreachable
 from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
@@ -37,7 +37,7 @@ from tests.samples.claims import UID, allocated, claim
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 TRAIN = ClaimReference(UID, "default", "train")
 OTHER = ClaimReference("b2222222-bbbb", "default", "other")
-GET = Operation.on("get", RESOURCE_CLAIMS, "default", "train")
+GET = ApiOperation.on("get", RESOURCE_CLAIMS, "default", "train")
 NO_NODE = NodeResourceFailed(TRAIN, "no device node", retriable=True)
 DEADLINE = 10.0
 

@@ -17,27 +17,27 @@ DEVICE_FIELDS: Final[dict[str, Run]] = {
 _NOT_YET: Final = object()
 
 
-def variable(place: int) -> Run:
+def variable(slot: int) -> Run:
     """A variable of a loop."""
-    return lambda frame: frame[place]
+    return lambda frame: frame[slot]
 
 
-def bound_variable(place: int, value: Run) -> Run:
+def bound_variable(slot: int, value: Run) -> Run:
     """A variable of `cel.bind`, worked out when it is first used."""
 
     def run(frame: Frame) -> Value:
-        if frame[place] is _NOT_YET:
-            frame[place] = value(frame)
-        return frame[place]
+        if frame[slot] is _NOT_YET:
+            frame[slot] = value(frame)
+        return frame[slot]
 
     return run
 
 
-def binding(place: int, body: Run) -> Run:
+def binding(slot: int, body: Run) -> Run:
     """`cel.bind`."""
 
     def run(frame: Frame) -> Value:
-        frame[place] = _NOT_YET
+        frame[slot] = _NOT_YET
         return body(frame)
 
     return run
@@ -116,12 +116,12 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
     return run
 
 
-def optional_map(operand: Run, place: int, body: Run, *, is_flat: bool) -> Run:
+def optional_map(operand: Run, slot: int, body: Run, *, is_flat: bool) -> Run:
     """`operand.optMap(name, body)` or `.optFlatMap(name, body)`."""
 
     def run(frame: Frame) -> Value:
         for value in _present(operand(frame)):
-            frame[place] = value
+            frame[slot] = value
             made = body(frame)
             return made if is_flat else Optional((made,))
         return NONE
