@@ -28,7 +28,7 @@ from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import NotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Change, Created, Removed, Updated
+from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.feed import Feed, WatchedObject
 from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
@@ -88,7 +88,7 @@ class WatchedCluster:
         with self._lock:
             return name in self._feed.classes
 
-    def _take(self, change: Change[WatchedObject]) -> None:
+    def _take(self, change: ObjectChange[WatchedObject]) -> None:
         with self._lock:
             match change:
                 case Created(value=value) | Updated(after=value):

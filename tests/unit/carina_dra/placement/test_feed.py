@@ -14,7 +14,7 @@ from carina_dra.allocator.explanation import explain
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.kube.body import ObjectKey
-from carina_dra.kube.store import Change, Created, Entry, Removed, Store, Updated
+from carina_dra.kube.store import Created, Entry, ObjectChange, Removed, Store, Updated
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.feed import Feed, WatchedObject
 from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
@@ -211,7 +211,7 @@ class _Watch:
 
     variants: Mapping[str, list[WatchedObject]]
     store: Store[WatchedObject] = field(default_factory=Store)
-    pending: deque[Change[WatchedObject]] = field(default_factory=deque)
+    pending: deque[ObjectChange[WatchedObject]] = field(default_factory=deque)
     version: int = 0
 
     def change(self, random: Random) -> None:
@@ -222,7 +222,7 @@ class _Watch:
             self.pending.extend(self.store.replace(self._list(random)))
             return
         key = ObjectKey("", random.choice(sorted(self.variants)))
-        change: Change[WatchedObject] | None
+        change: ObjectChange[WatchedObject] | None
         if step < 0.4:
             change = self.store.remove(key, self.version)
         else:
@@ -239,7 +239,7 @@ class _Watch:
         return {key: self._entry(key, random) for key in keys}
 
 
-def _apply(feed: Feed, change: Change[WatchedObject]) -> None:
+def _apply(feed: Feed, change: ObjectChange[WatchedObject]) -> None:
     match change:
         case Created(value=value) | Updated(after=value):
             feed.put(value)

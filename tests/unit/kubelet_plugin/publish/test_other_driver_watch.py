@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import NODES
-from carina_dra.kube.errors import ApiError, Operation, ServerError
+from carina_dra.kube.errors import ApiError, ApiOperation, ServerError
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import ExtendedResource, PublishedGpu, SameNamePlugin
 
-UNAVAILABLE = ServerError(Operation.on("get", NODES, None, "node-1"), "out of order")
+UNAVAILABLE = ServerError(ApiOperation.on("get", NODES, None, "node-1"), "out of order")
 GPU_RESOURCE = ExtendedResource("nvidia.com/gpu")
 PUBLISHED = PublishedGpu("gpu.nvidia.com", "gpu-1")
 SAME_NAME = SameNamePlugin("dra.sock", "checkpoint.json")
