@@ -1,8 +1,8 @@
-"""How much of a device's capacities a request takes (KEP-5075).
+"""How much of a device's capacities a request consumes (KEP-5075).
 
-The rules, and where integers are at their end, are those of k8s.io/dynamic-resource-allocation
-v0.37.0, `consumable_capacity.go`: a range counts in whole units, or in thousandths where the gate
-DRAFractionalCapacityRange is on and all of the range can be written so.
+The rules and the integer limits are those of k8s.io/dynamic-resource-allocation v0.37.0,
+`consumable_capacity.go`. A range counts in whole units. With the gate DRAFractionalCapacityRange it
+counts in thousandths if its bounds and step are multiples of a thousandth.
 """
 
 from collections.abc import Mapping
@@ -25,22 +25,23 @@ _NANOS_PER_MILLI: Final = 10**6
 
 
 class CapacityError(AllocationError):
-    """An amount that cannot be accounted for, on any device: the attempt ends."""
+    """An amount is negative or out of the range of the arithmetic; the whole attempt fails."""
 
 
-def taken(
+def consumed_capacity(
     capacity: Mapping[str, DeviceCapacity],
     requested: CapacityRequirements | None,
     *,
     fractional: bool,
 ) -> Mapping[str, Quantity] | None:
-    """What a request takes of each of a device's capacities, those it does not name included.
+    """The amount that a request consumes of each capacity of a device, named in it or not.
 
-    None if the device is none for the request: it lacks a capacity (names are compared as they are
-    written), or its policy forbids the amount.
+    None if the device cannot serve the request: it lacks a requested capacity (names are compared
+    as written), or its policy forbids the amount. `fractional` is the gate
+    DRAFractionalCapacityRange.
 
     Raises:
-        CapacityError: an amount is negative, or lies beyond what the range can count.
+        CapacityError: an amount is negative, or too large for the arithmetic of the range.
     """
     wanted = requested.requests if requested else {}
     if not wanted.keys() <= capacity.keys():
@@ -60,7 +61,7 @@ def fits(
     capacity: Mapping[str, DeviceCapacity],
     *in_use: Mapping[str, int],
 ) -> bool:
-    """Whether a device has room for the amounts beside what is in use of it, in billionths."""
+    """Whether the device has room for the amounts; `in_use` are amounts in billionths."""
     return all(
         amount.nanos + sum(used.get(name, 0) for used in in_use) <= capacity[name].value.nanos
         for name, amount in amounts.items()
@@ -137,7 +138,7 @@ def _is_outside(amount: Quantity, valid: CapacityRange, *, fractional: bool) -> 
 
 
 def _unit(valid: CapacityRange, *, fractional: bool) -> int:
-    """In how many billionths the range counts."""
+    """The unit in which the range counts, in billionths."""
     bounds = (valid.min, valid.max, valid.step)
     in_milli = fractional and all(bound is None or _is_milli(bound) for bound in bounds)
     if in_milli and valid.step is not None and valid.step.nanos >= _NANOS_PER_MILLI:
@@ -154,8 +155,8 @@ def _count(quantity: Quantity, unit: int) -> int:
     return quantity.value() if unit == _NANO else quantity.milli_value()
 
 
-def _not_countable(name: str, why: str) -> CapacityError:
+def _not_countable(name: str, reason: str) -> CapacityError:
     return CapacityError(
         f'capacity "{name}": capacity request cannot be represented in the device\'s range '
-        f"arithmetic: {why}"
+        f"arithmetic: {reason}"
     )

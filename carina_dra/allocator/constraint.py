@@ -1,8 +1,8 @@
-"""What must hold of the devices of a claim together: matchAttribute and distinctAttribute.
+"""Constraints on the devices of a claim: matchAttribute and distinctAttribute (KEP-4381).
 
-A constraint is monotonic: what it refuses it would refuse beside more devices, too. With the gate
-DRAListTypeAttributes an attribute is the set of its values: matching devices have a value in
-common, distinct ones have none. Without, a list is a value that equals nothing.
+A constraint is monotonic: a device that it refuses stays refused when more devices are added. With
+the gate DRAListTypeAttributes, an attribute is the set of its values: matching devices have a value
+in common, distinct devices have none. Without the gate, a list equals no other value.
 """
 
 from collections.abc import Hashable
@@ -25,13 +25,13 @@ from carina_dra.resource import (
 )
 
 Values: TypeAlias = frozenset[Hashable]
-"""The typed values of an attribute; none of one that cannot be compared."""
+"""The values of an attribute with their types; empty if it cannot be compared."""
 
 INCOMPARABLE: Final[Values] = frozenset()
 
 
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
-    """An attribute's values, each with its type: 1 is not true, nor version 1 the text."""
+    """The values of an attribute with their types: 1 differs from true, a version from a string."""
     match attribute:
         case IntAttribute(value=value) | BoolAttribute(value=value) | StringAttribute(value=value):
             return frozenset([(type(value), value)])
@@ -42,8 +42,8 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
         case StringsAttribute(values=values):
             return frozenset((str, value) for value in values) if lists else INCOMPARABLE
         case VersionsAttribute(values=values):
-            each = ((VersionAttribute, value) for value in values)
-            return frozenset(each) if lists else INCOMPARABLE
+            versions = ((VersionAttribute, value) for value in values)
+            return frozenset(versions) if lists else INCOMPARABLE
         case UnknownAttribute():
             return INCOMPARABLE
     assert_never(attribute)
@@ -51,14 +51,14 @@ def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
 
 @dataclass(slots=True)
 class Match:
-    """All devices have a value in common."""
+    """matchAttribute: all devices have a value in common."""
 
     lists: bool
     _common: list[Values] = field(default_factory=list)
-    """What the devices so far have in common: one entry a device, so that it can be taken back."""
+    """The values in common after each device, so that devices can be removed again."""
 
     def add(self, values: Values) -> bool:
-        """Adds a device, unless it does not match."""
+        """Adds a device if it matches; whether it does."""
         if self._common:
             values &= self._common[-1]
         if not values and (self._common or self.lists):
@@ -67,19 +67,19 @@ class Match:
         return True
 
     def remove(self) -> None:
-        """Takes the last device back."""
+        """Removes the device that was added last."""
         self._common.pop()
 
 
 @dataclass(slots=True)
 class Distinct:
-    """No two devices have a value in common."""
+    """distinctAttribute: no two devices have a value in common."""
 
     lists: bool
     _taken: list[Values] = field(default_factory=list)
 
     def add(self, values: Values) -> bool:
-        """Adds a device, unless it has a value that another has."""
+        """Adds a device if it shares no value with another; whether it was added."""
         if not values and (self._taken or self.lists):
             return False
         if not all(values.isdisjoint(taken) for taken in self._taken):
@@ -88,10 +88,10 @@ class Distinct:
         return True
 
     def remove(self) -> None:
-        """Takes the last device back."""
+        """Removes the device that was added last."""
         self._taken.pop()
 
 
 def begin(rule: MatchAttribute | DistinctAttribute, *, lists: bool) -> Match | Distinct:
-    """A constraint that no device has been added to."""
+    """The constraint without devices."""
     return Match(lists) if isinstance(rule, MatchAttribute) else Distinct(lists)

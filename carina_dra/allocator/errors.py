@@ -1,12 +1,12 @@
-"""Why an attempt to allocate cannot be answered with yes or no."""
+"""Errors of an allocation attempt. \"No devices\" is a result, not an error."""
 
 
 class AllocationError(Exception):
-    """The attempt fails on every node: something asked for or offered is wrong.
+    """The attempt fails on every node, because a claim, class or slice is not valid.
 
-    The message names the claim and request, or the class, and what is wrong with it.
+    The message names the object and the problem.
     """
 
 
 class NodeAllocationError(AllocationError):
-    """The attempt fails on this node, whose pools are inconsistent; another may do."""
+    """The attempt fails on this node, because one of its pools is invalid."""

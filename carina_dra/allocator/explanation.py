@@ -1,6 +1,6 @@
-"""Why claims get nothing on a node: how many devices of which pool fell at which test.
+"""Explains why claims get no devices on a node: the devices of each pool, counted by reason.
 
-Worked out only when somebody asks, from what the search was given.
+An explanation is computed on request, from the input of the search.
 """
 
 from collections import Counter
@@ -21,79 +21,78 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.resource import All, ExactCount
 
 _STEPS: Final = 10_000
-"""For each question that an explanation asks the search."""
-_WOULD_DO: Final = "would do"
+"""The step limit of each search that an explanation makes."""
 
 
 @dataclass(frozen=True, slots=True)
-class PoolVerdict:
-    """What became of a pool's devices for one request."""
+class PoolExplanation:
+    """The devices of a pool, tested for one request."""
 
     pool: PoolId
     devices: int
-    fell: Mapping[str, int]
-    """How many for which reason, most first."""
-    left: int
-    """How many would do, each by itself."""
+    rejected: Mapping[str, int]
+    """The number of rejected devices by reason, the largest first."""
+    suitable: int
+    """The number of devices that each could serve the request."""
 
     def __str__(self) -> str:
         if not self.devices:
-            return f"pool {self.pool}: {next(iter(self.fell), 'no devices')}"
-        parts = [f"{count} {reason}" for reason, count in self.fell.items()]
-        if self.left:
-            parts.append(f"{self.left} {_WOULD_DO}")
+            return f"pool {self.pool}: {next(iter(self.rejected), 'no devices')}"
+        parts = [f"{count} {reason}" for reason, count in self.rejected.items()]
+        if self.suitable:
+            parts.append(f"{self.suitable} suitable")
         devices = "1 device" if self.devices == 1 else f"{self.devices} devices"
         return f"pool {self.pool}, {devices}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
-class RequestVerdict:
-    """What became of the devices of a node for one request, or one of its alternatives."""
+class RequestExplanation:
+    """The devices of a node, tested for one request or one of its alternatives."""
 
     claim: str
     request: str
     """`req`, or `req/sub`."""
     wanted: str
-    """How many devices it asks for."""
-    pools: tuple[PoolVerdict, ...]
+    """How many devices it asks for, such as `2 devices`."""
+    pools: tuple[PoolExplanation, ...]
 
     @property
-    def left(self) -> int:
-        """How many devices would do, each by itself."""
-        return sum(pool.left for pool in self.pools)
+    def suitable(self) -> int:
+        """The number of devices that each could serve the request."""
+        return sum(pool.suitable for pool in self.pools)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why claims get nothing on a node."""
+    """Why claims get no devices on a node."""
 
     node: str
-    requests: tuple[RequestVerdict, ...]
+    requests: tuple[RequestExplanation, ...]
     together: tuple[str, ...]
-    """What cannot be had together, where each request by itself has enough."""
+    """Why the requests cannot be satisfied together, if each has enough devices alone."""
 
     def lines(self) -> Iterator[str]:
-        """The explanation in words."""
+        """The explanation as indented text."""
         yield f"node {self.node}:"
         for request in self.requests:
             yield f"  claim {request.claim}, request {request.request}, {request.wanted}:"
             for pool in request.pools:
                 yield f"    {pool}"
             if not request.pools:
-                yield "    the node has no pool of devices"
+                yield "    the node has no resource pool"
         for reason in self.together:
             yield f"  {reason}"
 
 
 def explain(claims: Sequence[Claim], state: NodeState) -> Explanation:
-    """Explains why a search found nothing, or failed."""
-    tests = _Tests(state)
+    """Explains why `allocate` found no devices for the claims, or failed."""
+    tests = _DeviceTests(state)
     requests = tuple(
-        RequestVerdict(
+        RequestExplanation(
             claim=alternative.claim,
             request=alternative.name,
             wanted=_wanted(alternative),
-            pools=tuple(tests.of_pool(alternative, pool) for pool in state.pools),
+            pools=tuple(tests.explain_pool(alternative, pool) for pool in state.pools),
         )
         for claim in claims
         for request in claim.requests
@@ -102,40 +101,44 @@ def explain(claims: Sequence[Claim], state: NodeState) -> Explanation:
     return Explanation(state.node.name, requests, tuple(_together(claims, state)))
 
 
-class _Tests:
+class _DeviceTests:
+    """The tests of the search, for each device alone."""
+
     def __init__(self, state: NodeState) -> None:
         self._usage = state.usage
         self._features = state.features
         self._ledger = Ledger(state.ready, state.usage, state.features)
 
-    def of_pool(self, alternative: Alternative, pool: Pool) -> PoolVerdict:
+    def explain_pool(self, alternative: Alternative, pool: Pool) -> PoolExplanation:
         match pool:
             case IncompletePool(id=name):
-                return PoolVerdict(name, 0, {"its driver is about to publish it": 1}, 0)
+                return PoolExplanation(
+                    name, 0, {"incomplete, because its driver has not published all slices": 1}, 0
+                )
             case InvalidPool(id=name, reason=reason):
-                return PoolVerdict(name, 0, {f"it is invalid: {reason}": 1}, 0)
+                return PoolExplanation(name, 0, {f"invalid: {reason}": 1}, 0)
             case ReadyPool(id=name, devices=devices):
                 matching = Matching(alternative, devices, self._features)
                 reasons = [
                     self._reason(alternative, matching, index, candidate)
                     for index, candidate in enumerate(devices)
                 ]
-                fell = Counter(reason for reason in reasons if reason is not None)
-                return PoolVerdict(
-                    name, len(devices), dict(fell.most_common()), reasons.count(None)
+                rejected = Counter(reason for reason in reasons if reason is not None)
+                return PoolExplanation(
+                    name, len(devices), dict(rejected.most_common()), reasons.count(None)
                 )
 
     def _reason(
         self, alternative: Alternative, matching: Matching, index: int, candidate: Candidate
     ) -> str | None:
-        """The first test at which a device falls; None if it would do."""
+        """The first test that the device fails, as words after a number; None if it is suitable."""
         device = candidate.device
         admin = bool(alternative.admin_access)
         try:
             refused = matching.refused_by(index)
             amounts = matching.amounts(index) if self._features.consumable_capacity else {}
         except AllocationError as error:
-            return f"cannot be judged ({error})"
+            return f"with an error ({error})"
         if refused is not None:
             return refused
         if not admin and candidate.id in self._usage.dedicated:
@@ -145,31 +148,31 @@ class _Tests:
             value = f"={taint.value}" if taint.value else ""
             return f"tainted {taint.key}{value}:{taint.effect}"
         if amounts is None:
-            return "without the capacity that is asked for"
+            return "without a requested capacity, or with a policy that forbids the amount"
         if not fits(amounts, device.capacity):
-            return "too small"
+            return "with less capacity than requested"
         if admin:
             return None
         if not self._ledger.has_room(candidate, amounts):
-            return "without enough capacity left"
+            return "with less free capacity than requested"
         return self._counters(candidate)
 
     def _counters(self, candidate: Candidate) -> str | None:
         if not candidate.device.consumes_counters or self._ledger.is_shared(candidate.id):
             return None
         if not self._features.partitionable_devices:
-            return "partitioned, which is switched off"
+            return "with counters, and the DRAPartitionableDevices feature is disabled"
         drawn = self._ledger.draw(candidate)
         if drawn is None:
-            return "excluded by other devices of the same GPU that are in use"
+            return "blocked by devices in use that consume the same counters"
         self._ledger.put_back(drawn)
         return None
 
 
 def _together(claims: Sequence[Claim], state: NodeState) -> Iterator[str]:
-    """Finds the first request that cannot be had beside those before it, and why."""
+    """The first request that cannot be satisfied together with those before it, and the reason."""
 
-    def can_be_had(asked: Sequence[Claim]) -> bool:
+    def is_possible(asked: Sequence[Claim]) -> bool:
         try:
             outcome = search(asked, state, max_steps=_STEPS)
         except AllocationError:
@@ -177,33 +180,33 @@ def _together(claims: Sequence[Claim], state: NodeState) -> Iterator[str]:
         return isinstance(outcome, Found)
 
     for asked in _prefixes(claims):
-        if can_be_had(asked):
+        if is_possible(asked):
             continue
         last = asked[-1]
         request = last.requests[-1]
         alone = replace(last, requests=(request,), constraints=())
-        if not can_be_had([alone]):
+        if not is_possible([alone]):
             return
         freed = [replace(claim, constraints=()) for claim in asked]
-        if not can_be_had(freed):
+        if not is_possible(freed):
             yield (
-                f"claim {last.source.key}, request {request.name} could be had alone, but not "
-                "beside the requests before it"
+                f"claim {last.source.key}, request {request.name}: can be satisfied alone, but not "
+                "together with the requests before it"
             )
             return
         for constraint in last.constraints:
-            others = tuple(each for each in last.constraints if each is not constraint)
-            if can_be_had([*asked[:-1], replace(last, constraints=others)]):
+            others = tuple(other for other in last.constraints if other is not constraint)
+            if is_possible([*asked[:-1], replace(last, constraints=others)]):
                 kind = type(constraint.rule).json_key
                 yield (
-                    f"claim {last.source.key}: {kind} {constraint.rule.name} stands in the way of "
-                    f"request {request.name}"
+                    f"claim {last.source.key}, request {request.name}: prevented by the constraint "
+                    f"{kind} {constraint.rule.name}"
                 )
         return
 
 
 def _prefixes(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
-    """All claims up to each request."""
+    """The claims up to each request, for every request."""
     for index, claim in enumerate(claims):
         for count in range(1, len(claim.requests) + 1):
             yield [*claims[:index], replace(claim, requests=claim.requests[:count])]

@@ -1,4 +1,4 @@
-"""Which optional parts of the allocation rules are in force: Kubernetes' feature gates."""
+"""The Kubernetes feature gates that change the allocation rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -7,9 +7,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The gates that change what may be allocated; the defaults are those of Kubernetes 1.37.
+    """The feature gates of allocation, with the defaults of Kubernetes 1.37.
 
-    A request that needs a gate that is off is refused, a device that needs one is left alone.
+    A request that needs a disabled feature is refused; a device that needs one is not allocated.
     """
 
     admin_access: bool = True
@@ -17,13 +17,13 @@ class Features:
     prioritized_list: bool = True
     """DRAPrioritizedList: `firstAvailable`."""
     partitionable_devices: bool = True
-    """DRAPartitionableDevices: shared counters, nodes per device."""
+    """DRAPartitionableDevices: shared counters, and a node selection per device."""
     device_taints: bool = True
     """DRADeviceTaints."""
     binding_conditions: bool = True
     """DRADeviceBindingConditions."""
     consumable_capacity: bool = True
-    """DRAConsumableCapacity: devices shared by capacity."""
+    """DRAConsumableCapacity: devices that several claims share by capacity."""
     fractional_capacity_range: bool = False
     """DRAFractionalCapacityRange."""
     list_attributes: bool = False
@@ -37,7 +37,7 @@ class Features:
 
     @property
     def any_alpha(self) -> bool:
-        """Whether any feature is on that Kubernetes 1.37 has off unless told otherwise."""
+        """Whether a feature is enabled that is alpha in Kubernetes 1.37."""
         return (
             self.list_attributes
             or self.optional_node_operations
@@ -47,19 +47,19 @@ class Features:
 
     @classmethod
     def of_gates(cls, gates: Iterable[str]) -> "Features":
-        """Exactly the features of these gates, all others off.
+        """The features of these gates enabled, and all others disabled.
 
         Raises:
-            ValueError: a gate that has nothing to do with allocation, with those that have.
+            ValueError: a gate does not concern allocation; the message lists those that do.
         """
         chosen = set()
         for gate in gates:
             if gate not in FIELD_OF_GATE:
                 raise ValueError(
-                    f"{gate}: no such feature gate; there are {', '.join(FIELD_OF_GATE)}"
+                    f"{gate}: no feature gate of allocation; they are {', '.join(FIELD_OF_GATE)}"
                 )
             chosen.add(FIELD_OF_GATE[gate])
-        return cls(**{each.name: each.name in chosen for each in fields(cls)})
+        return cls(**{feature.name: feature.name in chosen for feature in fields(cls)})
 
 
 DEFAULT_FEATURES: Final = Features()
@@ -78,4 +78,4 @@ FIELD_OF_GATE: Final = {
     "DRADerivedAttributes": "derived_attributes",
     "DRADeviceCompatibilityGroups": "compatibility_groups",
 }
-"""The feature that each gate switches; other gates say nothing about allocation."""
+"""The field of `Features` for each gate; other gates do not concern allocation."""

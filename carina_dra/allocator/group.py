@@ -1,7 +1,7 @@
-"""Devices that stand or fall together: those that draw from the same counters.
+"""Groups of devices that consume the same counters.
 
-A GPU and its partitions are a group, since one's use leaves less to the others. A device that draws
-from no counters is a group of its own.
+A GPU and its partitions are a group: each leaves less to the others. A device that consumes no
+counters is a group of its own.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -13,22 +13,22 @@ from carina_dra.allocator.usage import Amounts, DeviceId, Usage
 from carina_dra.resource import Device
 
 WHOLE: Final = 1_000_000
-"""A part of a device is told in millionths: whole numbers compare the same everywhere."""
+"""All of a device. Usage is in millionths: integers compare equal where fractions would not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceGroup:
-    """Devices of a pool that draw from the same counters, or one that draws from none."""
+    """Devices of a pool that consume the same counters, or one that consumes none."""
 
     members: tuple[Candidate, ...]
-    """In the pool's order."""
+    """In the order of the pool."""
     elsewhere: tuple[Candidate, ...]
-    """Devices of other nodes' slices that draw from the same counters."""
+    """Devices in slices of other nodes that consume the same counters."""
     totals: Mapping[str, Amounts]
-    """What their counter sets have in all."""
+    """The total of each counter, by counter set."""
 
     def used(self, usage: Usage) -> int:
-        """How much of it is in use, in millionths: of the counter or capacity that is scarcest."""
+        """The usage of the scarcest counter or capacity, in millionths."""
         left = _left(self, usage) if self.totals else {}
         parts = [
             _part(total - left[name][counter], total)
@@ -46,16 +46,19 @@ class DeviceGroup:
         return max(parts, default=0)
 
     def is_irregular(self, usage: Usage) -> bool:
-        """Whether more counts than its members: other nodes' devices, or overdrawn counters."""
+        """Whether its state depends on more than its members.
+
+        This is so if devices of other nodes use its counters, or if its counters are overdrawn.
+        """
         if not self.totals:
             return False
         left = _left(self, usage)
-        return any(each.id in usage for each in self.elsewhere) or any(
+        return any(candidate.id in usage for candidate in self.elsewhere) or any(
             amount < 0 for amounts in left.values() for amount in amounts.values()
         )
 
     def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
-        """Of each member how many others, free now, nobody could have beside it."""
+        """For each free member, how many other free members its use would block."""
         left = _left(self, usage)
         free = [
             member
@@ -69,17 +72,20 @@ class DeviceGroup:
 
 
 Uses: TypeAlias = Sequence[tuple[DeviceGroup, int]]
-"""Groups, each with how much of it is in use, in millionths."""
+"""Groups with their usage in millionths."""
 
 
 def in_use(pools: Iterable[ReadyPool], usage: Usage) -> Uses:
-    """How much of each group of pools is in use."""
+    """The groups of the pools with their usage."""
     return tuple((group, group.used(usage)) for pool in pools for group in groups(pool))
 
 
 def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
     """The groups of a pool's devices, in the order of their first devices."""
-    drawn = {each.id: _counter_sets(each, pool) for each in (*pool.devices, *pool.elsewhere)}
+    drawn = {
+        candidate.id: _counter_sets(candidate, pool)
+        for candidate in (*pool.devices, *pool.elsewhere)
+    }
     leader: dict[str, str] = {}
 
     def leading(counter_set: str) -> str:
@@ -95,7 +101,7 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
         names = drawn[candidate.id]
         key = leading(names[0]) if names else candidate.id
         together.setdefault(key, []).append(candidate)
-    return tuple(_group(each, pool, drawn) for each in together.values())
+    return tuple(_group(members, pool, drawn) for members in together.values())
 
 
 def _group(
@@ -104,14 +110,16 @@ def _group(
     names = {name for member in members for name in drawn[member.id]}
     return DeviceGroup(
         members=tuple(members),
-        elsewhere=tuple(each for each in pool.elsewhere if not names.isdisjoint(drawn[each.id])),
+        elsewhere=tuple(
+            candidate for candidate in pool.elsewhere if not names.isdisjoint(drawn[candidate.id])
+        ),
         totals={name: pool.counters[name] for name in sorted(names)},
     )
 
 
 def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
-    """The names of those it draws from; none where the pool's counters are of no interest."""
-    consumed = (each.counter_set for each in candidate.device.consumes_counters)
+    """The counter sets that the device consumes; none if the feature of counters is disabled."""
+    consumed = (consumption.counter_set for consumption in candidate.device.consumes_counters)
     return [name for name in consumed if name in pool.counters]
 
 
@@ -140,9 +148,9 @@ def _part(amount: int, total: int) -> int:
 
 
 def content(candidate: Candidate, counter_sets: Sequence[str]) -> Hashable:
-    """All of a device that may count, but for its name and attributes.
+    """Everything that may matter of a device, except its name and attributes.
 
-    Of the counter sets that it draws from only their order counts.
+    Counter sets are compared by their index in `counter_sets`, not by name.
     """
     device = candidate.device
     return (
@@ -160,9 +168,13 @@ def content(candidate: Candidate, counter_sets: Sequence[str]) -> Hashable:
 def _consumed(device: Device, counter_sets: Sequence[str]) -> Hashable:
     return tuple(
         (
-            counter_sets.index(each.counter_set) if each.counter_set in counter_sets else None,
-            frozenset((name, counter.value.nanos) for name, counter in each.counters.items()),
-            frozenset(each.compatibility_groups),
+            counter_sets.index(consumption.counter_set)
+            if consumption.counter_set in counter_sets
+            else None,
+            frozenset(
+                (name, counter.value.nanos) for name, counter in consumption.counters.items()
+            ),
+            frozenset(consumption.compatibility_groups),
         )
-        for each in device.consumes_counters
+        for consumption in device.consumes_counters
     )

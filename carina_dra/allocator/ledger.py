@@ -1,6 +1,6 @@
-"""What an attempt has taken so far, beside what is in use already.
+"""What a search has taken so far, in addition to what is in use.
 
-Every `take` has an exact inverse, so that the search can go back on its decisions.
+Every change has an exact inverse, so that the search can undo its decisions.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ _UNTOUCHED: Final[Amounts] = {}
 
 @dataclass(slots=True)
 class _CounterSet:
-    """What is left of a counter set, and which groups its users have in common."""
+    """What is left of a counter set, and the compatibility groups that its users share."""
 
     left: dict[str, int]
     groups: _Groups | None = None
-    """None while nobody uses it."""
+    """None while no device uses it."""
 
     def subtract(self, consumption: DeviceCounterConsumption) -> None:
         for name, counter in consumption.counters.items():
@@ -37,17 +37,17 @@ class _CounterSet:
             self.groups &= groups
 
     def admits(self, groups: _Groups) -> bool:
-        """Devices with groups need one in common, those without only go with their like."""
+        """Whether a device with these groups may join: with a shared group, or all without any."""
         if self.groups is None or self.groups == groups:
             return True
         return not self.groups.isdisjoint(groups)
 
 
 class Ledger:
-    """Devices, counters and capacities, as far as an attempt has gone.
+    """The devices, counters and capacities that a search has taken.
 
-    A pool whose counters are overdrawn by what is allocated already gives no device that needs
-    counters, as upstream has it.
+    If existing allocations overdraw the counters of a pool, no device of it that consumes counters
+    is free, as in upstream.
     """
 
     def __init__(self, pools: Iterable[ReadyPool], usage: Usage, features: Features) -> None:
@@ -59,9 +59,9 @@ class Ledger:
         self._shares: dict[DeviceId, list[Mapping[str, Quantity]]] = {}
 
     def is_free(self, device: DeviceId, claim: int, *, admin: bool) -> bool:
-        """Whether a claim (by its index) may have a device for itself, or look at it as an admin.
+        """Whether the claim with this index may get the whole device, or admin access to it.
 
-        Nobody gets a device twice in a claim.
+        A claim gets a device once.
         """
         holders = self._holders.get(device, ())
         if admin:
@@ -71,36 +71,36 @@ class Ledger:
         return all(is_admin and holder != claim for holder, is_admin in holders)
 
     def has_room(self, candidate: Candidate, amounts: Mapping[str, Quantity]) -> bool:
-        """Whether there is so much left of the device's capacities."""
+        """Whether the amounts are left of the device's capacities."""
         share = self._usage.shared.get(candidate.id)
         in_use = share.amounts if share else _UNTOUCHED
         shares = self._shares.get(candidate.id)
         if not shares:
             return fits(amounts, candidate.device.capacity, in_use)
         together: dict[str, int] = {}
-        for each in shares:
-            for name, amount in each.items():
+        for share_amounts in shares:
+            for name, amount in share_amounts.items():
                 together[name] = together.get(name, 0) + amount.nanos
         return fits(amounts, candidate.device.capacity, in_use, together)
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Whether there are shares of the device; the first has paid its counters."""
+        """Whether the device has shares. The first share took the counters for all."""
         return device in self._usage.shared or bool(self._shares.get(device))
 
     def taken(self, device: DeviceId) -> Hashable | None:
-        """What the attempt has taken of the device; None for nothing."""
+        """What the search has taken of the device; None for nothing."""
         holders, shares = self._holders.get(device), self._shares.get(device)
         if not holders and not shares:
             return None
-        amounts = ((name, each.nanos) for share in shares or () for name, each in share.items())
+        amounts = ((name, amount.nanos) for share in shares or () for name, amount in share.items())
         return tuple(holders or ()), len(shares or ()), frozenset(Counter(amounts).items())
 
     def is_overdrawn(self, pool: PoolId) -> bool:
-        """Whether more of the pool's counters is in use than there is."""
+        """Whether the devices in use consume more of a counter of the pool than its total."""
         return self._sets_of(pool) is None
 
     def hold(self, device: DeviceId, claim: int, *, admin: bool) -> None:
-        """Gives the device to a claim."""
+        """Gives the claim the whole device, or admin access to it."""
         self._holders.setdefault(device, []).append((claim, admin))
 
     def let_go(self, device: DeviceId) -> None:
@@ -108,7 +108,7 @@ class Ledger:
         self._holders[device].pop()
 
     def share(self, device: DeviceId, amounts: Mapping[str, Quantity]) -> None:
-        """Gives a share of the device away."""
+        """Takes a share of the device."""
         self._shares.setdefault(device, []).append(amounts)
 
     def unshare(self, device: DeviceId) -> None:
@@ -116,9 +116,9 @@ class Ledger:
         self._shares[device].pop()
 
     def draw(self, candidate: Candidate) -> "Drawn | None":
-        """Takes what the device needs from its counters; None if there is too little.
+        """Takes what the device consumes from its counters.
 
-        Or if the device goes with none of those that draw from the same counters (gate
+        None if too little is left, or if its compatibility groups exclude it (gate
         DRADeviceCompatibilityGroups).
         """
         consumptions = candidate.device.consumes_counters
@@ -127,21 +127,26 @@ class Ledger:
         sets = self._counter_sets(candidate.id)
         if sets is None:
             return None
-        for each in consumptions:
-            counter_set = sets[each.counter_set]
-            if self._features.compatibility_groups and not counter_set.admits(_groups(each)):
+        for consumption in consumptions:
+            counter_set = sets[consumption.counter_set]
+            groups = _groups(consumption)
+            if self._features.compatibility_groups and not counter_set.admits(groups):
                 return None
-            left = counter_set.left
-            if any(left[name] < counter.value.nanos for name, counter in each.counters.items()):
+            left, needed = counter_set.left, consumption.counters
+            if any(left[name] < counter.value.nanos for name, counter in needed.items()):
                 return None
         drawn = Drawn(
             tuple(
-                (each, sets[each.counter_set], sets[each.counter_set].groups)
-                for each in consumptions
+                (
+                    consumption,
+                    sets[consumption.counter_set],
+                    sets[consumption.counter_set].groups,
+                )
+                for consumption in consumptions
             )
         )
-        for each in consumptions:
-            sets[each.counter_set].subtract(each)
+        for consumption in consumptions:
+            sets[consumption.counter_set].subtract(consumption)
         return drawn
 
     def put_back(self, drawn: "Drawn") -> None:
@@ -163,8 +168,8 @@ class Ledger:
         sets = {name: _CounterSet(dict(amounts)) for name, amounts in pool.counters.items()}
         for candidate in (*pool.devices, *pool.elsewhere):
             if candidate.id in self._usage:
-                for each in candidate.device.consumes_counters:
-                    sets[each.counter_set].subtract(each)
+                for consumption in candidate.device.consumes_counters:
+                    sets[consumption.counter_set].subtract(consumption)
         if any(left < 0 for counter_set in sets.values() for left in counter_set.left.values()):
             return None
         return sets
@@ -172,10 +177,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was taken from counters, to be put back."""
+    """What `draw` took from counters, for `put_back`."""
 
     entries: tuple[tuple[DeviceCounterConsumption, _CounterSet, _Groups | None], ...]
-    """With the groups as they were before."""
+    """With the groups before it."""
 
 
 NOTHING_DRAWN: Final = Drawn(())

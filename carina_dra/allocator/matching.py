@@ -1,12 +1,12 @@
-"""Which devices a request may have at all, whoever has them: selectors, capacities, attributes.
+"""Which devices match a request, whether in use or not: selectors, capacities, attributes.
 
-Everything is worked out when it is first needed: a selector that fails on a device is an error only
-if the search gets there, as upstream has it.
+Everything is evaluated when it is first needed. A selector that fails on a device is an error only
+if the search reaches the device, as in upstream.
 """
 
 from collections.abc import Mapping, Sequence
 
-from carina_dra.allocator.capacity import CapacityError, fits, taken
+from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.constraint import Values, values_of
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
@@ -19,7 +19,7 @@ from carina_dra.resource import DeviceAttribute, lookup
 
 
 class Matching:
-    """An alternative of a request beside the candidates of a node, by their indexes."""
+    """Matches an alternative of a request with the candidates of a node, given by index."""
 
     def __init__(
         self, alternative: Alternative, candidates: Sequence[Candidate], features: Features
@@ -32,10 +32,10 @@ class Matching:
         self._values: dict[tuple[int, str], Values | None] = {}
 
     def selects(self, index: int) -> bool:
-        """Whether the selectors of class and request, and the device's nodes, allow it.
+        """Whether class and request select the device, and it is usable on the node.
 
         Raises:
-            AllocationError: a selector fails, or is none.
+            AllocationError: a selector does not compile, or fails on the device.
         """
         known = self._selects.get(index)
         if known is None:
@@ -43,20 +43,20 @@ class Matching:
         return known
 
     def amounts(self, index: int) -> Mapping[str, Quantity] | None:
-        """What the request takes of the device's capacities; None if they do not suit it.
+        """What the request consumes of the device's capacities; None if it cannot be served.
 
         Raises:
-            AllocationError: an amount cannot be counted.
+            AllocationError: an amount is not valid, see `CapacityError`.
         """
         if index not in self._amounts:
-            self._amounts[index] = self._taken(self._candidates[index])
+            self._amounts[index] = self._consumed(self._candidates[index])
         return self._amounts[index]
 
     def values(self, index: int, attribute: str) -> Values | None:
-        """The values of an attribute that constraints compare; None where there is none.
+        """The values of an attribute, as constraints compare them; None if the device lacks it.
 
         Raises:
-            AllocationError: it is computed, and that fails.
+            AllocationError: it is a derived attribute whose expression fails.
         """
         key = index, attribute
         if key not in self._values:
@@ -66,10 +66,10 @@ class Matching:
         return self._values[key]
 
     def every(self, pools: Sequence[Pool]) -> tuple[int, ...]:
-        """All devices that match, used or not, which would do if they were empty.
+        """All devices that match and would be large enough if they were not in use.
 
         Raises:
-            AllocationError: of a pool is not known what is in it; or as above.
+            AllocationError: a pool is incomplete or invalid, or as for `selects` and `amounts`.
         """
         for pool in pools:
             match pool:
@@ -85,10 +85,10 @@ class Matching:
             if self.selects(index) and self._would_fit(index)
         )
 
-    def _not_all(self, pool: PoolId, what: str) -> AllocationError:
+    def _not_all(self, pool: PoolId, state: str) -> AllocationError:
         return AllocationError(
             f"{self._alternative}: asks for all devices, but resource pool {pool} is currently "
-            f"{what}"
+            f"{state}"
         )
 
     def _would_fit(self, index: int) -> bool:
@@ -98,29 +98,29 @@ class Matching:
         return amounts is not None and fits(amounts, self._candidates[index].device.capacity)
 
     def refused_by(self, index: int) -> str | None:
-        """What refuses a device, in words that follow a number of devices; None if nothing does.
+        """Why the device does not match, as words after a number of devices; None if it matches.
 
         Raises:
-            AllocationError: a selector fails, or is none.
+            AllocationError: a selector does not compile, or fails on the device.
         """
         candidate = self._candidates[index]
         if candidate.device.binding_conditions and not self._features.binding_conditions:
-            return "with binding conditions, which are switched off"
-        for each in self._alternative.selectors:
-            if isinstance(each.selector, CompileError):
-                raise AllocationError(f"{each.place}: CEL compile error: {each.selector}")
+            return "with binding conditions, and the DRADeviceBindingConditions feature is disabled"
+        for named in self._alternative.selectors:
+            if isinstance(named.selector, CompileError):
+                raise AllocationError(f"{named.location}: CEL compile error: {named.selector}")
             try:
-                if not each.selector.matches(candidate.view):
-                    return f"not selected by {each.place}"
+                if not named.selector.matches(candidate.view):
+                    return f"not selected by {named.location}"
             except EvaluationError as error:
                 raise AllocationError(
-                    f"{each.place} on device {candidate.id}: CEL runtime error: {error}"
+                    f"{named.location} on device {candidate.id}: CEL runtime error: {error}"
                 ) from error
         return None if candidate.here else "not usable on this node"
 
-    def _taken(self, candidate: Candidate) -> Mapping[str, Quantity] | None:
+    def _consumed(self, candidate: Candidate) -> Mapping[str, Quantity] | None:
         try:
-            return taken(
+            return consumed_capacity(
                 candidate.device.capacity,
                 self._alternative.capacity,
                 fractional=self._features.fractional_capacity_range,

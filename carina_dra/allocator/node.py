@@ -1,6 +1,6 @@
-"""Nodes, and the selectors that choose among them (core/v1 NodeSelector).
+"""Nodes, and whether node selectors match them (core/v1 NodeSelector).
 
-Source of the rules: component-helpers `scheduling/corev1/nodeaffinity`.
+The rules are those of component-helpers `scheduling/corev1/nodeaffinity`.
 """
 
 import re
@@ -26,7 +26,7 @@ _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the allocator needs to know of a node."""
+    """The parts of a core/v1 Node that allocation depends on."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -35,14 +35,14 @@ class Node:
 
     @classmethod
     def of(cls, body: JsonObject) -> "Node":
-        """Reads a core/v1 Node, as the API has it."""
+        """Reads the body of a core/v1 Node."""
         metadata = body["metadata"]
         declared = (body.get("status") or {}).get("declaredFeatures") or ()
         return cls(metadata["name"], metadata.get("labels") or {}, frozenset(declared))
 
 
 def reaches(nodes: OnNode | OnMatchingNodes | OnAllNodes | None, node: Node) -> bool:
-    """Whether devices that are usable on `nodes` are usable on this one.
+    """Whether devices that are usable on `nodes` are usable on this node.
 
     Raises:
         AllocationError: the selector is not valid.
@@ -60,34 +60,37 @@ def reaches(nodes: OnNode | OnMatchingNodes | OnAllNodes | None, node: Node) -> 
 
 
 def selects(selector: NodeSelector, node: Node) -> bool:
-    """Whether one of the selector's terms holds for the node.
+    """Whether a term of the selector matches the node.
 
     Raises:
         AllocationError: the selector is not valid.
     """
-    holding = [_term_holds(term, node) for term in selector.node_selector_terms]
-    return any(holding)
+    # All terms are evaluated: an invalid one is an error beside one that matches.
+    matching = [_term_matches(term, node) for term in selector.node_selector_terms]
+    return any(matching)
 
 
-def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    on_labels = [_requirement_holds(each, node.labels) for each in term.match_expressions]
-    on_fields = [_field_holds(each, node) for each in term.match_fields]
+    on_labels = [
+        _requirement_matches(requirement, node.labels) for requirement in term.match_expressions
+    ]
+    on_fields = [_field_matches(requirement, node) for requirement in term.match_fields]
     return all(on_labels) and all(on_fields)
 
 
-def _field_holds(requirement: NodeSelectorRequirement, node: Node) -> bool:
+def _field_matches(requirement: NodeSelectorRequirement, node: Node) -> bool:
     operators = (NodeSelectorOperator.IN, NodeSelectorOperator.NOT_IN)
     if requirement.operator not in operators or len(requirement.values) != 1:
         raise AllocationError(
             f"node selector: the field {requirement.key} takes In or NotIn with one value, "
             f"not {requirement.operator} with {len(requirement.values)}"
         )
-    return _requirement_holds(requirement, {_NAME_FIELD: node.name})
+    return _requirement_matches(requirement, {_NAME_FIELD: node.name})
 
 
-def _requirement_holds(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> bool:
+def _requirement_matches(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> bool:
     value = values.get(requirement.key)
     match requirement.operator:
         case NodeSelectorOperator.IN:

@@ -1,4 +1,4 @@
-"""What an allocator has to know of a node."""
+"""The state of a node that allocation depends on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from carina_dra.allocator.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node, what it offers, and what is in use of that."""
+    """A node, its resource pools, and which of their devices are in use."""
 
     node: Node
     pools: Sequence[Pool]
     """In the order in which upstream tries them."""
     usage: Usage
     features: Features
-    """Of the API: they decide what may be given out."""
+    """The feature gates of the API server."""
 
     @property
     def ready(self) -> tuple[ReadyPool, ...]:
-        """The pools from which devices may be given out now."""
+        """The pools from which devices can be allocated."""
         return tuple(pool for pool in self.pools if isinstance(pool, ReadyPool))

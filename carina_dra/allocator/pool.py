@@ -1,7 +1,7 @@
-"""The pools that offer devices on a node: which slices count, and whether they are sound.
+"""Resolves the resource pools of a node from the published slices.
 
-A pool counts with its newest generation, if all its slices are there. (Upstream: KEP-4381, and
-`GatherPools` of k8s.io/dynamic-resource-allocation v0.37.0.)
+The slices of a pool's newest generation count, once all of them are published. (Source: KEP-4381,
+and `GatherPools` of k8s.io/dynamic-resource-allocation v0.37.0.)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,21 +26,21 @@ from carina_dra.resource import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A device that a pool offers."""
+    """A device of a pool."""
 
     id: DeviceId
     device: Device
-    """As published, with the taints that rules add."""
+    """The published device, with the taints of DeviceTaintRules added."""
     slice: ResourceSliceSpec
     view: CelDevice
     """The device as selectors see it."""
     here: bool = True
-    """Whether it is usable on the node; what is not may still be in the node's slices."""
+    """Whether it is usable on the node. A slice of the node may have devices of other nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSlice:
-    """A slice, ready to be looked at for many nodes."""
+    """A slice, prepared once for all nodes."""
 
     name: str
     spec: ResourceSliceSpec
@@ -48,7 +48,7 @@ class PoolSlice:
 
     @classmethod
     def of(cls, published: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> "PoolSlice":
-        """Prepares what was published."""
+        """Prepares a slice, and adds the taints of the rules to its devices."""
         spec = published.spec
         prepared = []
         for device in spec.devices:
@@ -66,7 +66,7 @@ class PoolSlice:
 
     @property
     def pool(self) -> PoolId:
-        """The pool it is part of."""
+        """The pool of the slice."""
         return PoolId(self.spec.driver, self.spec.pool.name)
 
 
@@ -76,16 +76,16 @@ class ReadyPool:
 
     id: PoolId
     devices: tuple[Candidate, ...]
-    """Those of the slices that reach the node, in the order in which upstream tries them."""
+    """The devices of slices that reach the node, in the order in which upstream tries them."""
     elsewhere: tuple[Candidate, ...]
-    """Those of other slices, which draw from the same counters."""
+    """The devices of the other slices, which may consume the same counters."""
     counters: Mapping[str, Amounts]
-    """What each counter set has in all."""
+    """The total of each counter in billionths, by counter set."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncompletePool:
-    """A pool of which slices are missing: its driver is about to publish them."""
+    """A pool with missing slices, which its driver has not published yet."""
 
     id: PoolId
 
@@ -102,79 +102,88 @@ Pool: TypeAlias = ReadyPool | IncompletePool | InvalidPool
 
 
 def gather(slices: Iterable[PoolSlice], node: Node, features: Features) -> tuple[Pool, ...]:
-    """The pools that offer anything on the node, in the order in which upstream tries them.
+    """The pools with slices for the node, in the order in which upstream tries them.
 
     Raises:
         AllocationError: a slice's node selector is not valid.
     """
     by_pool: dict[PoolId, list[PoolSlice]] = {}
-    for each in slices:
-        by_pool.setdefault(each.pool, []).append(each)
+    for pool_slice in slices:
+        by_pool.setdefault(pool_slice.pool, []).append(pool_slice)
     found = (resolve(of_pool, node, features) for of_pool in by_pool.values())
-    return in_order(pool for pool in found if pool is not None)
+    return sort_pools(pool for pool in found if pool is not None)
 
 
-def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Pools by driver and name, those with binding conditions last (KEP-5007)."""
+def sort_pools(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """The pools by driver and name, those with binding conditions last (KEP-5007)."""
     return tuple(sorted(pools, key=lambda pool: (_has_binding_conditions(pool), pool.id)))
 
 
 def resolve(slices: Iterable[PoolSlice], node: Node, features: Features) -> Pool | None:
-    """What the slices of one pool offer on a node; None for nothing at all.
+    """The pool of these slices as seen from a node; None if none of them concerns it.
 
     Raises:
         AllocationError: a slice's node selector is not valid.
     """
-    known = sorted(slices, key=lambda each: each.name)
-    reaching = [each for each in known if _counts(each, features) and _reaches(each, node)]
+    known = sorted(slices, key=lambda pool_slice: pool_slice.name)
+    reaching = [
+        pool_slice
+        for pool_slice in known
+        if _counts(pool_slice, features) and _reaches(pool_slice, node)
+    ]
     if not reaching:
         return None
-    generation = max(each.spec.pool.generation for each in reaching)
-    current = [each for each in reaching if each.spec.pool.generation == generation]
+    generation = max(pool_slice.spec.pool.generation for pool_slice in reaching)
+    current = [
+        pool_slice for pool_slice in reaching if pool_slice.spec.pool.generation == generation
+    ]
     expected = current[0].spec.pool.resource_slice_count
     whole = current
     if len(current) != expected:
-        # A newer generation may have nothing for this node any more.
-        if any(each.spec.pool.generation > generation for each in known):
+        # A newer generation without a slice for this node: the pool has left it.
+        if any(pool_slice.spec.pool.generation > generation for pool_slice in known):
             return None
         whole = [
-            each
-            for each in known
-            if each.spec.pool.generation == generation and _is_understood(each, features)
+            pool_slice
+            for pool_slice in known
+            if pool_slice.spec.pool.generation == generation and _is_supported(pool_slice, features)
         ]
         if len(whole) != expected:
             return IncompletePool(current[0].pool)
-    return _build(current, [each for each in whole if each not in current], node, features)
+    others = [pool_slice for pool_slice in whole if pool_slice not in current]
+    return _build(current, others, node, features)
 
 
-def _counts(each: PoolSlice, features: Features) -> bool:
-    partitioned = isinstance(each.spec.nodes, PerDevice) or each.spec.shared_counters
-    return _is_understood(each, features) and not (
+def _counts(pool_slice: PoolSlice, features: Features) -> bool:
+    spec = pool_slice.spec
+    partitioned = isinstance(spec.nodes, PerDevice) or spec.shared_counters
+    return _is_supported(pool_slice, features) and not (
         partitioned and not features.partitionable_devices
     )
 
 
-def _is_understood(each: PoolSlice, features: Features) -> bool:
-    """Slices with groups that nobody would check are as good as missing."""
+def _is_supported(pool_slice: PoolSlice, features: Features) -> bool:
+    """A slice with compatibility groups is ignored if the feature is disabled."""
     return features.compatibility_groups or not any(
         consumption.compatibility_groups
-        for candidate in each.devices
+        for candidate in pool_slice.devices
         for consumption in candidate.device.consumes_counters
     )
 
 
-def _reaches(each: PoolSlice, node: Node) -> bool:
-    if isinstance(each.spec.nodes, PerDevice):
-        return any(reaches(candidate.device.nodes, node) for candidate in each.devices)
-    return reaches(each.spec.nodes, node)
+def _reaches(pool_slice: PoolSlice, node: Node) -> bool:
+    nodes = pool_slice.spec.nodes
+    if isinstance(nodes, PerDevice):
+        return any(reaches(candidate.device.nodes, node) for candidate in pool_slice.devices)
+    return reaches(nodes, node)
 
 
 def _build(
     current: Sequence[PoolSlice], others: Sequence[PoolSlice], node: Node, features: Features
 ) -> Pool:
     pool = current[0].pool
-    offering = [each for each in current if not _has_counters(each, features)]
-    elsewhere = [each for each in others if not _has_counters(each, features)]
+    offering = [pool_slice for pool_slice in current if not _has_counter_sets(pool_slice, features)]
+    elsewhere = [pool_slice for pool_slice in others if not _has_counter_sets(pool_slice, features)]
     names: set[str] = set()
     for candidate in _devices(offering):
         if candidate.id.device in names:
@@ -182,8 +191,8 @@ def _build(
         names.add(candidate.id.device)
     counters: dict[str, Amounts] = {}
     if features.partitionable_devices:
-        for each in chain(current, others):
-            for counter_set in each.spec.shared_counters:
+        for pool_slice in chain(current, others):
+            for counter_set in pool_slice.spec.shared_counters:
                 if counter_set.name in counters:
                     return InvalidPool(pool, f"duplicate counter set name {counter_set.name}")
                 counters[counter_set.name] = _amounts(counter_set)
@@ -192,27 +201,27 @@ def _build(
                 return InvalidPool(pool, reason)
     return ReadyPool(
         id=pool,
-        devices=tuple(chain.from_iterable(_on_node(each, node) for each in offering)),
+        devices=tuple(chain.from_iterable(_on_node(pool_slice, node) for pool_slice in offering)),
         elsewhere=tuple(_devices(elsewhere)),
         counters=counters,
     )
 
 
-def _on_node(each: PoolSlice, node: Node) -> Iterable[Candidate]:
-    if not isinstance(each.spec.nodes, PerDevice):
-        return each.devices
+def _on_node(pool_slice: PoolSlice, node: Node) -> Iterable[Candidate]:
+    if not isinstance(pool_slice.spec.nodes, PerDevice):
+        return pool_slice.devices
     return [
         candidate if reaches(candidate.device.nodes, node) else replace(candidate, here=False)
-        for candidate in each.devices
+        for candidate in pool_slice.devices
     ]
 
 
 def _devices(slices: Iterable[PoolSlice]) -> Iterable[Candidate]:
-    return chain.from_iterable(each.devices for each in slices)
+    return chain.from_iterable(pool_slice.devices for pool_slice in slices)
 
 
-def _has_counters(each: PoolSlice, features: Features) -> bool:
-    return features.partitionable_devices and bool(each.spec.shared_counters)
+def _has_counter_sets(pool_slice: PoolSlice, features: Features) -> bool:
+    return features.partitionable_devices and bool(pool_slice.spec.shared_counters)
 
 
 def _amounts(counter_set: CounterSet) -> Amounts:

@@ -1,7 +1,7 @@
-"""Which of several possible allocations is the better one: on a node, and among nodes.
+"""The preference among possible allocations, on a node and among nodes.
 
-On a node: devices that are close to each other, then those whose use leaves the most to others. A
-preference never makes a claim fail: it orders what the search tries.
+On a node, devices that are close to each other come first, then devices whose use leaves the most
+to other claims. A preference never makes a claim fail: it orders what the search tries.
 """
 
 from collections import Counter
@@ -29,36 +29,34 @@ _CLOSENESS: Final = (
     (PCIE_ROOT,),
     (NUMA_NODE,),
 )
-"""What devices given out together should have in common, the best first."""
+"""The attributes that devices allocated together should share, the best first."""
 FAR: Final = len(_CLOSENESS)
-"""The distance of devices with nothing in common."""
+"""The distance of devices that share none of these attributes."""
 
 
 class Order(StrEnum):
-    """Where to go first."""
+    """Which nodes or devices come first."""
 
     BINPACK = "binpack"
-    """To what is used most already, so that the rest stays whole."""
+    """Those used most, so that the others stay entirely free."""
     SPREAD = "spread"
-    """To what is used least, so that everybody has room."""
+    """Those used least, so that the load is even."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How to choose among nodes, and among the devices of a node."""
+    """The preference among nodes, and among the devices of a node."""
 
     nodes: Order = Order.BINPACK
     devices: Order | None = Order.BINPACK
-    """None to take what kube-scheduler would: the first that fit."""
+    """None for the devices that kube-scheduler chooses: the first that fit."""
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
-        """Reads `binpack`, `spread`, `upstream`, or one order for nodes and one for devices.
-
-        The last is written `NODES/DEVICES`, such as `spread/binpack`.
+        """Reads `binpack`, `spread`, `upstream`, or `NODES/DEVICES` such as `spread/binpack`.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the text is none of these.
         """
         nodes, _, devices = text.partition("/")
         try:
@@ -67,43 +65,51 @@ class Policy:
             return cls(Order(nodes), Order(devices or nodes))
         except ValueError:
             raise ValueError(
-                f"policy {text!r}: write binpack, spread, upstream, or one for nodes and one for "
-                "devices, such as spread/binpack"
+                f"policy {text!r}: write binpack, spread, upstream, or an order for nodes and one "
+                "for devices, such as spread/binpack"
             ) from None
 
 
 UPSTREAM: Final = Policy(devices=None)
-"""As kube-scheduler's allocator chooses on a node."""
+"""The devices that kube-scheduler's allocator chooses on a node."""
 
 
-def in_order(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate, ...]:
-    """The devices of a node, the best to be given out first; `uses` are of all its groups.
+def rank_devices(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate, ...]:
+    """The devices of a node, the preferred ones first; `uses` are those of all its groups.
 
-    Devices of a GPU that is used more come before others (binpack) or after them (spread); then
-    those that keep fewer other devices from being given out; then those with fewer free neighbours
-    (binpack), so that GPUs that are close to each other stay together; then as published.
+    Devices of a GPU that is used more come first (binpack) or last (spread). Then come devices that
+    block fewer other devices, then devices with fewer free neighbours (binpack), so that free GPUs
+    close to each other stay together. Equal devices keep the published order.
     """
     sign = -1 if order is Order.BINPACK else 1
     offered = [candidate for pool in state.ready for candidate in pool.devices]
-    places = {candidate.id: _places(candidate) for candidate in offered}
-    untouched = Counter(
-        place for group, in_use in uses if in_use == 0 for place in places[group.members[0].id]
+    locations = {candidate.id: _location(candidate) for candidate in offered}
+    free_groups = Counter(
+        location
+        for group, in_use in uses
+        if in_use == 0
+        for location in locations[group.members[0].id]
     )
     rank: dict[DeviceId, tuple[int, ...]] = {}
     for group, in_use in uses:
         blocked = group.blocked(state.usage) if group.totals else {}
         for member in group.members:
-            near = (-sign * untouched[place] for place in places[member.id])
-            rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *near)
+            neighbours = (-sign * free_groups[location] for location in locations[member.id])
+            rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *neighbours)
     return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
 
 
 def closeness(candidates: Iterable[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """What devices of a node could have in common, the best first, each with its distance.
+    """The attributes that devices of a node could share, the best first, with their distance.
 
-    Devices without an attribute are let pass, so one that none has would say nothing.
+    A device that lacks an attribute matches; an attribute that no device has is skipped.
     """
-    known = {name for each in candidates for name, value in _places(each) if value is not None}
+    known = {
+        name
+        for candidate in candidates
+        for name, value in _location(candidate)
+        if value is not None
+    }
     for distance, names in enumerate(_CLOSENESS):
         present = tuple(name for name in names if name in known)
         if present:
@@ -112,18 +118,18 @@ def closeness(candidates: Iterable[Candidate]) -> Iterator[tuple[int, tuple[str,
 
 @dataclass(frozen=True, slots=True, order=True)
 class Score:
-    """How good an allocation on a node is: the smallest is the best."""
+    """The quality of an allocation on a node; a smaller score is better."""
 
     alternatives: int
-    """Less for earlier alternatives of firstAvailable, as kube-scheduler scores nodes."""
+    """Smaller for earlier alternatives of firstAvailable, as kube-scheduler scores nodes."""
     distance: int
-    """How far its devices are from each other: 0 is the closest."""
+    """The distance between its devices: 0 is the closest."""
     use: int
-    """Of the node's devices, in millionths; negative where most used comes first."""
+    """The mean usage of the node's devices in millionths; negative for binpack."""
 
 
 def score(choices: Iterable[Sequence[Choice]], distance: int, uses: Uses, policy: Policy) -> Score:
-    """Scores what was found on a node, of whose groups so much was in use before it."""
+    """The score of an allocation; `uses` are those of the node's groups before it."""
     mean = sum(in_use for _, in_use in uses) // len(uses) if uses else 0
     return Score(
         alternatives=-_prioritized(choices),
@@ -134,16 +140,16 @@ def score(choices: Iterable[Sequence[Choice]], distance: int, uses: Uses, policy
 
 def _prioritized(choices: Iterable[Sequence[Choice]]) -> int:
     chosen = {
-        (index, each.alternative.request): each.alternative.rank
-        for index, of_claim in enumerate(choices)
-        for each in of_claim
-        if each.alternative.rank is not None
+        (index, choice.alternative.request): choice.alternative.rank
+        for index, choices_of_claim in enumerate(choices)
+        for choice in choices_of_claim
+        if choice.alternative.rank is not None
     }
     return sum(ALTERNATIVES_PER_REQUEST - rank for rank in chosen.values())
 
 
-def _places(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:
-    """Where it is, in each sense of close."""
+def _location(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:
+    """The device's NVLink domain, PCIe root and NUMA node."""
     attributes, driver = candidate.device.attributes, candidate.id.driver
     return tuple(
         (name, lookup(attributes, name, driver)) for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)

@@ -1,6 +1,6 @@
-"""What claims ask for, checked once, before any device is looked at.
+"""The requests of claims, checked once, before any device is considered.
 
-Whatever is wrong with a claim in itself is found here; the texts name it as upstream's do.
+Every error of a claim by itself is found here. The messages are those of upstream.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,38 +39,38 @@ from carina_dra.resource import (
 
 @dataclass(frozen=True, slots=True)
 class NamedSelector:
-    """A selector, with the words that tell whose it is."""
+    """A selector, with its location for errors."""
 
-    place: str
+    location: str
     """Such as `class gpu: selector #0`."""
     selector: Selector | CompileError
-    """The error is one of the attempt only if the selector is needed."""
+    """A compile error fails the attempt only if the selector is evaluated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alternative:
-    """One way to satisfy a request: the only one, or one of firstAvailable."""
+    """One way to satisfy a request: the only one, or an entry of firstAvailable."""
 
     claim: str
-    """The claim, as messages name it."""
+    """`namespace/name` of the claim, for errors."""
     request: str
-    """The request it belongs to."""
+    """The name of the request."""
     name: str
-    """`req`, or `req/sub`: as results name it."""
+    """`req`, or `req/sub`, as in allocation results."""
     rank: int | None
-    """Its place in firstAvailable, from 0; None of a request that is no such list."""
+    """Its index in firstAvailable; None if the request has no such list."""
     device_class: DeviceClass
     selectors: tuple[NamedSelector, ...]
-    """The class's, then the request's; all must hold."""
+    """The selectors of the class, then of the request; all must match."""
     mode: ExactCount | All
     admin_access: bool | None
     tolerations: tuple[DeviceToleration, ...]
     capacity: CapacityRequirements | None
     derived: Mapping[str, AttributeExpression | CompileError]
-    """Attributes that are computed for constraints, by their names."""
+    """The derived attributes by name; only constraints use them."""
 
     def is_meant_by(self, names: Sequence[str]) -> bool:
-        """Whether a list of requests in the claim, empty for all of them, means this one."""
+        """Whether a list of request names in the claim includes this one; empty includes all."""
         return not names or self.request in names or self.name in names
 
     def __str__(self) -> str:
@@ -79,26 +79,26 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A request: to be satisfied in one of these ways, the first possible one."""
+    """A request: satisfied by the first possible alternative."""
 
     name: str
     alternatives: tuple[Alternative, ...]
     is_prioritized: bool
-    """Whether it is a list of alternatives, if only of one."""
+    """Whether it has firstAvailable, even with one alternative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What must hold of the devices of some requests together."""
+    """A constraint on the devices of some requests together."""
 
     requests: tuple[str, ...]
-    """`req` or `req/sub`; empty for all."""
+    """`req` or `req/sub`; empty for all requests."""
     rule: MatchAttribute | DistinctAttribute
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A claim, ready to be matched with devices."""
+    """A checked claim."""
 
     source: ResourceClaim
     requests: tuple[Request, ...]
@@ -106,29 +106,29 @@ class Claim:
 
 
 def check(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Features) -> Claim:
-    """Reads what a claim asks for.
+    """Checks a claim, and compiles its expressions.
 
     Raises:
-        AllocationError: the claim can be satisfied nowhere: a class that is not there, a feature
-            that is off, something that only a newer API knows.
+        AllocationError: no node can satisfy the claim: a class does not exist, a feature is
+            disabled, or the claim uses a newer API.
     """
     return Claim(
         source=claim,
         requests=tuple(
-            _request(claim, each, classes, features) for each in claim.spec.devices.requests
+            _request(claim, request, classes, features) for request in claim.spec.devices.requests
         ),
         constraints=tuple(
-            _constraint(claim, index, each)
-            for index, each in enumerate(claim.spec.devices.constraints)
+            _constraint(claim, index, constraint)
+            for index, constraint in enumerate(claim.spec.devices.constraints)
         ),
     )
 
 
 def attributes_read(claims: Iterable[Claim]) -> frozenset[str] | None:
-    """The attributes that the claims' expressions read by value; None if that cannot be told."""
+    """The attributes that the claims' expressions read by value; None if unknown."""
     read: set[str] = set()
     for alternative in _alternatives(claims):
-        selectors = (each.selector for each in alternative.selectors)
+        selectors = (named.selector for named in alternative.selectors)
         for expression in (*selectors, *alternative.derived.values()):
             if isinstance(expression, CompileError):
                 continue
@@ -159,7 +159,7 @@ def _request(
     classes: Mapping[str, DeviceClass],
     features: Features,
 ) -> Request:
-    place = f"claim {claim.key}, request {request.name}"
+    location = f"claim {claim.key}, request {request.name}"
     match request.wants:
         case Exactly(request=exact):
             return Request(
@@ -168,17 +168,19 @@ def _request(
                 is_prioritized=False,
             )
         case FirstAvailable(alternatives=()) | None:
-            raise AllocationError(f"{place}: missing device class name (unsupported request type?)")
+            raise AllocationError(
+                f"{location}: missing device class name (unsupported request type?)"
+            )
         case FirstAvailable(alternatives=alternatives):
             if not features.prioritized_list:
                 raise AllocationError(
-                    f"{place}: has subrequests, but the DRAPrioritizedList feature is disabled"
+                    f"{location}: has subrequests, but the DRAPrioritizedList feature is disabled"
                 )
             return Request(
                 name=request.name,
                 alternatives=tuple(
-                    _alternative(claim, request, rank, each, classes, features)
-                    for rank, each in enumerate(alternatives)
+                    _alternative(claim, request, rank, alternative, classes, features)
+                    for rank, alternative in enumerate(alternatives)
                 ),
                 is_prioritized=True,
             )
@@ -194,31 +196,31 @@ def _alternative(
     features: Features,
 ) -> Alternative:
     bare = wanted.name if isinstance(wanted, DeviceSubRequest) else request.name
-    place = f"claim {claim.key}, request {bare}"
+    location = f"claim {claim.key}, request {bare}"
     if wanted.capacity is not None and not features.consumable_capacity:
         raise AllocationError(
-            f"{place}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            f"{location}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
         )
     if wanted.derived_attributes and not features.derived_attributes:
         raise AllocationError(
-            f"{place}: cannot handle request with derived attributes, the feature is disabled"
+            f"{location}: cannot handle request with derived attributes, the feature is disabled"
         )
     admin_access = wanted.admin_access if isinstance(wanted, ExactDeviceRequest) else None
     for index, selector in enumerate(wanted.selectors):
         if selector.cel is None:
             raise AllocationError(
-                f"{place}, selector #{index}: CEL expression empty (unsupported selector type?)"
+                f"{location}, selector #{index}: CEL expression empty (unsupported selector type?)"
             )
     if admin_access is not None and not features.admin_access:
-        raise AllocationError(f"{place}: admin access is requested, but the feature is disabled")
+        raise AllocationError(f"{location}: admin access is requested, but the feature is disabled")
     if not wanted.device_class_name:
-        raise AllocationError(f"{place}: missing device class name (unsupported request type?)")
+        raise AllocationError(f"{location}: missing device class name (unsupported request type?)")
     device_class = classes.get(wanted.device_class_name)
     if device_class is None:
         raise AllocationError(
-            f"{place}: could not retrieve device class {wanted.device_class_name}: not found"
+            f"{location}: could not retrieve device class {wanted.device_class_name}: not found"
         )
-    class_place = f"class {device_class.metadata.name}"
+    class_location = f"class {device_class.metadata.name}"
     return Alternative(
         claim=claim.key,
         request=request.name,
@@ -226,29 +228,30 @@ def _alternative(
         rank=rank,
         device_class=device_class,
         selectors=(
-            *_selectors(class_place, device_class.spec.selectors),
+            *_selectors(class_location, device_class.spec.selectors),
             *_selectors(f"claim {claim.key}", wanted.selectors),
         ),
-        mode=_mode(place, wanted.mode),
+        mode=_mode(location, wanted.mode),
         admin_access=admin_access,
         tolerations=wanted.tolerations,
         capacity=wanted.capacity,
         derived={
-            each.name: _compiled_attribute(each.expression) for each in wanted.derived_attributes
+            attribute.name: _compiled_attribute(attribute.expression)
+            for attribute in wanted.derived_attributes
         },
     )
 
 
-def _mode(place: str, mode: AllocationMode) -> ExactCount | All:
+def _mode(location: str, mode: AllocationMode) -> ExactCount | All:
     if isinstance(mode, UnknownMode):
-        raise AllocationError(f"{place}: unsupported count mode {mode.name}")
+        raise AllocationError(f"{location}: unsupported count mode {mode.name}")
     return mode
 
 
-def _selectors(place: str, selectors: Sequence[DeviceSelector]) -> list[NamedSelector]:
+def _selectors(location: str, selectors: Sequence[DeviceSelector]) -> list[NamedSelector]:
     return [
         NamedSelector(
-            f"{place}: selector #{index}",
+            f"{location}: selector #{index}",
             _compiled_selector(selector),
         )
         for index, selector in enumerate(selectors)

@@ -1,4 +1,4 @@
-"""What is written into a claim's status: devices, configurations, nodes.
+"""The allocation in a claim's status: devices, configurations and node selector.
 
 Source: KEP-4381, and `Allocate` of k8s.io/dynamic-resource-allocation v0.37.0.
 """
@@ -33,9 +33,10 @@ def allocation(
     features: Features,
     new_share_id: Callable[[], str],
 ) -> Allocation:
-    """The allocation of a claim on a node. `allocation_timestamp` is for who writes it to set.
+    """The allocation of a claim on a node, without `allocation_timestamp`.
 
-    `new_share_id` gives a fresh UID for each share.
+    `new_share_id` returns a new UID for each share. The timestamp is set by the code that writes
+    the status.
 
     Raises:
         AllocationError: a slice's node selector has several terms, which the API forbids.
@@ -51,7 +52,7 @@ def allocation(
 
 
 def _chosen_alternatives(claim: Claim, choices: Sequence[Choice]) -> list[Alternative]:
-    """Of each request the alternative that was chosen."""
+    """The chosen alternative of each request."""
     by_request = {choice.alternative.request: choice.alternative for choice in choices}
     return [by_request[request.name] for request in claim.requests]
 
@@ -79,23 +80,25 @@ def _result(choice: Choice, features: Features, new_share_id: Callable[[], str])
 
 
 def _of_classes(chosen: Sequence[Alternative]) -> Iterable[AllocationConfiguration]:
-    """Each class's configurations once, for the requests that use it."""
+    """The configurations of each class once, for the requests that use the class."""
     users: dict[str, list[Alternative]] = {}
     for alternative in chosen:
         users.setdefault(alternative.device_class.metadata.name, []).append(alternative)
     for using in users.values():
-        names = () if len(using) == len(chosen) else tuple(each.name for each in using)
+        names = (
+            () if len(using) == len(chosen) else tuple(alternative.name for alternative in using)
+        )
         for config in using[0].device_class.spec.config:
             yield AllocationConfiguration(AllocationConfigSource.CLASS, names, config.opaque)
 
 
 def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[AllocationConfiguration]:
-    """The claim's configurations that apply to anything that was chosen.
+    """The claim's configurations that apply to a chosen alternative.
 
-    One that names all requests is written as one that names none: it means the same.
+    A configuration for all requests is written without request names, which means the same.
     """
     for config in claim.source.spec.devices.config:
-        meant = [each for each in chosen if each.is_meant_by(config.requests)]
+        meant = [alternative for alternative in chosen if alternative.is_meant_by(config.requests)]
         if not meant and config.requests:
             continue
         names = () if len(meant) == len(chosen) else config.requests
@@ -103,7 +106,7 @@ def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[Allocatio
 
 
 def _node_selector(choices: Sequence[Choice], node: Node) -> NodeSelector | None:
-    """Where the devices are usable together; None for everywhere."""
+    """The nodes where all devices are usable; None for every node."""
     on_labels: list[NodeSelectorRequirement] = []
     on_fields: list[NodeSelectorRequirement] = []
     for choice in choices:
@@ -134,9 +137,9 @@ def _only_term(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
 def _add_new(
     present: list[NodeSelectorRequirement], more: Iterable[NodeSelectorRequirement]
 ) -> None:
-    for each in more:
-        if not any(_is_same(each, known) for known in present):
-            present.append(each)
+    for requirement in more:
+        if not any(_is_same(requirement, known) for known in present):
+            present.append(requirement)
 
 
 def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:

@@ -1,9 +1,9 @@
-"""Devices that are as good as each other at a point of the search: of these one is tried.
+"""Interchangeable devices at a point of the search: only one of them is tried.
 
-Two devices are, if nothing that the claims ask for tells them apart, and the same is true of the
-devices that draw from the same counters, what has been taken of them included. Whatever could be
-had with the one could then be had with the other, and sooner: the first allocation that the search
-would find is never passed over.
+Two devices are interchangeable if nothing in the claims distinguishes them, and the same holds for
+the devices that consume the same counters, including what has been taken of them. An allocation
+with one is then possible with the other. The first device is the one that is tried, so the search
+still finds its first allocation.
 """
 
 from collections import Counter
@@ -20,15 +20,15 @@ from carina_dra.resource import lookup
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Devices that draw from the same counters."""
+    """Devices that consume the same counters."""
 
     members: tuple[tuple[DeviceId, int], ...]
-    """With the numbers of what tells them apart."""
+    """With a number for the properties that distinguish them."""
     number: int
 
 
 class Symmetry:
-    """Tells devices apart as far as it matters to an attempt."""
+    """Classifies the devices of a node by what matters to a search."""
 
     def __init__(
         self,
@@ -43,15 +43,17 @@ class Symmetry:
         self._numbers: dict[Hashable, int] = {}
         self._number_of: dict[DeviceId, int] = {}
         self._group_of: dict[DeviceId, _Group] = {}
-        constrained = {each.rule.name for claim in claims for each in claim.constraints}
+        constrained = {constraint.rule.name for claim in claims for constraint in claim.constraints}
         read = attributes_read(claims)
         self._names = None if read is None else sorted(read | constrained | set(in_common))
         for pool in pools:
             is_overdrawn = bool(pool.counters) and ledger.is_overdrawn(pool.id)
             for group in groups(pool):
-                elsewhere = frozenset(each.id for each in group.elsewhere if each.id in usage)
+                elsewhere = frozenset(
+                    candidate.id for candidate in group.elsewhere if candidate.id in usage
+                )
                 sets = list(group.totals)
-                members = tuple((each.id, self._device(each, sets)) for each in group.members)
+                members = tuple((member.id, self._device(member, sets)) for member in group.members)
                 signature = (
                     tuple(sorted(number for _, number in members)),
                     tuple(frozenset(amounts.items()) for amounts in group.totals.values()),
@@ -64,7 +66,7 @@ class Symmetry:
                     self._group_of[device] = numbered
 
     def kind(self, candidate: Candidate) -> Hashable:
-        """The same for devices that are as good as each other now."""
+        """Equal for devices that are interchangeable now."""
         group = self._group_of[candidate.id]
         taken = Counter(
             (number, taken)

@@ -1,4 +1,4 @@
-"""Taints of devices: what keeps a request away, and what rules add (KEP-5055)."""
+"""Device taints: tolerations, and the taints that DeviceTaintRules add (KEP-5055)."""
 
 from collections.abc import Iterable
 
@@ -11,20 +11,22 @@ from carina_dra.resource import (
     TolerationOperator,
 )
 
-_KEEPS_AWAY = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+_PREVENTS_ALLOCATION = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
 
 
 def untolerated(device: Device, tolerations: Iterable[DeviceToleration]) -> DeviceTaint | None:
-    """The device's first taint that keeps a request with these tolerations away, if any."""
+    """The first taint that prevents allocation and that no toleration covers, if any."""
     tolerations = tuple(tolerations)
     for taint in device.taints:
-        if taint.effect in _KEEPS_AWAY and not any(tolerates(t, taint) for t in tolerations):
+        if taint.effect in _PREVENTS_ALLOCATION and not any(
+            tolerates(t, taint) for t in tolerations
+        ):
             return taint
     return None
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether the taint is no matter to who has the toleration."""
+    """Whether the toleration covers the taint."""
     if toleration.effect is not None and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -1,4 +1,4 @@
-"""Which devices are in use, and how much of those that are shared by capacity."""
+"""The devices in use, and the consumed capacity of shared devices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,42 +31,42 @@ class DeviceId(NamedTuple):
 
 
 Amounts: TypeAlias = Mapping[str, int]
-"""How much of each capacity or counter, in billionths, as quantities count."""
+"""Amounts of capacities or counters in billionths, as in `Quantity.nanos`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What all shares of a device have together."""
+    """All shares of a device together."""
 
     count: int
     amounts: Amounts
-    """Of its capacities."""
+    """The consumed capacities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What allocations have of the devices. Admin access has nothing (KEP-5018)."""
+    """The devices that allocations use. Admin access uses nothing (KEP-5018)."""
 
     dedicated: Mapping[DeviceId, int] = field(default_factory=dict)
-    """Devices that a request has for itself; several requests where allocators clashed."""
+    """The number of requests that have the whole device: above 1 if allocators conflicted."""
     shared: Mapping[DeviceId, Share] = field(default_factory=dict)
-    """Devices of which there are shares."""
+    """The devices with shares."""
 
     def __contains__(self, device: DeviceId) -> bool:
-        """Whether anybody has the device or a share of it."""
+        """Whether the device or a share of it is in use."""
         return device in self.dedicated or device in self.shared
 
     @classmethod
     def of(cls, results: Iterable[DeviceResult]) -> "Usage":
-        """What the results of allocations have."""
+        """The usage of these allocation results."""
         return Usage().plus(results)
 
     def plus(self, results: Iterable[DeviceResult]) -> "Usage":
-        """With these results, too."""
+        """The usage with these results added."""
         return self._changed(results, 1)
 
     def minus(self, results: Iterable[DeviceResult]) -> "Usage":
-        """Without these results: undoes `plus` exactly."""
+        """The usage without these results; the exact inverse of `plus`."""
         return self._changed(results, -1)
 
     def _changed(self, results: Iterable[DeviceResult], sign: int) -> "Usage":

@@ -1,7 +1,7 @@
-"""What the API says of a cluster's devices, kept so that a change costs what it changes.
+"""The state of a cluster's devices, updated at the cost of what changes.
 
-Nodes, slices, taint rules and allocated claims come in as they change. What follows from them for
-a node is worked out when somebody asks, and kept until something of it changes.
+The state consists of nodes, slices, taint rules and allocated claims. What follows from them for a
+node is computed on request, and kept until one of its objects changes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,8 +18,8 @@ from carina_dra.allocator.pool import (
     Pool,
     PoolSlice,
     ReadyPool,
-    in_order,
     resolve,
+    sort_pools,
 )
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import PoolId, Usage
@@ -38,17 +38,17 @@ _NOTHING = Usage()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """What a node offers."""
+    """The devices that a node offers."""
 
     pools: tuple[Pool, ...]
     """In the order in which upstream tries them."""
     groups: tuple[ShapedGroup, ...]
     others: tuple[object, ...]
-    """What sets the node apart, beside its groups of devices."""
+    """What distinguishes the node, besides its groups of devices."""
 
 
 class Cluster:
-    """Nodes, the devices that they offer, and what of these is in use."""
+    """Nodes, the devices that they offer, and which of them are in use."""
 
     def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         self.features = features
@@ -96,25 +96,25 @@ class Cluster:
     # Nodes.
 
     def put_node(self, node: Node) -> None:
-        """A node is there, or has changed."""
+        """Adds or updates a node."""
         if self._nodes.get(node.name) != node:
             self._nodes[node.name] = node
             self._forget(node.name)
 
     def remove_node(self, name: str) -> None:
-        """A node is gone."""
+        """Removes a node, if it is known."""
         if self._nodes.pop(name, None) is not None:
             self._forget(name)
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """By name."""
+        """The nodes by name."""
         return self._nodes
 
     # Slices.
 
     def put_slice(self, published: ResourceSlice) -> None:
-        """A slice is there, or has changed."""
+        """Adds or updates a slice."""
         self.remove_slice(published.metadata.name)
         prepared = PoolSlice.of(published, tuple(self._rules.values()))
         self.shapes.learn(prepared.devices)
@@ -122,21 +122,22 @@ class Cluster:
         self._set_pool(prepared.pool, (*self._pools.get(prepared.pool, ()), prepared))
 
     def remove_slice(self, name: str) -> None:
-        """A slice is gone."""
+        """Removes a slice, if it is known."""
         published = self._slices.pop(name, None)
         if published is not None:
             pool = PoolId(published.spec.driver, published.spec.pool.name)
-            self._set_pool(pool, tuple(each for each in self._pools[pool] if each.name != name))
+            kept = (pool_slice for pool_slice in self._pools[pool] if pool_slice.name != name)
+            self._set_pool(pool, tuple(kept))
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
-        """A taint rule is there, or has changed."""
+        """Adds or updates a taint rule."""
         self._set_rules({**self._rules, rule.metadata.name: rule}, rule)
 
     def remove_rule(self, name: str) -> None:
-        """A taint rule is gone."""
+        """Removes a taint rule, if it is known."""
         rule = self._rules.get(name)
         if rule is not None:
-            self._set_rules({key: each for key, each in self._rules.items() if key != name}, rule)
+            self._set_rules({key: kept for key, kept in self._rules.items() if key != name}, rule)
 
     def _set_rules(self, rules: dict[str, DeviceTaintRule], changed: DeviceTaintRule) -> None:
         concerned = (self._rules.get(changed.metadata.name), changed)
@@ -153,7 +154,7 @@ class Cluster:
     # Claims.
 
     def put_claim(self, claim: ResourceClaim) -> None:
-        """A claim is there, or has changed: with devices or without."""
+        """Adds or updates a claim; its allocated devices are in use."""
         allocation = claim.status.allocation
         if allocation is None:
             self.release(claim.key)
@@ -161,7 +162,7 @@ class Cluster:
             self.allocate(claim.key, allocation)
 
     def allocate(self, claim: str, allocation: Allocation) -> None:
-        """A claim (`namespace/name`) has these devices, instead of what it may have had before."""
+        """Marks devices as used by a claim (`namespace/name`), in place of its previous devices."""
         results = allocation.devices.results
         if self._allocations.get(claim) != results:
             self.release(claim)
@@ -169,15 +170,15 @@ class Cluster:
             self._use(results, Usage.plus)
 
     def release(self, claim: str) -> None:
-        """A claim has no devices any more: undoes `allocate` exactly."""
+        """Frees the devices of a claim, if it has any; the exact inverse of `allocate`."""
         results = self._allocations.pop(claim, None)
         if results is not None:
             self._use(results, Usage.minus)
 
-    # What follows.
+    # Derived state.
 
     def state(self, node: str) -> NodeState:
-        """What a node offers, and what is in use of it.
+        """The state of a node, as `allocate` takes it.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
@@ -186,7 +187,7 @@ class Cluster:
         return NodeState(self._nodes[node], offer.pools, self._usage_of(offer.pools), self.features)
 
     def by_shape(self) -> Mapping[int, Mapping[str, None]]:
-        """The nodes of each shape.
+        """The nodes of each shape; see `Shapes`.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
@@ -218,14 +219,14 @@ class Cluster:
         if len(of_pools) == 1:
             return of_pools[0]
         return Usage(
-            dict(chain.from_iterable(each.dedicated.items() for each in of_pools)),
-            dict(chain.from_iterable(each.shared.items() for each in of_pools)),
+            dict(chain.from_iterable(usage.dedicated.items() for usage in of_pools)),
+            dict(chain.from_iterable(usage.shared.items() for usage in of_pools)),
         )
 
     def _of_node(self, node: Node) -> _Offer:
         names = self._pools_of_node.get(node.name, frozenset()) | self._shared_pools
         resolved = (resolve(self._pools[name], node, self.features) for name in names)
-        pools = in_order(pool for pool in resolved if pool is not None)
+        pools = sort_pools(pool for pool in resolved if pool is not None)
         ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
         return _Offer(
             pools,
@@ -242,10 +243,12 @@ class Cluster:
         before = set(self._nodes_with(pool))
         for name in self._named_by(pool):
             self._pools_of_node[name] -= {pool}
+            if not self._pools_of_node[name]:
+                del self._pools_of_node[name]
         self._pools[pool] = slices
         for name in self._named_by(pool):
             self._pools_of_node[name] = self._pools_of_node.get(name, frozenset()) | {pool}
-        if any(not isinstance(each.spec.nodes, OnNode) for each in slices):
+        if any(not isinstance(pool_slice.spec.nodes, OnNode) for pool_slice in slices):
             self._shared_pools.add(pool)
         else:
             self._shared_pools.discard(pool)
@@ -256,11 +259,12 @@ class Cluster:
 
     def _named_by(self, pool: PoolId) -> set[str]:
         """The nodes that slices of the pool name."""
-        nodes = (each.spec.nodes for each in self._pools.get(pool, ()))
-        return {each.node_name for each in nodes if isinstance(each, OnNode)}
+        slices = self._pools.get(pool, ())
+        nodes = (pool_slice.spec.nodes for pool_slice in slices)
+        return {on_node.node_name for on_node in nodes if isinstance(on_node, OnNode)}
 
     def _nodes_with(self, pool: PoolId) -> Collection[str]:
-        """The nodes that the pool may have something for."""
+        """The nodes that slices of the pool may reach."""
         return self._nodes if pool in self._shared_pools else self._named_by(pool)
 
     def _use(
@@ -279,12 +283,12 @@ class Cluster:
                 self._reshape(name)
 
     def _forget(self, node: str) -> None:
-        """What the node offers has changed."""
+        """The devices that the node offers have changed."""
         self._offers.pop(node, None)
         self._reshape(node)
 
     def _reshape(self, node: str) -> None:
-        """What is in use on the node has changed."""
+        """The devices in use on the node have changed."""
         shape = self._shape.pop(node, None)
         if shape is not None:
             del self._nodes_of_shape[shape][node]

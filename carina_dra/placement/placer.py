@@ -74,9 +74,10 @@ class PlacementRequest:
             for request in claim.requests
             for alternative in request.alternatives
         ]
-        used = {each.device_class.metadata.name: each.device_class for each in alternatives}
+        classes_used = [alternative.device_class for alternative in alternatives]
+        used = {device_class.metadata.name: device_class for device_class in classes_used}
         asked = [
-            [encode(each.source.spec.devices) for each in checked],
+            [encode(claim.source.spec.devices) for claim in checked],
             [encode(used[name].spec) for name in sorted(used)],
         ]
         return cls(checked, json.dumps(asked, sort_keys=True), attributes_read(checked))

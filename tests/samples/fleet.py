@@ -1,4 +1,4 @@
-"""Small clusters to allocate from, in words."""
+"""Small clusters and claims for tests, in short notation."""
 
 import itertools
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _names = itertools.count()
 
 
 def gpu(name: str, **places: Any) -> dict[str, Any]:
-    """A GPU: `numa`, `root` and `nvlink` say where it is, `model` what it is."""
+    """A GPU; `numa`, `root` and `nvlink` are its location, `model` its product."""
     attributes: dict[str, Any] = {"model": {"string": places.get("model", "H200")}}
     if "numa" in places:
         attributes["resource.kubernetes.io/numaNode"] = {"int": places["numa"]}
@@ -55,13 +55,13 @@ def cluster(**nodes: list[dict[str, Any]]) -> Cluster:
     made = Cluster()
     for name, devices in nodes.items():
         made.put_node(Node(name))
-        for each in slices(name, {"devices": devices}):
-            made.put_slice(each)
+        for published in slices(name, {"devices": devices}):
+            made.put_slice(published)
     return made
 
 
 def claim(count: int = 1, selector: str | None = None, **exactly: Any) -> ResourceClaim:
-    """A claim for so many GPUs."""
+    """A claim for `count` GPUs."""
     asked: dict[str, Any] = {"deviceClassName": "gpu", "count": count, **exactly}
     if selector:
         asked["selectors"] = [{"cel": {"expression": selector}}]
@@ -80,16 +80,16 @@ def claim_of(*requests: dict[str, Any], **more: Any) -> ResourceClaim:
 
 
 def place(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> Placement:
-    """Where the claim goes best."""
+    """The best placement of the claim."""
     placer = Placer(of, policy or Policy(), new_share_id=lambda: "share")
     return placer.place(PlacementRequest.of([asked], CLASSES, of.features))
 
 
 def give(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> list[str]:
-    """Gives the claim its devices: `node/device`, sorted; nothing if there are none."""
+    """Allocates the claim; its devices as `node/device`, sorted, or nothing."""
     placed = place(of, asked, policy)
     if not isinstance(placed, Placed):
         return []
     allocation = placed.allocated.allocations[0]
     of.allocate(asked.key, allocation)
-    return sorted(f"{each.pool}/{each.device}" for each in allocation.devices.results)
+    return sorted(f"{result.pool}/{result.device}" for result in allocation.devices.results)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carina_dra.allocator.capacity import CapacityError, fits, taken
+from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.quantity import Quantity
 from carina_dra.resource import CapacityRequirements, DeviceCapacity, decode
 
@@ -20,7 +20,7 @@ def _taken(
     capacity: dict[str, DeviceCapacity], wanted: str | None, *, fractional: bool = False
 ) -> str | None:
     requests = {} if wanted is None else {"memory": Quantity.parse(wanted)}
-    amounts = taken(capacity, CapacityRequirements(requests), fractional=fractional)
+    amounts = consumed_capacity(capacity, CapacityRequirements(requests), fractional=fractional)
     return None if amounts is None else str(amounts["memory"])
 
 
@@ -43,33 +43,33 @@ def test_range_rounds_up_and_may_forbid(
 
 
 @pytest.mark.parametrize(("wanted", "amount"), [("1", "1"), ("3", "5"), ("6", None)])
-def test_valid_values_are_taken_from_below(wanted: str, amount: str | None) -> None:
+def test_amount_rounds_up_to_the_next_valid_value(wanted: str, amount: str | None) -> None:
     assert _taken(_capacity(default="1", validValues=["1", "2", "5"]), wanted) == amount
 
 
-def test_thousandths_count_where_the_gate_is_on() -> None:
+def test_thousandths_count_with_the_feature_enabled() -> None:
     capacity = _capacity(default="500m", validRange={"min": "500m", "step": "500m"})
     assert _taken(capacity, "1200m", fractional=True) == "1500m"
 
 
-def test_unasked_takes_the_default_or_everything() -> None:
+def test_without_a_request_the_default_or_everything_is_consumed() -> None:
     assert _taken(_capacity(default="3", validRange={"min": "1"}), None) == "3"
     assert _taken(_capacity("10"), None) == "10"
 
 
-def test_unknown_capacity_is_no_device_for_the_request() -> None:
+def test_device_that_lacks_a_requested_capacity_cannot_serve() -> None:
     wanted = CapacityRequirements({"cores": Quantity.parse("1")})
-    assert taken(_capacity(), wanted, fractional=False) is None
+    assert consumed_capacity(_capacity(), wanted, fractional=False) is None
 
 
 @pytest.mark.parametrize("wanted", ["9223372036854775808", "9223372036854775807"])
-def test_amount_beyond_64_bits_ends_the_attempt(wanted: str) -> None:
+def test_amount_beyond_64_bits_is_an_error(wanted: str) -> None:
     capacity = _capacity("1", default="2", validRange={"min": "2", "step": "4"})
     with pytest.raises(CapacityError, match=r'capacity "memory": .* cannot be represented'):
         _taken(capacity, wanted)
 
 
-def test_negative_amount_ends_the_attempt() -> None:
+def test_negative_amount_is_an_error() -> None:
     with pytest.raises(CapacityError, match="negative"):
         _taken(_capacity(), "-1")
 

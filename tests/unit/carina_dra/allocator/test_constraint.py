@@ -20,7 +20,7 @@ _ONE, _TRUE, _TEXT = IntAttribute(1), BoolAttribute(value=True), StringAttribute
 def _accepted(
     constraint: Match | Distinct, *attributes: DeviceAttribute, lists: bool = False
 ) -> list[bool]:
-    return [constraint.add(values_of(each, lists=lists)) for each in attributes]
+    return [constraint.add(values_of(attribute, lists=lists)) for attribute in attributes]
 
 
 @pytest.mark.parametrize("other", [_TRUE, _TEXT, VersionAttribute("1"), IntAttribute(2)])
@@ -57,7 +57,7 @@ def test_unknown_attribute_matches_nothing() -> None:
     assert _accepted(Match(lists=True), UnknownAttribute(), lists=True) == [False]
 
 
-def test_what_is_taken_back_is_forgotten() -> None:
+def test_a_removed_device_no_longer_constrains() -> None:
     match = Match(lists=True)
     _accepted(match, StringsAttribute(("a", "b")), StringAttribute("a"), lists=True)
     match.remove()

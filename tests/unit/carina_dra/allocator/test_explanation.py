@@ -1,4 +1,4 @@
-"""Why a claim gets nothing, in words."""
+"""The explanation of a claim that gets no devices."""
 
 from typing import Any
 
@@ -26,86 +26,91 @@ def _explained(nodes: Cluster, asked: ResourceClaim, node: str = "a") -> str:
     return "\n".join(explanation.lines())
 
 
-def test_counts_devices_by_the_test_at_which_they_fell() -> None:
+def test_counts_rejected_devices_by_their_reason() -> None:
     tainted = {**gpu("g3"), "taints": [{"key": "lost", "value": "xid79", "effect": "NoExecute"}]}
     nodes = cluster(a=[gpu("g0"), gpu("g1", model="L40S"), gpu("g2"), tainted])
     give(nodes, claim(selector=f'{_MODEL} == "H200"'))
     asked = claim(2, f'{_MODEL} == "H200"')
-    told = _explained(nodes, asked)
-    assert f"claim {asked.key}, request gpus, 2 devices:" in told
-    assert f"pool {DRIVER}/a, 4 devices:" in told
+    explained = _explained(nodes, asked)
+    assert f"claim {asked.key}, request gpus, 2 devices:" in explained
+    assert f"pool {DRIVER}/a, 4 devices:" in explained
     for part in (
         f"1 not selected by claim {asked.key}: selector #0",
         "1 in use",
         "1 tainted lost=xid79:NoExecute",
-        "1 would do",
+        "1 suitable",
     ):
-        assert part in told
+        assert part in explained
 
 
 def test_names_the_class_whose_selector_refuses() -> None:
     nodes = Cluster()
     nodes.put_node(Node("a"))
-    for each in slices("a", {"driver": "other.example.com", "devices": [gpu("g0")]}):
-        nodes.put_slice(each)
+    for published in slices("a", {"driver": "other.example.com", "devices": [gpu("g0")]}):
+        nodes.put_slice(published)
     assert "1 not selected by class gpu: selector #0" in _explained(nodes, claim())
 
 
-def test_says_that_a_pool_is_being_published() -> None:
+def test_says_that_a_pool_is_incomplete() -> None:
     nodes = Cluster()
     nodes.put_node(Node("a"))
     nodes.put_slice(slices("a", {"devices": [gpu("g0")]}, {"devices": []})[0])
-    assert f"pool {DRIVER}/a: its driver is about to publish it" in _explained(nodes, claim())
+    assert (
+        f"pool {DRIVER}/a: incomplete, because its driver has not published all slices"
+        in _explained(nodes, claim())
+    )
 
 
-def test_says_what_is_wrong_with_an_invalid_pool() -> None:
-    told = _explained(cluster(a=[gpu("g0"), gpu("g0")]), claim())
-    assert "it is invalid: duplicate device name g0" in told
+def test_says_why_a_pool_is_invalid() -> None:
+    explained = _explained(cluster(a=[gpu("g0"), gpu("g0")]), claim())
+    assert "invalid: duplicate device name g0" in explained
 
 
-def test_names_the_constraint_that_stands_in_the_way() -> None:
+def test_names_the_constraint_that_prevents_a_request() -> None:
     nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)])
     asked = claim_of(
         {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
         constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
     )
-    told = _explained(nodes, asked)
-    assert "2 would do" in told
+    explained = _explained(nodes, asked)
+    assert "2 suitable" in explained
     assert (
-        "matchAttribute resource.kubernetes.io/numaNode stands in the way of request gpus" in told
+        "request gpus: prevented by the constraint matchAttribute resource.kubernetes.io/numaNode"
+        in explained
     )
 
 
-def test_names_the_request_that_those_before_it_leave_nothing() -> None:
+def test_names_the_first_request_that_is_impossible_beside_the_others() -> None:
     nodes = cluster(a=[gpu("g0")])
     asked = claim_of(*({"name": name, "exactly": {"deviceClassName": "gpu"}} for name in "ab"))
-    assert "request b could be had alone, but not beside the requests before it" in _explained(
-        nodes, asked
+    assert (
+        "request b: can be satisfied alone, but not together with the requests before it"
+        in _explained(nodes, asked)
     )
 
 
-def test_tells_partitions_that_exclude_each_other() -> None:
+def test_says_that_a_partition_is_blocked_by_another_in_use() -> None:
     counters: dict[str, Any] = {"memory": {"value": "1"}}
     consumes = [{"counterSet": "gpu-0", "counters": counters}]
     nodes = Cluster()
     nodes.put_node(Node("a"))
     devices = [{**gpu(name), "consumesCounters": consumes} for name in ("whole", "part")]
     sets = [{"name": "gpu-0", "counters": counters}]
-    for each in slices("a", {"sharedCounters": sets}, {"devices": devices}):
-        nodes.put_slice(each)
+    for published in slices("a", {"sharedCounters": sets}, {"devices": devices}):
+        nodes.put_slice(published)
     give(nodes, claim())
-    assert "1 excluded by other devices of the same GPU that are in use" in _explained(
+    assert "1 blocked by devices in use that consume the same counters" in _explained(
         nodes, claim()
     )
 
 
-def test_tells_capacity_that_is_too_small_from_capacity_that_is_taken() -> None:
+def test_distinguishes_too_little_capacity_from_too_little_free_capacity() -> None:
     shared = {"allowMultipleAllocations": True}
     small = {**gpu("small"), **shared, "capacity": {"memory": {"value": "4Gi"}}}
     large = {**gpu("large"), **shared, "capacity": {"memory": {"value": "16Gi"}}}
     nodes = cluster(a=[small, large])
     wanted = {"requests": {"memory": "10Gi"}}
     give(nodes, claim(capacity=wanted))
-    told = _explained(nodes, claim(capacity=wanted))
-    assert "1 too small" in told
-    assert "1 without enough capacity left" in told
+    explained = _explained(nodes, claim(capacity=wanted))
+    assert "1 with less capacity than requested" in explained
+    assert "1 with less free capacity than requested" in explained

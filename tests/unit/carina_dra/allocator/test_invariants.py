@@ -48,19 +48,20 @@ def _results(case: Mapping[str, Any]) -> list[DeviceResult] | None:
         return None
     if not isinstance(found, Allocated):
         return None
-    return [result for each in found.allocations for result in each.devices.results]
+    return [result for allocation in found.allocations for result in allocation.devices.results]
 
 
 def _offered(case: Mapping[str, Any]) -> dict[DeviceId, Device]:
     """The devices of the newest generation that any slice has."""
     newest = Counter[tuple[str, str]]()
-    for each in case["slices"]:
-        pool = each["spec"]["driver"], each["spec"]["pool"]["name"]
-        if "node-2" not in str(each["spec"].get("nodeName")):
-            newest[pool] = max(newest[pool], each["spec"]["pool"]["generation"])
+    for body in case["slices"]:
+        spec = body["spec"]
+        pool = spec["driver"], spec["pool"]["name"]
+        if "node-2" not in str(spec.get("nodeName")):
+            newest[pool] = max(newest[pool], spec["pool"]["generation"])
     offered = {}
-    for each in case["slices"]:
-        published = decode(ResourceSlice, each).spec
+    for body in case["slices"]:
+        published = decode(ResourceSlice, body).spec
         if published.pool.generation == newest[published.driver, published.pool.name]:
             for device in published.devices:
                 offered[DeviceId(published.driver, published.pool.name, device.name)] = device
@@ -70,7 +71,7 @@ def _offered(case: Mapping[str, Any]) -> dict[DeviceId, Device]:
 @given(_SEEDS)
 def test_no_device_is_given_out_twice(seed: int) -> None:
     case = _case(seed)
-    dedicated = [DeviceId(**each) for each in case["allocatedDevices"]]
+    dedicated = [DeviceId(**device) for device in case["allocatedDevices"]]
     dedicated += [
         DeviceId(result.driver, result.pool, result.device)
         for result in _results(case) or ()
@@ -83,9 +84,9 @@ def test_no_device_is_given_out_twice(seed: int) -> None:
 def test_shares_never_exceed_the_capacity(seed: int) -> None:
     case = _case(seed)
     used: Counter[tuple[DeviceId, str]] = Counter()
-    for each in case["consumedCapacity"]:
-        device = DeviceId(each["driver"], each["pool"], each["device"])
-        for name, text in each["consumedCapacity"].items():
+    for consumed in case["consumedCapacity"]:
+        device = DeviceId(consumed["driver"], consumed["pool"], consumed["device"])
+        for name, text in consumed["consumedCapacity"].items():
             used[device, name] += Quantity.parse(text).nanos
     before = Counter(used)
     for result in _results(case) or ():
@@ -100,9 +101,11 @@ def test_shares_never_exceed_the_capacity(seed: int) -> None:
 def test_counters_are_never_overdrawn(seed: int) -> None:
     case = _case(seed)
     results = _results(case) or []
-    given_out = {DeviceId(each.driver, each.pool, each.device) for each in results}
-    in_use = {DeviceId(each["driver"], each["pool"], each["device"])
-              for each in (*case["allocatedDevices"], *case["allocatedSharedDevices"])}  # fmt: skip
+    given_out = {DeviceId(result.driver, result.pool, result.device) for result in results}
+    in_use = {
+        DeviceId(device["driver"], device["pool"], device["device"])
+        for device in (*case["allocatedDevices"], *case["allocatedSharedDevices"])
+    }
     offered = _offered(case)
     drawn: Counter[tuple[str, str, str, str]] = Counter()
     for device in (given_out | in_use) & offered.keys():
@@ -140,16 +143,16 @@ def test_releasing_undoes_allocating(seed: int) -> None:
 def _cluster(
     case: Mapping[str, Any],
 ) -> tuple[Cluster, dict[str, DeviceClass], list[ResourceClaim]]:
-    gates = [gate for each in case["features"] for gate in each.split("+")]
+    gates = [gate for feature in case["features"] for gate in feature.split("+")]
     cluster = Cluster(Features.of_gates(gate for gate in gates if "Status" not in gate))
     cluster.put_node(Node.of(case["node"]))
-    for each in case["slices"]:
-        cluster.put_slice(decode(ResourceSlice, each))
-    classes = [decode(DeviceClass, each) for each in case["classes"]]
-    claims = [decode(ResourceClaim, each) for each in case["claims"]]
-    results = [DeviceResult(request="r", **each) for each in case["allocatedDevices"]]
-    for number, each in enumerate(case["allocatedSharedDevices"]):
-        named = {name: each[name] for name in ("driver", "pool", "device")}
+    for body in case["slices"]:
+        cluster.put_slice(decode(ResourceSlice, body))
+    classes = [decode(DeviceClass, body) for body in case["classes"]]
+    claims = [decode(ResourceClaim, body) for body in case["claims"]]
+    results = [DeviceResult(request="r", **device) for device in case["allocatedDevices"]]
+    for number, shared in enumerate(case["allocatedSharedDevices"]):
+        named = {name: shared[name] for name in ("driver", "pool", "device")}
         amounts = {
             name: Quantity.parse(text)
             for consumed in case["consumedCapacity"]
@@ -160,7 +163,7 @@ def _cluster(
             DeviceResult(request="r", **named, share_id=str(number), consumed_capacity=amounts)
         )
     cluster.allocate("others/claim", Allocation(DeviceAllocation(tuple(results))))
-    return cluster, {each.metadata.name: each for each in classes}, claims
+    return cluster, {known.metadata.name: known for known in classes}, claims
 
 
 @pytest.mark.parametrize("policy", _POLICIES, ids=str)
@@ -185,13 +188,13 @@ def test_nodes_of_one_shape_answer_alike(seed: int) -> None:
     case = _case(seed)
     cluster, classes, claims = _cluster(case)
     twin = "node-1b"
-    cluster.put_node(Node(twin, case["node"]["metadata"]["labels"],
-                          frozenset(case["node"]["status"]["declaredFeatures"])))  # fmt: skip
-    for each in case["slices"]:
-        if each["spec"].get("nodeName") == "node-1":
-            pool = {**each["spec"]["pool"], "name": f"{each['spec']['pool']['name']}b"}
-            spec = {**each["spec"], "nodeName": twin, "pool": pool}
-            name = f"{each['metadata']['name']}b"
+    features = frozenset(case["node"]["status"]["declaredFeatures"])
+    cluster.put_node(Node(twin, case["node"]["metadata"]["labels"], features))
+    for body in case["slices"]:
+        if body["spec"].get("nodeName") == "node-1":
+            pool = {**body["spec"]["pool"], "name": f"{body['spec']['pool']['name']}b"}
+            spec = {**body["spec"], "nodeName": twin, "pool": pool}
+            name = f"{body['metadata']['name']}b"
             cluster.put_slice(decode(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
     placer = Placer(cluster, Policy(), new_share_id=lambda: SHARE_ID)
     try:
@@ -200,11 +203,11 @@ def test_nodes_of_one_shape_answer_alike(seed: int) -> None:
         together = placer.place(request)
     except AllocationError:
         return
-    assert isinstance(together, Placed) == any(isinstance(each, Placed) for each in alone)
+    assert isinstance(together, Placed) == any(isinstance(placement, Placed) for placement in alone)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5), st.data())
-def test_no_is_confirmed_by_brute_force(free: list[bool], data: st.DataObject) -> None:
+def test_impossible_is_confirmed_by_brute_force(free: list[bool], data: st.DataObject) -> None:
     """Small cases: each device and each request has a colour, and constraints compare a number."""
     colours = data.draw(st.lists(st.sampled_from("xy"), min_size=len(free), max_size=len(free)))
     numbers = data.draw(st.lists(st.integers(0, 2), min_size=len(free), max_size=len(free)))
@@ -259,7 +262,7 @@ def test_no_is_confirmed_by_brute_force(free: list[bool], data: st.DataObject) -
     assert ("allocations" in answer(case)) == possible
 
 
-def test_request_that_cannot_be_had_alone_ends_a_long_search() -> None:
+def test_request_that_is_impossible_alone_ends_a_long_search() -> None:
     """The last claim is hopeless, and the first two can be satisfied in a million ways."""
     found = attempt(_case(6535))
     assert isinstance(found, Impossible)

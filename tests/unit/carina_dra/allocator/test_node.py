@@ -48,13 +48,13 @@ def test_one_term_is_enough() -> None:
     assert _selects(_label("zone", "In", "b"), _label("zone", "In", "a"))
 
 
-def test_all_of_a_term_must_hold() -> None:
+def test_all_requirements_of_a_term_must_match() -> None:
     both = (
         _label("zone", "Exists")["matchExpressions"] + _label("rack", "Exists")["matchExpressions"]
     )
     assert not _selects({"matchExpressions": both})
 
 
-def test_bound_that_is_no_number_is_an_error() -> None:
+def test_bound_that_is_not_a_number_is_an_error() -> None:
     with pytest.raises(AllocationError, match="gpus Gt takes one whole number"):
         _selects(_label("gpus", "Gt", "many"))

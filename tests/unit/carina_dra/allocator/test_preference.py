@@ -55,7 +55,7 @@ def test_far_apart_is_better_than_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", [_PACK, _SPREAD, UPSTREAM], ids=str)
-def test_all_devices_are_had_though_they_are_far_apart(policy: Policy) -> None:
+def test_all_devices_are_allocated_though_they_are_far_apart(policy: Policy) -> None:
     nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)])
     request = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     assert give(nodes, claim_of(request), policy) == ["a/g0", "a/g1"]
@@ -121,8 +121,8 @@ _COUNTERS = [
 def test_partitions_leave_the_most_to_others() -> None:
     nodes = Cluster()
     nodes.put_node(Node("a"))
-    for each in slices("a", {"sharedCounters": _COUNTERS}, {"devices": _PARTITIONS}):
-        nodes.put_slice(each)
+    for published in slices("a", {"sharedCounters": _COUNTERS}, {"devices": _PARTITIONS}):
+        nodes.put_slice(published)
     quarter = 'device.attributes["gpu.carina.dev"].profile == "quarter"'
     half = 'device.attributes["gpu.carina.dev"].profile == "half"'
     first, second = give(nodes, claim(selector=quarter)), give(nodes, claim(selector=quarter))
@@ -145,6 +145,6 @@ def test_policy_is_read(text: str, policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "pack", "/spread", "upstream/spread"])
-def test_policy_that_is_none_is_refused_with_those_that_are(text: str) -> None:
+def test_unknown_policy_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(ValueError, match="write binpack, spread, upstream"):
         Policy.parse(text)

@@ -62,7 +62,7 @@ def test_table_says_what_each_claim_gets(objects: str, capsys: pytest.CaptureFix
         "team/second: not allocated: no node has the devices; nodes searched: 1",
         "  node n1:",
         "    claim team/second, request gpu, 2 devices:",
-        "      pool gpu.carina.dev/n1, 2 devices: 1 in use, 1 would do",
+        "      pool gpu.carina.dev/n1, 2 devices: 1 in use, 1 suitable",
     ]
 
 
@@ -105,7 +105,7 @@ def test_all_claims_satisfied_is_success(objects: str, tmp_path: Path) -> None:
         ("", "there is no ResourceClaim without devices"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(
+def test_an_error_of_the_input_names_its_location(
     written: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bad.yaml"
@@ -130,7 +130,7 @@ def test_wrong_usage(
     assert complaint in capsys.readouterr().err
 
 
-def test_unknown_node_is_told_with_those_there_are(
+def test_an_unknown_node_is_an_error_that_lists_the_nodes(
     objects: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("-f", objects, "--node", "n9") == 2

@@ -1,4 +1,4 @@
-"""A cluster's state follows what the API says, and costs what changes."""
+"""The state of a cluster follows the API objects, at the cost of what changes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,7 @@ def test_released_devices_are_free_again() -> None:
     assert give(nodes, claim()) == ["a/g0"]
 
 
-def test_slice_that_goes_takes_its_devices_along() -> None:
+def test_devices_of_a_removed_slice_are_gone() -> None:
     nodes = cluster(a=[gpu("g0")])
     nodes.remove_slice("a-0")
     assert give(nodes, claim()) == []
@@ -45,15 +45,15 @@ def test_slice_that_goes_takes_its_devices_along() -> None:
 
 def test_slice_that_changes_brings_new_devices() -> None:
     nodes = cluster(a=[gpu("g0")])
-    for each in slices("a", {"devices": [gpu("g1")]}):
-        nodes.put_slice(each)
+    for published in slices("a", {"devices": [gpu("g1")]}):
+        nodes.put_slice(published)
     assert give(nodes, claim()) == ["a/g1"]
 
 
 def test_node_that_comes_later_brings_its_slices() -> None:
     nodes = cluster()
-    for each in slices("late", {"devices": [gpu("g0")]}):
-        nodes.put_slice(each)
+    for published in slices("late", {"devices": [gpu("g0")]}):
+        nodes.put_slice(published)
     assert give(nodes, claim()) == []
     nodes.put_node(Node("late"))
     assert give(nodes, claim()) == ["late/g0"]
@@ -80,6 +80,18 @@ def test_copy_and_original_go_separate_ways() -> None:
     assert give(nodes, claim()) == ["a/g0"]
 
 
+def test_nothing_is_kept_of_objects_that_are_gone() -> None:
+    nodes, asked = cluster(a=[gpu("g0")]), claim()
+    give(nodes, asked)
+    nodes.release(asked.key)
+    nodes.remove_slice("a-0")
+    nodes.remove_node("a")
+    nodes.by_shape()
+    assert {name: part for name, part in vars(nodes).items() if isinstance(part, dict | set)} == {
+        name: type(part)() for name, part in vars(Cluster()).items() if isinstance(part, dict | set)
+    }
+
+
 def test_selector_that_a_copy_is_asked_with_changes_no_shape_of_the_original() -> None:
     nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
     copied = nodes.copy()
@@ -95,10 +107,10 @@ def test_devices_that_come_to_a_copy_change_no_shape_of_the_original() -> None:
     nodes = cluster(a=serial("a", 1), b=serial("b", 2))
     assert len(nodes.by_shape()) == 2
     copied = nodes.copy()
-    for each in slices("a", {"devices": serial("a", *range(100))}):
-        copied.put_slice(each)
-    for each in slices("a", {"devices": serial("a", 2)}):
-        copied.put_slice(each)
+    for published in slices("a", {"devices": serial("a", *range(100))}):
+        copied.put_slice(published)
+    for published in slices("a", {"devices": serial("a", 2)}):
+        copied.put_slice(published)
     assert len(copied.by_shape()) == 1  # by now the attribute is known to tell devices apart
     assert len(nodes.by_shape()) == 2
 
@@ -108,8 +120,8 @@ def test_new_shapes_of_copy_and_original_do_not_mix() -> None:
     nodes.by_shape()
     copied = nodes.copy()
     give(copied, claim())
-    for each in slices("b", {"devices": [gpu("g0"), gpu("g1")]}):
-        nodes.put_slice(each)
+    for published in slices("b", {"devices": [gpu("g0"), gpu("g1")]}):
+        nodes.put_slice(published)
     assert give(copied, claim()) == ["b/g0"]
     assert sorted(map(list, copied.by_shape().values())) == [["a", "b"]]
     assert sorted(map(list, nodes.by_shape().values())) == [["a"], ["b"]]
@@ -173,7 +185,7 @@ def test_change_on_one_node_looks_at_that_node_only() -> None:
         give(nodes, claim())
 
 
-def test_selector_on_what_tells_gpus_apart_is_answered_node_by_node() -> None:
+def test_selector_on_an_identity_is_answered_node_by_node() -> None:
     nodes = cluster(
         **{
             f"n{index}": [
@@ -223,7 +235,7 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     assert "duplicate device name g0" in answer.invalid[0]
 
 
-def test_search_that_is_cut_short_is_no_no() -> None:
+def test_search_that_stops_at_its_limit_is_undecided() -> None:
     gpus = [gpu(f"g{index}", numa=index % 2) for index in range(16)]
     nodes = cluster(a=gpus)
     asked = claim_of(
@@ -236,20 +248,20 @@ def test_search_that_is_cut_short_is_no_no() -> None:
     assert place(nodes, asked) == Unplaceable(undecided=0, invalid=())
 
 
-def test_class_that_is_not_there_is_an_error_of_the_claim() -> None:
+def test_unknown_class_is_an_error_of_the_claim() -> None:
     asked = claim_of({"name": "gpu", "exactly": {"deviceClassName": "nope"}})
     with pytest.raises(AllocationError, match="could not retrieve device class nope"):
         place(cluster(a=[gpu("g0")]), asked)
 
 
-def test_place_that_a_selector_reads_counts_by_value_from_then_on() -> None:
+def test_attribute_that_a_selector_reads_counts_by_value_from_then_on() -> None:
     nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
     assert len(nodes.by_shape()) == 1
     on_second = 'device.attributes["resource.kubernetes.io"].numaNode == 1'
     assert give(nodes, claim(selector=on_second)) == ["b/g0"]
     nodes.put_node(Node("c"))
-    for each in slices("c", {"devices": [gpu("g0", numa=1)]}):
-        nodes.put_slice(each)
+    for published in slices("c", {"devices": [gpu("g0", numa=1)]}):
+        nodes.put_slice(published)
     assert give(nodes, claim(selector=on_second)) == ["c/g0"]
     assert give(nodes, claim(selector=on_second)) == []
 
@@ -259,13 +271,13 @@ def test_shares_of_a_device_are_given_until_it_is_full() -> None:
     nodes = cluster(a=[{**shared, "capacity": {"memory": {"value": "80Gi"}}}])
     wanted = {"requests": {"memory": "30Gi"}}
     first = claim(capacity=wanted)
-    assert [give(nodes, each) for each in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
+    assert [give(nodes, asked) for asked in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
     assert give(nodes, claim(capacity=wanted)) == []
     nodes.release(first.key)
     assert give(nodes, claim(capacity=wanted)) == ["a/g0"]
 
 
-def test_two_claims_on_one_device_are_both_to_be_released() -> None:
+def test_device_of_two_claims_is_free_once_both_are_released() -> None:
     nodes, first = cluster(a=[gpu("g0")]), claim()
     give(nodes, first)
     clashing = decode(type(first), {"metadata": {"name": "clash", "namespace": "x"}, "spec": {}})
@@ -278,18 +290,18 @@ def test_two_claims_on_one_device_are_both_to_be_released() -> None:
     assert give(nodes, claim()) == ["a/g0"]
 
 
-def test_lists_that_overlap_are_another_shape_than_lists_that_do_not() -> None:
+def test_overlapping_lists_have_another_shape_than_disjoint_lists() -> None:
     def linked(*links: str) -> list[dict[str, Any]]:
         return [
-            {"name": f"g{index}", "attributes": {"links": {"strings": list(each)}}}
-            for index, each in enumerate(links)
+            {"name": f"g{index}", "attributes": {"links": {"strings": list(values)}}}
+            for index, values in enumerate(links)
         ]
 
     nodes = Cluster(Features(list_attributes=True))
     for name, links in {"a": ("pq", "rs", "tu"), "b": ("pq", "qr", "tu")}.items():
         nodes.put_node(Node(name))
-        for each in slices(name, {"devices": linked(*links)}):
-            nodes.put_slice(each)
+        for published in slices(name, {"devices": linked(*links)}):
+            nodes.put_slice(published)
     asked = claim_of(
         {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
         constraints=[{"matchAttribute": f"{DRIVER}/links"}],
