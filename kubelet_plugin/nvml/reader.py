@@ -134,13 +134,13 @@ class NvmlReader:
                 kind = LostGpu if error.failure.code in _LOST else UnreadableGpu
                 silent.append(kind(gpu, error.failure))
             if all(uuid != gpu.uuid for uuid, _ in failed):
-                del anonymous[:1]  # NVML listed this GPU and could not say which it was
+                del anonymous[:1]  # this is a GPU that NVML counted and could not identify
         return _ready(readings.values(), silent, [*anonymous, *strangers])
 
     def _enumerate(
         self, driver: _Driver
     ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
-        """The GPUs that can be read, by UUID, and those that cannot, with the UUID if it was."""
+        """Gives the readable GPUs by UUID, and the others with their UUID if that is readable."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
         for index in range(call(pynvml.nvmlDeviceGetCount)):
@@ -154,7 +154,7 @@ class NvmlReader:
         return readings, failed
 
     def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
-        """Reads a GPU by its address when reading it by its index failed."""
+        """Reads a GPU by its PCI address, after reading by index has failed."""
         handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, gpu.pci_bus_id)
         uuid = call(pynvml.nvmlDeviceGetUUID, handle)
         return {uuid: self._read_gpu(handle, uuid, driver)}
@@ -194,7 +194,7 @@ class NvmlReader:
         if uuid not in self._layouts:
             self._layouts[uuid] = read_layout(handle)
         layout = self._layouts[uuid]
-        # NVML user guide, nvmlDeviceSetMigMode: a reset is needed on Ampere and not after it.
+        # NVML API reference, nvmlDeviceSetMigMode: Ampere needs a reset, later GPUs do not.
         at_once = architecture is not None and architecture >= _HOPPER
         kind = MigEnabled if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigDisabled
         return kind(layout=layout, toggles_without_reset=at_once)
@@ -231,7 +231,7 @@ def _read_links(handle: object) -> nvlink.Links:
             case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switches.add(_address(remote))
             case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
-                pass  # a link to the processor joins no GPUs
+                pass  # a link to the CPU does not connect GPUs
             case _:
                 untold.add(_address(remote))
     return nvlink.Links(
@@ -247,17 +247,17 @@ def _read_fabric(handle: object) -> str | None:
     if optional_call(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return None
     cluster = UUID(bytes=bytes(info.clusterUuid))
-    # A single HGX board joins its fabric without a cluster: all zeros, nothing to tell apart.
+    # A single HGX board joins its fabric with a cluster UUID of zeros, which identifies nothing.
     if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
         return None
     return f"{cluster}.{info.cliqueId}"
 
 
 def _known(previous: Inventory | None) -> dict[str, Gpu]:
-    """GPUs that were seen, by UUID, those included that no longer answered last time."""
+    """The known GPUs by UUID, including those that did not answer last time."""
     match previous:
         case DriverReady(gpus, lost, unreadable):
-            silent = [each.gpu for each in lost] + [each.gpu for each in unreadable]
+            silent = [*(gone.gpu for gone in lost), *(mute.gpu for mute in unreadable)]
             return {gpu.uuid: gpu for gpu in (*gpus, *silent)}
         case DriverMissing() | DriverUnusable() | DriverReplaced() | None:
             return {}
@@ -270,16 +270,16 @@ def _ready(
 ) -> DriverReady:
     gpus = sorted((gpu for gpu, _ in readings), key=lambda gpu: gpu.minor)
     links = {gpu.pci_bus_id: links for gpu, links in readings}
-    places = nvlink.place(links, gpus, [each.gpu for each in silent])
-    silent = sorted(silent, key=lambda each: each.gpu.minor)
+    places = nvlink.place(links, gpus, [known.gpu for known in silent])
+    silent = sorted(silent, key=lambda known: known.gpu.minor)
     return DriverReady(
         gpus=tuple(replace(gpu, nvlink=places.get(gpu.minor)) for gpu in gpus),
-        lost=tuple(each for each in silent if isinstance(each, LostGpu)),
-        unreadable=tuple(each for each in silent if isinstance(each, UnreadableGpu)),
-        unknown=tuple(sorted(unknown, key=lambda each: each.index)),
+        lost=tuple(known for known in silent if isinstance(known, LostGpu)),
+        unreadable=tuple(known for known in silent if isinstance(known, UnreadableGpu)),
+        unknown=tuple(sorted(unknown, key=lambda gpu: gpu.index)),
     )
 
 
 def _address(info: Any) -> str:
-    """An NVML PCI address as the kernel writes it; NVML knows function 0 only."""
+    """An NVML PCI address in the kernel's notation; NVML reports function 0 only."""
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"

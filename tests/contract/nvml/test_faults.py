@@ -1,4 +1,4 @@
-"""What a fault costs: never more than what it happens to."""
+"""A fault affects what it happens to and nothing else."""
 
 import threading
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: Simulated
     assert [gpu.driver_version for gpu in again.gpus] == ["570.86.15"] * len(first.gpus)
 
 
-def test_a_library_that_does_not_fit_and_is_the_only_one_is_told_of(
+def test_a_library_that_does_not_match_the_driver_is_unusable_if_it_is_the_only_one(
     node: SimulatedNode,
 ) -> None:
     reader = reader_below(node.root, nvml_libraries(node.root))
@@ -141,7 +141,7 @@ OPTIONAL = {
 
 
 @pytest.mark.parametrize(("symbol", "attribute"), OPTIONAL.items())
-def test_a_function_that_is_missing_costs_its_attribute(
+def test_a_missing_function_costs_its_attribute_only(
     node: SimulatedNode, reader: NvmlReader, symbol: str, attribute: str
 ) -> None:
     node.remove_symbol(symbol)
@@ -152,7 +152,11 @@ def test_a_function_that_is_missing_costs_its_attribute(
 
 @pytest.mark.parametrize(
     ("symbol", "attribute"),
-    [each for each in OPTIONAL.items() if each[0].startswith("nvmlDevice")],
+    [
+        (symbol, attribute)
+        for symbol, attribute in OPTIONAL.items()
+        if symbol.startswith("nvmlDevice")
+    ],
 )
 def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribute(
     make_node: NodeMaker, symbol: str, attribute: str
@@ -178,7 +182,7 @@ def test_links_and_names_need_no_function_in_particular(
     assert len(ready(reader.read()).gpus) == 8
 
 
-def test_switches_that_cannot_be_told_apart_still_join_gpus(
+def test_switches_that_cannot_be_distinguished_still_connect_gpus(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
@@ -188,13 +192,13 @@ def test_switches_that_cannot_be_told_apart_still_join_gpus(
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "hgx-h200-nvl"])
-def test_peers_are_found_without_being_told_what_a_link_ends_at(
+def test_peers_are_found_without_the_type_of_a_links_remote_end(
     make_node: NodeMaker, profile: str
 ) -> None:
     node = make_node(profile, name="node-2")
-    told = ready(reader_below(node.root).read())
+    expected = ready(reader_below(node.root).read())
     node.remove_symbol("nvmlDeviceGetNvLinkRemoteDeviceType")
-    assert reader_below(node.root).read() == told
+    assert reader_below(node.root).read() == expected
 
 
 def test_a_driver_without_mig_makes_gpus_without_mig(
@@ -224,7 +228,7 @@ def test_a_lost_gpu_stays_known_and_comes_back_after_a_reset(
     first = ready(reader.read())
     node.lose_gpu(5)
     lost = reader.read(reader.read(first))
-    assert [each.gpu.minor for each in ready(lost).lost] == [5]
+    assert [known.gpu.minor for known in ready(lost).lost] == [5]
     node.reset_gpu(5)
     assert reader.read(lost) == first
 
@@ -333,7 +337,7 @@ def test_plugging_in_does_not_bring_a_lost_gpu_back(make_node: NodeMaker) -> Non
     node.plug(0)
     third = ready(reader.read(second))
     assert minors(third.gpus) == [0, 1, 2, 3, 4, 6, 7]
-    assert [each.gpu.minor for each in third.lost] == [5]
+    assert [known.gpu.minor for known in third.lost] == [5]
     assert third.unknown == ()
 
 
