@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A file, by the names that the container runtime and the container have for it."""
+    """A file, by its paths for the container runtime and in the container."""
 
     host_path: str
     container_path: str
@@ -18,12 +18,12 @@ class Library:
     host_path: str
     container_path: str
     links: tuple[str, ...]
-    """Other names it is loaded by (its SONAME, such as `libcuda.so.1`), sorted."""
+    """Other names by which it is loaded (its SONAME, such as `libcuda.so.1`), sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverFiles:
-    """What there is of a driver, each kind sorted by path."""
+    """The files of one driver, each kind sorted by path."""
 
     version: str
     libraries: tuple[Library, ...]
@@ -31,4 +31,4 @@ class DriverFiles:
     sockets: tuple[DriverFile, ...]
     firmware: tuple[DriverFile, ...]
     hook: str | None
-    """Where the container runtime finds `nvidia-cdi-hook`."""
+    """The container runtime's path of `nvidia-cdi-hook`; None if it is not installed."""

@@ -1,1 +1,1 @@
-"""NVML: the one owner of the library, what is read through it, and the words for its numbers."""
+"""NVML: the owner of the library, what is read through it, and the names for its constants."""

@@ -91,7 +91,7 @@ def optional_call(function: Callable[..., Any], *arguments: object) -> Any:
 
 @functools.cache
 def _report_missing(failure: NvmlFailure) -> None:
-    """Once for each function: the GPUs are read every few seconds."""
+    """Logs once for each function, since the GPUs are read every few seconds."""
     _log.info("the driver does not provide a function", extra={"missing": str(failure)})
 
 
@@ -120,8 +120,8 @@ class NvmlLibrary:
       still answers for the GPUs that it knows.
     - If another user's nvmlInit or nvmlShutdown does not return, there is nothing to lease, and the
       next user gets an NvmlBusyError.
-    - After one user has waited in vain, the next ones do not wait, until one of those that it
-      waited for has returned.
+    - After one wait has timed out, the next users do not wait until one of those that were waited
+      for has returned.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class NvmlLibrary:
         """Who holds a lease, or is opening or shutting down."""
         self._changing = False
         self._stuck: frozenset[object] = frozenset()
-        """Who was inside when somebody had waited in vain."""
+        """Who was inside when a wait for them timed out."""
 
     @property
     def places(self) -> str:
@@ -174,7 +174,7 @@ class NvmlLibrary:
             self._leave(user)
 
     def discard(self, session: NvmlSession) -> None:
-        """Has the session shut down when its last lease ends: the driver may have been reloaded."""
+        """Marks the session to be shut down when its last lease ends, as after a driver reload."""
         with self._state:
             self._discarded = self._discarded or session is self._session
 
@@ -235,7 +235,7 @@ class NvmlLibrary:
         return addresses is None or addresses == self._session.gpu_addresses
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
-        """Waits at most `patience`, and not at all for those already waited for in vain."""
+        """Waits at most `patience`, and not at all for users that a wait has timed out for."""
         if self._stuck and self._stuck <= self._inside:
             return
         self._stuck = frozenset()

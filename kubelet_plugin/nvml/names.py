@@ -1,7 +1,7 @@
-"""The words for NVML's numbers. Pure.
+"""Names for NVML's constants. Pure.
 
-Architectures and brands are spelled as NVIDIA's own DRA driver publishes them, so that selectors
-that were written for it match.
+Architectures and brands are spelled as NVIDIA's DRA driver publishes them, so that selectors
+written for that driver match.
 """
 
 from collections.abc import Mapping
@@ -54,10 +54,10 @@ _EXTENSIONS: Mapping[int, str] = {
 
 
 def mig_profile_name(index: int, slices: int, memory_mib: int, gpu_bytes: int) -> str:
-    """The name of a MIG profile, which old drivers do not tell: "1g.10gb+me".
+    """Gives the name of a MIG profile ("1g.10gb+me"), which old drivers do not report.
 
-    `index` is NVML_GPU_INSTANCE_PROFILE_*. Memory is counted in eighths of the GPU's, as
-    `nvidia-smi` does, so that 9.5 GiB of 80 are called 10.
+    `index` is NVML_GPU_INSTANCE_PROFILE_*. Memory is rounded to eighths of the GPU's memory, as
+    `nvidia-smi` does: 9.5 GiB of 80 GiB are "10gb".
     """
     gib = -(-gpu_bytes // 2**30)
     eighths = -(-memory_mib * 2**20 * 8 // gpu_bytes) if gpu_bytes else 0

@@ -154,7 +154,7 @@ class NvmlReader:
     def _enumerate(
         self, driver: _Driver
     ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
-        """The GPUs that can be read, by UUID, and those that cannot, with the UUID if it was."""
+        """Gives the readable GPUs by UUID, and the others with their UUID if that is readable."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
         for index in range(call(pynvml.nvmlDeviceGetCount)):
@@ -168,7 +168,7 @@ class NvmlReader:
         return readings, failed
 
     def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
-        """Reads a GPU by its address when reading it by its index failed."""
+        """Reads a GPU by its PCI address, after reading by index has failed."""
         handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, gpu.pci_bus_id)
         uuid = call(pynvml.nvmlDeviceGetUUID, handle)
         return {uuid: self._read_gpu(handle, uuid, driver)}
@@ -253,7 +253,7 @@ def _read_links(handle: object) -> nvlink.Links:
             case pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 switches.add(_address(remote))
             case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
-                pass  # a link to the processor joins no GPUs
+                pass  # a link to the CPU does not connect GPUs
             case _:
                 untold.add(_address(remote))
     return nvlink.Links(
@@ -269,7 +269,7 @@ def _read_fabric(handle: object) -> str | None:
     if optional_call(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return None
     cluster = UUID(bytes=bytes(info.clusterUuid))
-    # A single HGX board joins its fabric without a cluster: all zeros, nothing to tell apart.
+    # A single HGX board joins its fabric with a cluster UUID of zeros, which identifies nothing.
     if info.state != _FABRIC_JOINED or info.status != pynvml.NVML_SUCCESS or not cluster.int:
         return None
     return f"{cluster}.{info.cliqueId}"
@@ -296,5 +296,5 @@ def _ready(
 
 
 def _address(info: Any) -> str:
-    """An NVML PCI address as the kernel writes it; NVML knows function 0 only."""
+    """An NVML PCI address in the kernel's notation; NVML reports function 0 only."""
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"

@@ -1,4 +1,4 @@
-"""From the GPUs of a simulated node to slices, Events and metrics: what happens, and how soon."""
+"""From the GPUs of a simulated node to slices, Events and metrics."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ from tests.integration.published_slices import DRIVER, NodeInApi
 NODE = "node-1"
 ALL = {"gpu-0", "gpu-1", "gpu-3", "gpu-5"}
 SECONDS = 5.0
-"""Within which devices appear and disappear; the poller looks ten times a second here."""
+"""Time within which devices appear and disappear; the poller reads ten times a second here."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A node with GPUs, and what its plugin publishes of them."""
+    """A node with GPUs, and what its plugin publishes."""
 
     hardware: SimulatedNode
     in_api: NodeInApi
@@ -43,13 +43,13 @@ class Machine:
 
     def events(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.in_api.admin.list(EVENTS).items
-        assert all(each["regarding"]["name"] == NODE for each in found)
-        return sorted(found, key=lambda each: str(each["eventTime"]))
+        assert all(event["regarding"]["name"] == NODE for event in found)
+        return sorted(found, key=lambda event: str(event["eventTime"]))
 
     def await_event(self, reason: str) -> str:
-        """The note of an Event, once it is there."""
+        """Gives the note of an Event once the Event exists."""
         return eventually(
-            lambda: [str(each["note"]) for each in self.events() if each["reason"] == reason],
+            lambda: [str(event["note"]) for event in self.events() if event["reason"] == reason],
             within=SECONDS,
         )[0]
 
@@ -64,7 +64,7 @@ def hardware(tmp_path: Path) -> SimulatedNode:
 
 @pytest.fixture
 def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
-    """Starts the plugin's half that publishes, wired as main.py wires it."""
+    """Starts the publishing half of the plugin, wired as in main.py."""
     stops: list[Callable[[], object]] = []
     metrics = Metrics()
     with (
@@ -117,7 +117,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                 stop()
 
 
-def test_gpus_are_published_without_a_word(start: Callable[[], Machine]) -> None:
+def test_gpus_are_published_without_an_event(start: Callable[[], Machine]) -> None:
     machine = start()
 
     machine.await_devices(*ALL)
@@ -125,7 +125,7 @@ def test_gpus_are_published_without_a_word(start: Callable[[], Machine]) -> None
     assert b'carina_devices{state="ready",type="gpu"} 4.0' in machine.metrics.exposition()
 
 
-def test_a_driver_that_comes_late_is_found(
+def test_a_driver_that_is_loaded_late_is_found(
     hardware: SimulatedNode, start: Callable[[], Machine]
 ) -> None:
     hardware.driver(available=False)
@@ -192,7 +192,7 @@ def test_a_lost_gpu_that_is_unplugged_disappears(
     machine.await_devices("gpu-1", "gpu-3", "gpu-5")
 
 
-def test_a_driver_call_that_hangs_is_told_and_the_slices_stay(
+def test_a_driver_call_that_hangs_is_reported_and_the_slices_stay(
     hardware: SimulatedNode, start: Callable[[], Machine]
 ) -> None:
     machine = start()
@@ -209,7 +209,7 @@ def test_a_driver_call_that_hangs_is_told_and_the_slices_stay(
     machine.await_event("GPUDriverResumed")
 
 
-def test_a_driver_that_goes_takes_its_gpus_along(
+def test_without_its_driver_a_node_has_no_devices(
     hardware: SimulatedNode, start: Callable[[], Machine]
 ) -> None:
     machine = start()

@@ -34,7 +34,7 @@ def test_the_nearest_gpus_are_those_of_that_ancestor(make_node: NodeMaker) -> No
     make_node("dgx-a100")
     pynvml.nvmlInit()
     near = pynvml.nvmlDeviceGetTopologyNearestGpus(gpu(0), pynvml.NVML_TOPOLOGY_MULTIPLE)
-    assert [pynvml.nvmlDeviceGetMinorNumber(each) for each in near] == [1]
+    assert [pynvml.nvmlDeviceGetMinorNumber(handle) for handle in near] == [1]
 
 
 def test_indexes_follow_addresses_and_minor_numbers_need_not(make_node: NodeMaker) -> None:

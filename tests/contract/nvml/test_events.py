@@ -1,4 +1,4 @@
-"""Errors that a driver reports by itself, as whoever waits for them is told. On the simulation."""
+"""Errors that a driver reports as events. On the simulation."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def events(node: SimulatedNode) -> Any:
     return event_set
 
 
-def told(event_set: Any) -> tuple[int, int, int, int, int]:
+def next_event(event_set: Any) -> tuple[int, int, int, int, int]:
     data = pynvml.nvmlEventSetWait_v2(event_set, PATIENCE_MS)
     minor = pynvml.nvmlDeviceGetMinorNumber(data.device)
     instances = data.gpuInstanceId, data.computeInstanceId
@@ -39,40 +39,40 @@ def told(event_set: Any) -> tuple[int, int, int, int, int]:
 
 def test_an_xid_names_its_gpu_and_no_instance(node: SimulatedNode, events: Any) -> None:
     node.xid(1, 48)
-    assert told(events) == (1, XID, 48, WHOLE_GPU, WHOLE_GPU)
+    assert next_event(events) == (1, XID, 48, WHOLE_GPU, WHOLE_GPU)
 
 
 def test_an_xid_of_a_mig_device_names_its_instances(node: SimulatedNode, events: Any) -> None:
     node.xid(0, 31, gpu_instance=7, compute_instance=0)
-    assert told(events) == (0, XID, 31, 7, 0)
+    assert next_event(events) == (0, XID, 31, 7, 0)
 
 
 def test_events_come_in_order_each_once(node: SimulatedNode, events: Any) -> None:
     for number in (13, 31, 43):
         node.xid(0, number)
-    assert [told(events)[2] for _ in range(3)] == [13, 31, 43]
+    assert [next_event(events)[2] for _ in range(3)] == [13, 31, 43]
     with pytest.raises(pynvml.NVMLError_Timeout):
         pynvml.nvmlEventSetWait_v2(events, 1)
 
 
-def test_only_what_was_registered_for_is_told(node: SimulatedNode, events: Any) -> None:
+def test_only_registered_events_are_reported(node: SimulatedNode, events: Any) -> None:
     node.xid(2, 48)
     node.ecc_error(0)
     with pytest.raises(pynvml.NVMLError_Timeout):
         pynvml.nvmlEventSetWait_v2(events, 1)
 
 
-def test_ecc_errors_are_told_by_their_kind(node: SimulatedNode) -> None:
+def test_ecc_errors_are_reported_by_kind(node: SimulatedNode) -> None:
     event_set = pynvml.nvmlEventSetCreate()
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
     kinds = pynvml.nvmlEventTypeSingleBitEccError, pynvml.nvmlEventTypeDoubleBitEccError
     pynvml.nvmlDeviceRegisterEvents(gpu, kinds[0] | kinds[1], event_set)
     node.ecc_error(0, double_bit=False)
     node.ecc_error(0)
-    assert (told(event_set)[1], told(event_set)[1]) == kinds
+    assert (next_event(event_set)[1], next_event(event_set)[1]) == kinds
 
 
-def test_what_happened_before_is_not_told(node: SimulatedNode) -> None:
+def test_events_before_the_registration_are_not_reported(node: SimulatedNode) -> None:
     node.xid(0, 48)
     event_set = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), XID, event_set)

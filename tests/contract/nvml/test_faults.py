@@ -1,4 +1,4 @@
-"""What a fault costs: never more than what it happens to."""
+"""A fault affects what it happens to and nothing else."""
 
 import threading
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_a_driver_that_is_replaced_needs_a_process_that_loads_it(node: Simulated
     assert [seen.gpu.driver_version for seen in again.gpus] == ["570.86.15"] * len(first.gpus)
 
 
-def test_a_library_that_does_not_fit_and_is_the_only_one_is_told_of(
+def test_a_library_that_does_not_match_the_driver_is_unusable_if_it_is_the_only_one(
     node: SimulatedNode,
 ) -> None:
     reader = reader_below(node.root, nvml_libraries(node.root))
@@ -147,18 +147,22 @@ OPTIONAL = {
 
 
 @pytest.mark.parametrize(("symbol", "attribute"), OPTIONAL.items())
-def test_a_function_that_is_missing_costs_its_attribute(
+def test_a_missing_function_costs_its_attribute_only(
     node: SimulatedNode, reader: NvmlReader, symbol: str, attribute: str
 ) -> None:
     node.remove_symbol(symbol)
     gpus = ready(reader.read()).gpus
     assert len(gpus) == 8
-    assert {getattr(gpu, attribute) for gpu in gpus} == {None}
+    assert {getattr(seen.gpu, attribute) for seen in gpus} == {None}
 
 
 @pytest.mark.parametrize(
     ("symbol", "attribute"),
-    [each for each in OPTIONAL.items() if each[0].startswith("nvmlDevice")],
+    [
+        (symbol, attribute)
+        for symbol, attribute in OPTIONAL.items()
+        if symbol.startswith("nvmlDevice")
+    ],
 )
 def test_a_function_that_is_not_supported_on_one_gpu_costs_that_gpu_its_attribute(
     make_node: NodeMaker, symbol: str, attribute: str
@@ -184,7 +188,7 @@ def test_links_and_names_need_no_function_in_particular(
     assert len(ready(reader.read()).gpus) == 8
 
 
-def test_switches_that_cannot_be_told_apart_still_join_gpus(
+def test_switches_that_cannot_be_distinguished_still_connect_gpus(
     node: SimulatedNode, reader: NvmlReader
 ) -> None:
     node.remove_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
@@ -194,13 +198,13 @@ def test_switches_that_cannot_be_told_apart_still_join_gpus(
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "hgx-h200-nvl"])
-def test_peers_are_found_without_being_told_what_a_link_ends_at(
+def test_peers_are_found_without_the_type_of_a_links_remote_end(
     make_node: NodeMaker, profile: str
 ) -> None:
     node = make_node(profile, name="node-2")
-    told = ready(reader_below(node.root).read())
+    expected = ready(reader_below(node.root).read())
     node.remove_symbol("nvmlDeviceGetNvLinkRemoteDeviceType")
-    assert reader_below(node.root).read() == told
+    assert reader_below(node.root).read() == expected
 
 
 def test_a_driver_without_mig_makes_gpus_without_mig(

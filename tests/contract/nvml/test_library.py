@@ -59,7 +59,7 @@ def test_gpus_are_in_order_of_their_address(nvml: HostPaths) -> None:
     assert addresses == sorted(addresses)
 
 
-def test_what_is_not_there_is_refused(nvml: HostPaths) -> None:
+def test_a_gpu_that_does_not_exist_is_refused(nvml: HostPaths) -> None:
     with pytest.raises(pynvml.NVMLError_InvalidArgument):
         pynvml.nvmlDeviceGetHandleByIndex(pynvml.nvmlDeviceGetCount())
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -73,7 +73,7 @@ def test_the_driver_says_its_versions(nvml: HostPaths) -> None:
     assert pynvml.nvmlSystemGetCudaDriverVersion_v2() >= 10000
 
 
-def test_a_link_that_a_gpu_has_not_is_refused(nvml: HostPaths) -> None:
+def test_a_link_that_does_not_exist_is_refused(nvml: HostPaths) -> None:
     for handle in handles():
         with pytest.raises((pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported)):
             pynvml.nvmlDeviceGetNvLinkState(handle, pynvml.NVML_NVLINK_MAX_LINKS)
@@ -102,7 +102,7 @@ def test_topology_is_symmetric(nvml: HostPaths) -> None:
             ) == pynvml.nvmlDeviceGetTopologyCommonAncestor(other, one)
 
 
-def test_mig_profiles_are_told_whatever_the_mode_and_their_placements_fit(nvml: HostPaths) -> None:
+def test_mig_profiles_are_reported_in_either_mode_and_their_placements_fit(nvml: HostPaths) -> None:
     for handle in handles():
         try:
             pynvml.nvmlDeviceGetMigMode(handle)

@@ -77,7 +77,7 @@ def test_the_mode_of_a_gpu_in_use_does_not_change(node: SimulatedNode) -> None:
         pynvml.nvmlDeviceSetMigMode(gpu, 0)
 
 
-def test_a_gpu_that_knows_no_mig_says_so(make_node: NodeMaker) -> None:
+def test_a_gpu_without_mig_says_so(make_node: NodeMaker) -> None:
     make_node("l40s", name="node-2")
     pynvml.nvmlInit()
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -93,7 +93,7 @@ def test_instances_need_the_mode(node: SimulatedNode) -> None:
         pynvml.nvmlDeviceCreateGpuInstance(gpu, ONE_G)
 
 
-def test_an_inventory_tells_the_mode_and_the_same_layout_in_both(
+def test_an_inventory_has_the_mode_and_the_same_layout_in_both(
     node: SimulatedNode, gpu: Any
 ) -> None:
     inventory = reader_below(node.root).read()
@@ -131,11 +131,11 @@ def test_an_instance_cannot_overlap_another(gpu: Any) -> None:
 
 def test_capacity_goes_down_with_every_instance_and_up_when_it_goes(gpu: Any) -> None:
     capacity = pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity
-    assert [capacity(gpu, each) for each in (ONE_G, THREE_G, SEVEN_G)] == [7, 2, 1]
+    assert [capacity(gpu, profile) for profile in (ONE_G, THREE_G, SEVEN_G)] == [7, 2, 1]
     instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, THREE_G, placed(0, 4))
-    assert [capacity(gpu, each) for each in (ONE_G, THREE_G, SEVEN_G)] == [3, 1, 0]
+    assert [capacity(gpu, profile) for profile in (ONE_G, THREE_G, SEVEN_G)] == [3, 1, 0]
     pynvml.nvmlGpuInstanceDestroy(instance)
-    assert [capacity(gpu, each) for each in (ONE_G, THREE_G, SEVEN_G)] == [7, 2, 1]
+    assert [capacity(gpu, profile) for profile in (ONE_G, THREE_G, SEVEN_G)] == [7, 2, 1]
 
 
 def test_seven_instances_fill_a_gpu(gpu: Any) -> None:
@@ -143,7 +143,7 @@ def test_seven_instances_fill_a_gpu(gpu: Any) -> None:
         pynvml.nvmlDeviceCreateGpuInstance(gpu, ONE_G)
     with pytest.raises(pynvml.NVMLError_InsufficientResources):
         pynvml.nvmlDeviceCreateGpuInstance(gpu, ONE_G)
-    infos = [pynvml.nvmlGpuInstanceGetInfo(each) for each in instances(gpu, ONE_G)]
+    infos = [pynvml.nvmlGpuInstanceGetInfo(instance) for instance in instances(gpu, ONE_G)]
     assert sorted(info.placement.start for info in infos) == list(range(7))
     assert instances(gpu, THREE_G) == []
 
@@ -174,9 +174,9 @@ def test_an_instance_with_compute_instances_cannot_be_destroyed(gpu: Any) -> Non
 def test_a_gpu_instance_is_shared_out_by_its_compute_slices(gpu: Any) -> None:
     instance = pynvml.nvmlDeviceCreateGpuInstance(gpu, THREE_G)
     capacity = pynvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity
-    assert [capacity(instance, each) for each in (WHOLE_1, WHOLE_3)] == [3, 1]
+    assert [capacity(instance, profile) for profile in (WHOLE_1, WHOLE_3)] == [3, 1]
     compute = pynvml.nvmlGpuInstanceCreateComputeInstance(instance, WHOLE_1)
-    assert [capacity(instance, each) for each in (WHOLE_1, WHOLE_3)] == [2, 0]
+    assert [capacity(instance, profile) for profile in (WHOLE_1, WHOLE_3)] == [2, 0]
     with pytest.raises(pynvml.NVMLError_InsufficientResources):
         pynvml.nvmlGpuInstanceCreateComputeInstance(instance, WHOLE_3)
     info = pynvml.nvmlComputeInstanceGetInfo(compute)
@@ -187,17 +187,17 @@ def test_a_gpu_instance_is_shared_out_by_its_compute_slices(gpu: Any) -> None:
 
 def test_a_compute_profile_is_part_of_its_gpu_instance(gpu: Any) -> None:
     instance = pynvml.nvmlDeviceCreateGpuInstance(gpu, THREE_G)
-    told = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
-    whole = told(instance, WHOLE_3, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+    profile_info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+    whole = profile_info(instance, WHOLE_3, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
     assert (whole.name, whole.multiprocessorCount, whole.sharedDecoderCount) == (
         "MIG 3g.40gb",
         60,
         3,
     )
-    part = told(instance, WHOLE_1, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+    part = profile_info(instance, WHOLE_1, pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
     assert (part.name, part.instanceCount) == ("MIG 1c.3g.40gb", 3)
     with pytest.raises(pynvml.NVMLError_NotSupported):
-        told(instance, pynvml.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE, 0)
+        profile_info(instance, pynvml.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE, 0)
 
 
 # --- MIG devices ---

@@ -13,7 +13,7 @@ from kubelet_plugin.rooted_path import RootedPath
 from simulation.nvml import uninstall
 from tests.contract.nvml.conftest import reader_below
 
-# A driver of which little is left: it starts, stops and counts no GPUs.
+# A driver with the minimum: it starts, stops and counts no GPUs.
 SOURCE = """
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return INIT; }
 int nvmlShutdown(void) { return 0; }
@@ -59,7 +59,7 @@ def test_a_library_behind_an_absolute_link_is_the_one_below_the_root(tmp_path: P
     assert reader.read() == DriverReady(())
 
 
-def test_a_loop_of_links_is_told_of_and_no_library(
+def test_a_loop_of_links_is_logged_and_is_no_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "libnvidia-ml.so.1").symlink_to("/libnvidia-ml.so.1")
@@ -70,13 +70,13 @@ def test_a_loop_of_links_is_told_of_and_no_library(
     assert "Too many levels of symbolic links" in errors[0]
 
 
-def test_what_the_library_answers_is_told(tmp_path: Path) -> None:
+def test_an_error_of_the_library_is_reported(tmp_path: Path) -> None:
     reader = reader_below(tmp_path, below(tmp_path, f"/{build(tmp_path, NO_PERMISSION).name}"))
     failure = NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")
     assert reader.read() == DriverUnusable(failure)
 
 
-def test_a_file_that_is_no_library_is_as_none(
+def test_a_file_that_is_not_a_library_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "libnvidia-ml.so.1"

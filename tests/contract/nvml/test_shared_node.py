@@ -42,7 +42,7 @@ def test_what_a_killed_process_has_done_stays_done(make_node: NodeMaker) -> None
     node = make_node("dgx-h100")
     ran = python("--node", node.directory, "-m", "tests.contract.nvml.mig_and_die")
     assert ran.returncode == -signal.SIGKILL
-    assert [each.profile for each in node.state.gpus[0].instances] == [0]
+    assert [instance.profile for instance in node.state.gpus[0].instances] == [0]
     pynvml.nvmlInit()
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
     assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19) == 6

@@ -1,4 +1,4 @@
-"""What the kernel says of GPUs, read from a tree of files."""
+"""What the kernel reports about GPUs, read from a tree of files."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_majors_are_those_of_character_devices(host: HostPaths) -> None:
     assert host.device_majors() == {"mem": 1, "nvidia": 195, "nvidia-uvm": 510}
 
 
-def test_a_character_device_has_numbers_and_other_files_have_not(host: HostPaths) -> None:
+def test_only_a_character_device_has_numbers(host: HostPaths) -> None:
     null = HostPaths().character_device("/dev/null")
     assert null is not None
     assert (null.major, null.minor, null.permissions.mode) == (1, 3, 0o666)

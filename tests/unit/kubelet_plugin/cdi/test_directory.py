@@ -55,9 +55,12 @@ def test_the_same_content_is_not_written_again(specs: CdiDirectory, folder: Path
     assert file.read_bytes() == b"other"
 
 
-def test_what_a_killed_write_left_is_a_file_of_its_claim(specs: CdiDirectory, folder: Path) -> None:
+@pytest.mark.parametrize("suffix", [".new", ".tmp"])
+def test_what_a_killed_write_left_is_a_file_of_its_claim(
+    specs: CdiDirectory, folder: Path, suffix: str
+) -> None:
     folder.mkdir(parents=True)
-    (folder / "gpu.carina.dev-claim_a.json.tmp").write_bytes(b"con")
+    (folder / f"gpu.carina.dev-claim_a.json{suffix}").write_bytes(b"con")
     assert specs.uids() == {"a"}
     assert specs.read("a") is None
     specs.remove("a")
@@ -68,7 +71,7 @@ def test_what_a_killed_write_left_does_not_hinder_the_next(
     specs: CdiDirectory, folder: Path
 ) -> None:
     folder.mkdir(parents=True)
-    (folder / "gpu.carina.dev-claim_a.json.tmp").write_bytes(b"something longer")
+    (folder / "gpu.carina.dev-claim_a.json.new").write_bytes(b"something longer")
     specs.write("a", b"content")
     assert specs.read("a") == b"content"
     assert len(list(folder.iterdir())) == 1

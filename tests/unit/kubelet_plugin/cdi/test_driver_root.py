@@ -1,4 +1,4 @@
-"""Which files of a driver are found, and by what names."""
+"""Which files of a driver are found, and under which names."""
 
 import os
 import socket
@@ -62,7 +62,7 @@ def test_files_are_named_as_the_container_runtime_sees_them(driver: DriverRoot) 
     )
 
 
-def test_links_are_told_by_their_names_wherever_they_lead(root: Path, driver: DriverRoot) -> None:
+def test_links_are_recognised_by_their_names(root: Path, driver: DriverRoot) -> None:
     folder = root / LIBRARIES
     (folder / f"libnvidia-nvvm.so.{VERSION}").touch()
     (folder / "libnvidia-nvvm.so.4").symlink_to("/etc/alternatives/nvvm")
@@ -82,7 +82,7 @@ def test_links_are_told_by_their_names_wherever_they_lead(root: Path, driver: Dr
         f"nvidia_drv.so.{VERSION}",
     ],
 )
-def test_what_is_not_of_this_driver_is_left_out(root: Path, driver: DriverRoot, name: str) -> None:
+def test_files_of_other_drivers_are_left_out(root: Path, driver: DriverRoot, name: str) -> None:
     add(root, f"{LIBRARIES}/{name}")
     assert len(driver.files(VERSION).libraries) == 2
 
