@@ -1,12 +1,12 @@
-"""What the node publishes: its devices as a pool of ResourceSlices (KEP-4381, KEP-4815).
+"""The node's devices as a pool of ResourceSlices (KEP-4381, KEP-4815).
 
-Every GPU is a *counter set*, `gpu-<minor>`: what its devices draw from, so that no two of them are
-given out that exclude each other in the hardware. A GPU that can be partitioned counts its engines
-and memory slices, one that cannot counts itself. Counter sets are in slices of their own, before
-those of the devices.
+Every GPU is a *counter set* `gpu-<minor>` from which its devices consume, so that two devices which
+exclude each other in the hardware are never allocated together. A GPU that supports MIG counts its
+engines and memory slices; any other GPU has a single counter. Slices of counter sets come before
+slices of devices.
 
-The same devices always make the same pool. Names of attributes and capacities are those on which
-users of NVIDIA's DRA driver select already; names without a domain are in the driver's.
+Equal devices give equal pools. Attributes and capacities have the names that users of NVIDIA's DRA
+driver already select on; a name without a domain belongs to the driver's domain.
 """
 
 import re
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CounterSlice:
-    """A slice with counter sets; the API allows no devices beside them."""
+    """A slice with counter sets; the API does not allow devices in it."""
 
     counter_sets: tuple[CounterSet, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlice:
-    """A slice with devices, perhaps none."""
+    """A slice with devices; it may be empty."""
 
     devices: tuple[PublishedDevice, ...]
 
@@ -59,12 +59,12 @@ SliceContent: TypeAlias = CounterSlice | DeviceSlice
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All that one driver publishes of one node. The pool has the node's name."""
+    """What one driver publishes for one node. The pool is named after the node."""
 
     driver: str
     node: str
     slices: tuple[SliceContent, ...]
-    """None where the node has no devices: it then publishes nothing."""
+    """Empty if the node has no devices."""
 
 
 def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
@@ -78,18 +78,17 @@ def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
         (
             *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),
             *(
-                DeviceSlice(some)
-                for some in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
+                DeviceSlice(chunk)
+                for chunk in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
             ),
         ),
     )
 
 
 def semantic_version(version: str) -> str | None:
-    """Gives a driver's version as semantic versioning 2.0.0 has it; None if it begins otherwise.
+    """Gives a driver version as semantic version 2.0.0; None if it does not begin with a number.
 
-    "550.163.01" is 550.163.1, "470.82" is 470.82.0; a fourth number, which semantic versioning
-    does not have, is left out.
+    "550.163.01" becomes 550.163.1, and "470.82" becomes 470.82.0. A fourth number is dropped.
     """
     match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?!\d)", version)
     return ".".join(str(int(part or 0)) for part in match.groups()) if match else None
@@ -136,10 +135,10 @@ def _gpu_attributes(gpu: Gpu) -> Mapping[str, DeviceAttribute]:
 
 
 def _peers(gpu: Gpu) -> str | None:
-    """Minor numbers of the GPUs at the other end of NVLink, "1,2,3".
+    """Gives the minor numbers of the GPUs connected by NVLink, as "1,2,3".
 
-    Left out where the API's 64 bytes do not hold them, which takes more than 24 GPUs: one that is
-    cut short would be wrong.
+    None if the list exceeds the API's 64 bytes, which takes more than 24 GPUs: a truncated list
+    would be wrong.
     """
     peers = ",".join(str(minor) for minor in gpu.nvlink.peers) if gpu.nvlink else ""
     return peers if len(peers) <= limits.ATTRIBUTE_TEXT_BYTES else None
@@ -152,9 +151,9 @@ def _memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
 
 
 def _taints(health: Health, driver: str) -> tuple[DeviceTaint, ...]:
-    """NoSchedule, not NoExecute: whether pods that still run are to be ended is for operators.
+    """Gives taints with the effect NoSchedule, so that running pods are not evicted.
 
-    A DeviceTaintRule of theirs can say so.
+    An operator can evict them with a DeviceTaintRule.
     """
     match health:
         case Healthy():
@@ -171,7 +170,7 @@ def _counter_set(gpu: Gpu) -> str:
 
 
 def _counters(gpu: Gpu) -> Mapping[str, Counter]:
-    """All that the GPU has to draw from."""
+    """Gives everything that devices of the GPU can consume."""
     match gpu.mig:
         case MigDisabled(layout) | MigEnabled(layout) if layout.profiles:
             return _partition_counters(layout)

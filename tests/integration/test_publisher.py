@@ -18,7 +18,7 @@ from carina_dra.kube.errors import Forbidden
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from kubelet_plugin.devices.whole import Device, WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu, NvLink
-from kubelet_plugin.inventory.health import Health, Healthy, Lost
+from kubelet_plugin.inventory.health import Healthy, Lost
 from kubelet_plugin.publish.other_drivers import Contested, DevicePlugin, DraDriver
 from kubelet_plugin.publish.pool import Pool, pool
 from simulation.api_server.failure import Failure
@@ -42,14 +42,14 @@ def embedded() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def with_carina(cluster: Cluster) -> Cluster:
-    """A real API in which deploy/ is applied."""
+    """A real API server with deploy/ applied."""
     cluster.install_carina()
     return cluster
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
 def node(request: pytest.FixtureRequest) -> NodeInApi:
-    """A node of the test's own."""
+    """A node for one test."""
     found: NodeInApi = request.getfixturevalue(f"{request.param}_node")
     return found
 
@@ -82,12 +82,11 @@ def report() -> Report:
 
 
 def devices_of(*gpus: Gpu, lost: tuple[Gpu, ...] = ()) -> tuple[Device, ...]:
-    healthy, gone = Healthy(), Lost(LOST)
-    found: list[tuple[Gpu, Health]] = [
-        *((each, healthy) for each in gpus),
-        *((each, gone) for each in lost),
+    found = [
+        *(WholeGpu(healthy, Healthy()) for healthy in gpus),
+        *(WholeGpu(gone, Lost(LOST)) for gone in lost),
     ]
-    return tuple(WholeGpu(*each) for each in sorted(found, key=lambda each: each[0].minor))
+    return tuple(sorted(found, key=lambda device: device.gpu.minor))
 
 
 def pool_of(node: NodeInApi, devices: tuple[Device, ...]) -> Pool:
@@ -103,11 +102,11 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
         assert publisher.wait_published(DEADLINE)
 
     counters, devices = node.slices()
-    assert [each["name"] for each in counters["spec"]["sharedCounters"]] == ["gpu-0", "gpu-1"]
-    assert [each["name"] for each in devices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
-    for place, each in enumerate((counters, devices)):
-        assert each["metadata"]["name"].startswith(f"0000{place}-{DRIVER}-{node.name}-")
-        assert each["metadata"]["ownerReferences"] == [
+    assert [entry["name"] for entry in counters["spec"]["sharedCounters"]] == ["gpu-0", "gpu-1"]
+    assert [entry["name"] for entry in devices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    for index, body in enumerate((counters, devices)):
+        assert body["metadata"]["name"].startswith(f"0000{index}-{DRIVER}-{node.name}-")
+        assert body["metadata"]["ownerReferences"] == [
             {
                 "apiVersion": "v1",
                 "kind": "Node",
@@ -116,7 +115,7 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
                 "controller": True,
             }
         ]
-        assert each["spec"]["pool"] == {
+        assert body["spec"]["pool"] == {
             "name": node.name,
             "generation": 1,
             "resourceSliceCount": 2,
@@ -126,7 +125,7 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
     assert not report.failures
 
 
-def test_what_is_right_is_not_written_again(node: NodeInApi, report: Report) -> None:
+def test_slices_that_match_are_not_written_again(node: NodeInApi, report: Report) -> None:
     with node.publisher(Report()) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -158,7 +157,7 @@ def test_a_change_of_one_slice_is_one_write_in_the_same_generation(
     assert report.written == ["create", "create", "update"]
 
 
-def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Report) -> None:
+def test_a_gpu_that_vanishes_is_removed_with_its_counters(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -168,7 +167,7 @@ def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Re
     assert node.generation() == 2
 
 
-def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
+def test_a_node_without_gpus_counts_as_published_without_slices(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -181,7 +180,7 @@ def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
     assert report.published == [pool_of(node, ())]
 
 
-def test_slices_are_deleted_with_the_last_gpu_and_return_with_the_next(
+def test_slices_are_deleted_with_the_last_gpu_and_created_with_the_next(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -221,7 +220,7 @@ def test_slices_whose_counts_contradict_each_other_are_hidden_and_deleted(
 
     assert node.slices() == []
     assert report.written == ["update", "delete", "delete"]
-    assert "changed in between" not in caplog.text
+    assert "another client changed" not in caplog.text
 
 
 def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
@@ -243,7 +242,9 @@ def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
     assert node.versions() == before
 
 
-def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report) -> None:
+def test_slices_that_the_kubelet_deletes_are_created_again_at_once(
+    node: NodeInApi, report: Report
+) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -255,7 +256,9 @@ def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report
     assert len(report.repairs) == 1
 
 
-def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Report) -> None:
+def test_a_slice_that_another_client_deletes_is_created_again(
+    node: NodeInApi, report: Report
+) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -266,7 +269,7 @@ def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Rep
         assert node.generation() == 2
 
 
-def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Report) -> None:
+def test_a_change_of_a_slice_by_another_client_is_reverted(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -281,7 +284,7 @@ def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Rep
         assert node.generation() == 1
 
 
-def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Report) -> None:
+def test_slices_left_behind_are_deleted(node: NodeInApi, report: Report) -> None:
     node.admin.create(
         RESOURCE_SLICES,
         {
@@ -302,7 +305,7 @@ def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Rep
     assert node.generation() == 8
 
 
-def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Report) -> None:
+def test_new_slices_belong_to_the_recreated_node(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -314,11 +317,11 @@ def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Rep
 
         eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
         assert node.uid() != before
-        owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in node.slices()}
+        owners = {body["metadata"]["ownerReferences"][0]["uid"] for body in node.slices()}
         assert owners == {node.uid()}
 
 
-def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, report: Report) -> None:
+def test_two_publishers_that_agree_restore_deleted_slices(node: NodeInApi, report: Report) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
         publisher.publish(TWO_GPUS)
@@ -339,7 +342,9 @@ def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, repor
         assert len(report.written) + len(other.written) <= 24
 
 
-def test_two_that_differ_write_ever_more_slowly(node: NodeInApi, report: Report) -> None:
+def test_two_publishers_that_differ_write_with_increasing_delays(
+    node: NodeInApi, report: Report
+) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
         publisher.publish(TWO_GPUS)
@@ -356,7 +361,7 @@ def test_two_that_differ_write_ever_more_slowly(node: NodeInApi, report: Report)
     assert written <= 4 * attempts  # two slices each; one that meets a conflict is repeated
 
 
-def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, report: Report) -> None:
+def test_a_missing_permission_is_reported_and_retried(real_node: NodeInApi, report: Report) -> None:
     elsewhere = f"{real_node.name}-elsewhere"
     real_node.admin.create(NODES, {"metadata": {"name": elsewhere}})
     foreign = replace(real_node, name=elsewhere)
@@ -370,7 +375,7 @@ def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, repo
     assert f'may not write slices of node "{elsewhere}"' in str(report.failures[0])
 
 
-def test_it_waits_for_an_api_server_that_is_away(
+def test_the_publisher_waits_for_an_unreachable_api_server(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     embedded.stop()
@@ -383,7 +388,7 @@ def test_it_waits_for_an_api_server_that_is_away(
     assert set(embedded_node.devices()) == {"gpu-0", "gpu-1"}
 
 
-def test_a_write_that_fails_is_told_and_tried_again(
+def test_a_failed_write_is_reported_and_retried(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     overload = Failure(503, "ServiceUnavailable", "too busy")
@@ -398,7 +403,7 @@ def test_a_write_that_fails_is_told_and_tried_again(
     ] * 3
 
 
-def test_a_node_may_have_the_longest_of_names(node: NodeInApi, report: Report) -> None:
+def test_the_longest_node_name_is_accepted(node: NodeInApi, report: Report) -> None:
     name = f"{node.name}.".ljust(253, "n")
     node.admin.create(NODES, {"metadata": {"name": name}})
     long_named = replace(node, name=name, plugin=node.admin)
@@ -427,7 +432,7 @@ def test_the_slices_of_every_profile_are_accepted(
 
 
 def offer_resource(node: NodeInApi, name: str, quantity: str) -> None:
-    """Counts an extended resource in the Node, as the kubelet does for a device plugin."""
+    """Sets an extended resource of the Node, as the kubelet does for a device plugin."""
     resources = {name: quantity}
     node.admin.patch(
         NODES,
@@ -438,7 +443,7 @@ def offer_resource(node: NodeInApi, name: str, quantity: str) -> None:
 
 
 def offer_in_slice(node: NodeInApi, attribute: str, value: str) -> str:
-    """Publishes a device for another driver; gives the slice's name."""
+    """Publishes a device of another driver; gives the name of its slice."""
     driver = "gpu.nvidia.com"
     device = {"name": "gpu-0", "attributes": {attribute: {"string": value}}}
     body = node.admin.create(
@@ -468,7 +473,7 @@ def test_beside_a_device_plugin_no_gpu_is_published(node: NodeInApi, report: Rep
     assert report.contested == [(Contested(DevicePlugin(("nvidia.com/gpu",)), gpus),)]
 
 
-def test_gpus_are_withdrawn_when_a_device_plugin_comes_and_return_when_it_has_gone(
+def test_gpus_are_withheld_from_the_start_of_a_device_plugin_to_its_removal(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -493,7 +498,7 @@ def test_gpus_are_withdrawn_when_a_device_plugin_comes_and_return_when_it_has_go
         pytest.param("resource.kubernetes.io/pciBusID", gpu(0).pci_bus_id, id="PCI address"),
     ],
 )
-def test_a_gpu_in_another_driver_s_slices_is_withheld_while_it_is_there(
+def test_a_gpu_in_slices_of_another_driver_is_withheld_until_they_are_deleted(
     node: NodeInApi, report: Report, attribute: str, value: str
 ) -> None:
     with node.publisher(report) as publisher:
@@ -526,7 +531,7 @@ def test_slices_of_other_drivers_are_never_written(node: NodeInApi, report: Repo
     assert report.contested == []
 
 
-def test_what_others_offer_is_published_too_where_the_setting_says_so(
+def test_the_setting_publish_publishes_gpus_that_others_offer(
     node: NodeInApi, report: Report
 ) -> None:
     offer_resource(node, "nvidia.com/gpu", "2")
@@ -539,7 +544,7 @@ def test_what_others_offer_is_published_too_where_the_setting_says_so(
     assert [len(contested) for contested in report.contested] == [2]
 
 
-def test_slices_of_another_plugin_with_our_driver_s_name_are_left_alone(
+def test_slices_of_another_plugin_under_our_driver_name_stay(
     node: NodeInApi, report: Report, tmp_path: Path
 ) -> None:
     body = {
@@ -571,7 +576,7 @@ def test_slices_of_another_plugin_with_our_driver_s_name_are_left_alone(
     assert node.generation() == 8
 
 
-def test_the_node_is_asked_about_device_plugins_before_anything_is_published(
+def test_nothing_is_published_before_the_node_was_read(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     offer_resource(embedded_node, "nvidia.com/gpu", "2")
