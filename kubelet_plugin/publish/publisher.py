@@ -135,6 +135,7 @@ class Publisher:
         self._off_until: dict[FeatureGate, float] = {}
         self._reported_off: set[FeatureGate] = set()
         self._contested: tuple[Contested, ...] = ()
+        self._observe_at = math.inf
         self._repaired_at = -math.inf
         self._repair_backoff = Backoff(initial=1.0, cap=60.0)
 
@@ -228,6 +229,7 @@ class Publisher:
         with self._state:
             self._settled = devices
             self._schedule(min(self._off_until.values(), default=math.inf))
+            self._schedule(max(self._observe_at, self._no_repair_before))
 
     def _listed(self) -> bool:
         """Waits for the first list of slices; gives False when stopped.
@@ -269,12 +271,12 @@ class Publisher:
     def _decide(self, devices: tuple[Device, ...]) -> Decision:
         """Decides what to publish beside other drivers, and when to look at them again."""
         if not devices and not self._our_slices():
+            self._observe_at = math.inf
             return decide((), (), self._policy)  # a node without GPUs does not poll its Node object
         slices = self._reflector.store.snapshot().values()
         theirs = [gpu for found in slices if isinstance(found, _OtherSlice) for gpu in found.gpus]
         decision = decide(devices, self._other_drivers.offers(theirs), self._policy)
-        with self._state:
-            self._schedule(self._other_drivers.due)
+        self._observe_at = self._other_drivers.due
         if decision.contested != self._contested and (devices or decision.contested):
             self._contested = decision.contested
             self._reporter.gpus_contested(decision)
