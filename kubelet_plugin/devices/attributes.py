@@ -51,10 +51,10 @@ def gpu_attributes(kind: str, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceA
 
 
 def _peers(nvlink: NvLink | None) -> str | None:
-    """Minor numbers of the GPUs at the other end of NVLink, "1,2,3".
+    """Gives the minor numbers of the GPUs connected by NVLink, as "1,2,3".
 
-    Left out where the API's 64 bytes do not hold them, which takes more than 24 GPUs: one that is
-    cut short would be wrong.
+    None if the list exceeds the API's 64 bytes, which takes more than 24 GPUs: a truncated list
+    would be wrong.
     """
     peers = ",".join(str(minor) for minor in nvlink.peers) if nvlink else ""
     return peers if len(peers) <= limits.ATTRIBUTE_TEXT_BYTES else None
@@ -68,10 +68,9 @@ def gpu_memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
 
 
 def semantic_version(version: str) -> str | None:
-    """Gives a driver's version as semantic versioning 2.0.0 has it; None if it begins otherwise.
+    """Gives a driver version as semantic version 2.0.0; None if it does not begin with a number.
 
-    "550.163.01" is 550.163.1, "470.82" is 470.82.0; a fourth number, which semantic versioning
-    does not have, is left out.
+    "550.163.01" becomes 550.163.1, and "470.82" becomes 470.82.0. A fourth number is dropped.
     """
     match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?!\d)", version)
     return ".".join(str(int(part or 0)) for part in match.groups()) if match else None

@@ -1,1 +1,1 @@
-"""From devices to ResourceSlices: the pool, the writes that bring it about, and who makes them."""
+"""Publishes the node's devices: the pool, its ResourceSlices and the writes that update them."""

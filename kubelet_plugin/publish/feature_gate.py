@@ -1,7 +1,7 @@
-"""What a Kubernetes without some feature gate makes of our slices, and what then to publish.
+"""Finds out which feature gates of the API server are off, and what to publish without them.
 
-The API server drops fields whose feature gate is off without a word (KEP-4815, KEP-5055); it shows
-in what it stored.
+The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055). The stored
+object shows it.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ __all__ = ["FeatureGate", "needed", "without"]
 
 
 class FeatureGate(Enum):
-    """A feature gate of Kubernetes that slices may need, by its name there."""
+    """A Kubernetes feature gate that slices may need; the value is its name."""
 
     DEVICE_TAINTS = "DRADeviceTaints"
     PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
@@ -23,8 +23,8 @@ class FeatureGate(Enum):
 def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
     """Gives the gates whose fields a slice uses.
 
-    What a slice needed as it was sent and not as it was stored is off: of one slice the API server
-    drops all such fields or none.
+    A gate that the sent slice needs and the stored slice does not is off: the API server drops
+    either all of a gate's fields in a slice or none.
     """
     gates = set()
     if any(device.taints for device in spec.devices):
@@ -35,11 +35,12 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
 
 
 def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
-    """Gives the pool as it is to be where these gates are off.
+    """Gives the pool to publish while these gates are off.
 
-    A device that a taint would keep from being given out is left out instead. Without counters
-    nothing keeps two devices off one GPU, so of the devices that draw on one counter set only the
-    first stays. Slices keep their places: one with counters becomes empty, as it is stored.
+    Without taints, a tainted device is left out. Without counters, nothing prevents the scheduler
+    from allocating two devices of one GPU, so only the first device of each counter set stays. The
+    indexes of slices do not change: a slice of counter sets becomes empty, as the API server
+    stores it.
     """
     slices = pool.slices
     if FeatureGate.DEVICE_TAINTS in off:
@@ -71,7 +72,7 @@ def _without_counters(slices: tuple[SliceContent, ...]) -> tuple[SliceContent, .
             case CounterSlice():
                 return DeviceSlice(())
             case DeviceSlice(devices):
-                kept = [replace(each, consumes_counters=()) for each in devices if first(each)]
-                return DeviceSlice(tuple(kept))
+                kept = (device for device in devices if first(device))
+                return DeviceSlice(tuple(replace(device, consumes_counters=()) for device in kept))
 
     return tuple(stripped(content) for content in slices)

@@ -1,4 +1,4 @@
-"""Looks for other drivers on the node again and again: they may come and go at any time."""
+"""Observes other drivers on the node, which may be installed and removed at any time."""
 
 import logging
 import socket
@@ -20,18 +20,18 @@ from kubelet_plugin.publish.other_drivers import (
 __all__ = ["OtherDriverWatch", "same_name_plugin"]
 
 _INTERVAL: Final = 60.0
-"""Seconds between two readings of the Node; its device plugins change rarely."""
+"""Seconds between two readings of the Node; device plugins change rarely."""
 _MEMORY: Final = 300.0
-"""Seconds for which an offer counts after it was seen last: longer than a driver's update takes."""
+"""Seconds for which an offer counts after it was last seen; an update of a driver takes less."""
 _CHECKPOINT: Final = "checkpoint.jsonl"
-"""Carina's own; files whose names begin so are made from it."""
+"""The name of Carina's checkpoint, and the prefix of its copies."""
 _CONNECT_TIMEOUT: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class OtherDriverWatch:
-    """What other drivers offer on the node. For one thread."""
+    """Collects what other drivers offer on the node. Not thread-safe."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class OtherDriverWatch:
     ) -> None:
         """`read_node` gives the Node object and may raise ApiError.
 
-        All times are in seconds: `interval` between two looks at Node and plugin directory, spread
-        by a tenth so that nodes do not look in step; `memory` for an offer that is seen no more;
-        `clock` is monotonic.
+        All times are in seconds: Node and plugin directory are read every `interval`, with 10 %
+        jitter so that nodes do not read in step; an offer counts for `memory` after it was last
+        seen; `clock` is monotonic.
         """
         self._read_node = read_node
         self._same_name_plugin = same_name_plugin
@@ -59,13 +59,14 @@ class OtherDriverWatch:
 
     @property
     def due(self) -> float:
-        """When to ask again, by the clock."""
+        """The time by the clock at which the next reading is due."""
         return self._due
 
     def offers(self, in_slices: Iterable[PublishedGpu]) -> tuple[Offer, ...]:
-        """Gives what others offer, `in_slices` included; reads the Node if that is due.
+        """Gives what other drivers offer, `in_slices` included. Reads the Node if that is due.
 
-        Raises ApiError where the Node cannot be read and never was. Later what was read last holds.
+        Raises ApiError if the first reading of the Node fails. If a later one fails, the previous
+        result stays in force.
         """
         now = self._clock()
         seen: set[Offer] = set(in_slices)
@@ -83,15 +84,15 @@ class OtherDriverWatch:
         except ApiError as error:
             if self._resources is None:
                 raise
-            _log.warning("device plugins cannot be looked for", extra={"error": str(error)})
+            _log.warning("the Node cannot be read", extra={"error": str(error)})
             return self._resources
 
 
 def same_name_plugin(directory: Path, own_socket: Path) -> SameNamePlugin | None:
-    """Finds a plugin other than Carina's at work in the plugin directory of our driver's name.
+    """Finds a running plugin of another product in the plugin directory of our driver's name.
 
-    It has a checkpoint in another format there, and listens on a socket. A Carina plugin that is
-    being replaced has the checkpoint that we have; files of a plugin that is gone do not count.
+    Such a plugin has a checkpoint under another name and listens on a socket. A Carina plugin in a
+    rolling update uses our checkpoint, and a plugin that was removed no longer listens.
     """
     checkpoint = _first(directory, "checkpoint*", lambda path: not _is_carinas(path))
     if checkpoint is None:
@@ -115,6 +116,6 @@ def _listens(path: Path) -> bool:
             probe.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError:  # too busy to answer: somebody is there
+        except OSError:  # its backlog is full, so a process listens
             return True
     return True

@@ -1,13 +1,13 @@
-"""Which of a node's GPUs another driver offers too, and what is published of them: no I/O.
+"""Decides which GPUs to publish beside other drivers on the node. No I/O.
 
 A GPU that two drivers offer is given to two pods, since neither driver knows of the other's
-allocations. Three kinds of offers can be seen:
+allocations. Three kinds of offers are recognized:
 
-- A device plugin offers extended resources, which the Node counts in `status.allocatable`. Which
-  GPUs are behind them it does not say, so they may be any. Extended resources that a DeviceClass
-  maps to DRA (KEP-5004), such as Carina's own `nvidia.com/gpu`, are not counted there.
-- Another DRA driver publishes a device that has the UUID or the PCI address of a GPU.
-- Another plugin uses the name of our driver. Its ResourceSlices cannot be told from ours.
+- A device plugin offers extended resources, which appear in the Node's `status.allocatable`. They
+  do not identify the GPUs, so any GPU of the node may be meant. Extended resources that a
+  DeviceClass maps to DRA (KEP-5004), such as Carina's own `nvidia.com/gpu`, do not appear there.
+- Another DRA driver publishes a device with the UUID or the PCI address of a GPU.
+- Another plugin uses the name of our driver. Its ResourceSlices look like ours.
 """
 
 import re
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 BesideOtherDrivers: TypeAlias = Literal["withhold", "publish"]
-"""What is done with a GPU that another driver offers: it is withheld, or published all the same."""
+"""Whether a GPU that another driver offers is withheld or published nevertheless."""
 
 _EXTENDED_RESOURCES: Final = (
     "nvidia.com/gpu",  # NVIDIA and GKE; also gpu.shared, names chosen for shares, HAMi's gpumem
@@ -54,18 +54,19 @@ _EXTENDED_RESOURCES: Final = (
     "aliyun.com/gpu-",
     "tencent.com/vcuda-",
 )
-"""How names begin under which device plugins offer NVIDIA GPUs. The rest of nvidia.com/ is not
-among them: network adapters are offered there, and GPUs that are bound to VFIO, not to NVML."""
+"""Prefixes of the names under which device plugins offer NVIDIA GPUs. Other names in nvidia.com/
+are not included: they also stand for network adapters, and for GPUs bound to VFIO, which NVML does
+not list."""
 
 _IDENTIFYING: Final = frozenset({"uuid", "parentUUID", "pciBusID"})
-"""Attributes, in whatever domain, that name a GPU. A MIG device has the UUID of its parent."""
+"""Attributes, in any domain, that identify a GPU. `parentUUID` is that of a MIG device's GPU."""
 
 _PCI_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendedResource:
-    """An extended resource of GPUs that the node has."""
+    """An extended resource in the Node's `status.allocatable` that stands for GPUs."""
 
     name: str
 
@@ -76,17 +77,17 @@ class PublishedGpu:
 
     driver: str
     identity: str
-    """Its UUID or PCI address, as `_identity` writes it."""
+    """Its UUID or PCI address, normalized."""
 
 
 @dataclass(frozen=True, slots=True)
 class SameNamePlugin:
-    """A plugin under the name of our driver that is not Carina's."""
+    """A plugin of another product under the name of our driver."""
 
     socket: str
-    """A socket in our plugin directory on which it listens."""
+    """The path of a socket in our plugin directory on which it listens."""
     checkpoint: str
-    """A checkpoint there in a format that is not Carina's."""
+    """The path of a checkpoint there that is not Carina's."""
 
 
 Offer: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin
@@ -94,7 +95,7 @@ Offer: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin
 
 @dataclass(frozen=True, slots=True)
 class DevicePlugin:
-    """Whatever offers these extended resources."""
+    """One or more device plugins that offer these extended resources."""
 
     resources: tuple[str, ...]
 
@@ -111,7 +112,7 @@ OtherDriver: TypeAlias = DevicePlugin | DraDriver | SameNamePlugin
 
 @dataclass(frozen=True, slots=True)
 class Contested:
-    """GPUs that another driver may offer too."""
+    """GPUs that another driver offers too, or may offer."""
 
     by: OtherDriver
     gpus: tuple[Gpu, ...]
@@ -119,7 +120,7 @@ class Contested:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is published beside other drivers."""
+    """The devices to publish, and the GPUs that other drivers offer too."""
 
     devices: tuple[Device, ...]
     contested: tuple[Contested, ...]
@@ -127,15 +128,15 @@ class Decision:
 
     @property
     def slices_are_ours(self) -> bool:
-        """Whether slices of our driver on our node may be written and deleted at all."""
-        same_name = any(isinstance(each.by, SameNamePlugin) for each in self.contested)
+        """Whether slices of our driver on our node may be written and deleted."""
+        same_name = any(isinstance(found.by, SameNamePlugin) for found in self.contested)
         return self.policy == "publish" or not same_name
 
 
 def extended_resources(node: Mapping[str, Any]) -> frozenset[ExtendedResource]:
-    """Gives the extended resources of GPUs in a Node's `status.allocatable` that are above zero.
+    """Gives the extended resources of GPUs that are above zero in a Node's `status.allocatable`.
 
-    The kubelet keeps a resource at zero after its device plugin has gone.
+    The kubelet sets a resource to zero when its device plugin stops.
     """
     allocatable: Mapping[str, str] = node.get("status", {}).get("allocatable", {})
     return frozenset(
@@ -146,7 +147,7 @@ def extended_resources(node: Mapping[str, Any]) -> frozenset[ExtendedResource]:
 
 
 def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
-    """Gives what may be GPUs in a slice of another driver: whatever has a UUID or PCI address."""
+    """Gives the UUIDs and PCI addresses of devices in a slice of another driver."""
     return frozenset(
         PublishedGpu(spec.driver, _identity(text))
         for device in spec.devices
@@ -159,10 +160,10 @@ def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
 def remembered(
     before: Mapping[Offer, float], seen: Iterable[Offer], *, now: float, seconds: float
 ) -> Mapping[Offer, float]:
-    """Gives the offers seen now or in the last `seconds`, each with when it was seen last.
+    """Gives the offers seen now or within the last `seconds`, with the time each was last seen.
 
-    An offer may be away for a moment while its driver stands: the kubelet deletes all
-    ResourceSlices of the node when it starts, and drivers are restarted and updated.
+    An offer can disappear for a while although its driver remains: the kubelet deletes all
+    ResourceSlices of the node when it starts, and drivers restart.
     """
     recent = {offer: at for offer, at in before.items() if now - at < seconds}
     return recent | dict.fromkeys(seen, now)
@@ -171,14 +172,14 @@ def remembered(
 def decide(
     devices: Sequence[Device], offers: Collection[Offer], policy: BesideOtherDrivers
 ) -> Decision:
-    """Gives what to publish of `devices` beside those who make `offers` on the same node."""
+    """Decides which of `devices` to publish, given what other drivers on the node offer."""
     gpus = tuple({device.gpu.uuid: device.gpu for device in devices}.values())
     contested = tuple(_contested(gpus, offers))
     match policy:
         case "publish":
             return Decision(tuple(devices), contested, policy)
         case "withhold":
-            withheld = {gpu.uuid for by_one in contested for gpu in by_one.gpus}
+            withheld = {gpu.uuid for found in contested for gpu in found.gpus}
             remaining = tuple(device for device in devices if device.gpu.uuid not in withheld)
             return Decision(remaining, contested, policy)
     assert_never(policy)
@@ -213,7 +214,7 @@ def _identities(gpu: Gpu) -> tuple[str, str]:
 
 
 def _identity(text: str) -> str:
-    """A UUID or PCI address in one spelling: NVML writes the PCI domain with eight digits."""
+    """Normalizes a UUID or PCI address; NVML writes the PCI domain with eight digits."""
     lower = text.lower()
     if address := _PCI_ADDRESS.fullmatch(lower):
         return f"{int(address[1], 16):04x}:{address[2]}"

@@ -1,12 +1,12 @@
-"""What the node publishes: its devices as a pool of ResourceSlices (KEP-4381, KEP-4815).
+"""The node's devices as a pool of ResourceSlices (KEP-4381, KEP-4815).
 
-Every GPU is a *counter set*, `gpu-<minor>`: what its devices draw from, so that no two of them are
-given out that exclude each other in the hardware. A GPU that can be partitioned counts its engines
-and memory slices, one that cannot counts itself. Counter sets are in slices of their own, before
-those of the devices.
+Every GPU is a *counter set* `gpu-<minor>` from which its devices consume, so that two devices which
+exclude each other in the hardware are never allocated together. A GPU that supports MIG counts its
+engines and memory slices; any other GPU has a single counter. Slices of counter sets come before
+slices of devices.
 
-The same devices always make the same pool. Names of attributes and capacities are those on which
-users of NVIDIA's DRA driver select already; names without a domain are in the driver's.
+Equal devices give equal pools. Attributes and capacities have the names that users of NVIDIA's DRA
+driver already select on; a name without a domain belongs to the driver's domain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CounterSlice:
-    """A slice with counter sets; the API allows no devices beside them."""
+    """A slice with counter sets; the API does not allow devices in it."""
 
     counter_sets: tuple[CounterSet, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlice:
-    """A slice with devices, perhaps none."""
+    """A slice with devices; it may be empty."""
 
     devices: tuple[PublishedDevice, ...]
 
@@ -40,12 +40,12 @@ SliceContent: TypeAlias = CounterSlice | DeviceSlice
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All that one driver publishes of one node. The pool has the node's name."""
+    """What one driver publishes for one node. The pool is named after the node."""
 
     driver: str
     node: str
     slices: tuple[SliceContent, ...]
-    """None where the node has no devices: it then publishes nothing."""
+    """Empty if the node has no devices."""
 
 
 def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
@@ -59,8 +59,8 @@ def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
         (
             *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),
             *(
-                DeviceSlice(some)
-                for some in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
+                DeviceSlice(chunk)
+                for chunk in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
             ),
         ),
     )

@@ -1,15 +1,13 @@
-"""Keeps the node's ResourceSlices in the API as they ought to be, for as long as the process lives.
+"""Keeps the node's ResourceSlices in the API up to date while the process runs.
 
-It follows the slices of its driver on its node: what somebody else changes or deletes (the kubelet
-deletes all of them when it starts) is made good at once. What cannot be written is tried again
-after a growing, jittered delay.
+The publisher watches all slices of its node. A change of the driver's own slices by another client
+is reverted at once; the kubelet, for example, deletes all slices of the node when it starts. A
+write that fails is retried with an increasing, jittered delay. Slices of other drivers show which
+GPUs these offer; `other_drivers` decides what to publish beside them.
 
-It follows other drivers' slices too: a GPU that another driver on the node offers is published as
-`other_drivers` decides.
-
-Two plugins of one driver on a node, during a rolling update, want the same slices and then neither
-writes. If they differ, each makes good what the other wrote, ever more slowly, until the old one
-ends; the last to stay has the last word.
+During a rolling update two plugins of one driver run on a node. They normally want the same slices,
+and neither writes. Where they differ, each reverts the other's writes after a delay that doubles
+every time, until the old plugin stops.
 """
 
 import logging
@@ -42,53 +40,53 @@ from kubelet_plugin.publish.other_drivers import (
 from kubelet_plugin.publish.pool import Pool, pool
 from kubelet_plugin.publish.sync import Plan, sync
 
-__all__ = ["Operation", "Publisher", "Reporter"]
+__all__ = ["PublishReporter", "Publisher", "SliceOperation"]
 
 _SETTLE: Final = 0.1
-"""Seconds between a change by somebody else and the look at it: they rarely come alone."""
-_PEACE: Final = 300.0
-"""Seconds without a change by somebody else after which the next is made good at once again."""
-_ASK_AGAIN: Final = 3600.0
-"""Seconds after which a feature gate that was off is tried again."""
-_EXPLAIN: Final = 5.0
-"""Seconds without a first list after which the reason is asked for."""
+"""Seconds between another client's change and the next check, since changes come in groups."""
+_QUIET: Final = 300.0
+"""Seconds without a repair after which the next repair is again made without delay."""
+_GATE_RETRY: Final = 3600.0
+"""Seconds after which fields of a feature gate that was off are sent again."""
+_LIST_TIMEOUT: Final = 5.0
+"""Seconds to wait for the first list before a list of our own shows the error."""
 
-Operation: TypeAlias = Literal["create", "update", "delete"]
+SliceOperation: TypeAlias = Literal["create", "update", "delete"]
 
 _log = logging.getLogger(__name__)
 
 
-class Reporter(Protocol):
-    """Hears of what an operator should know, from the publisher's thread."""
+class PublishReporter(Protocol):
+    """Reports publishing to operators. Called by the publisher's thread."""
 
-    def slice_written(self, operation: Operation) -> None:
-        """A slice was written."""
+    def slice_written(self, operation: SliceOperation) -> None:
+        """Reports that a slice was written."""
 
     def slices_published(self, pool: Pool) -> None:
-        """The slices are what they ought to be; told again after each failure and each change."""
+        """Reports that the slices match the pool, after each change and each failure."""
 
     def slices_repaired(self) -> None:
-        """Somebody else had changed or deleted slices, and that is made good."""
+        """Reports that another client changed or deleted slices, before they are rewritten."""
 
     def publishing_failed(self, error: ApiError) -> None:
-        """An attempt to publish failed; there will be another."""
+        """Reports that an attempt to publish failed; it will be retried."""
 
     def feature_gate_off(self, gate: FeatureGate) -> None:
-        """The API server drops what this gate is for; told once until it stores it again."""
+        """Reports that the API server drops a gate's fields, once until it stores them again."""
 
     def gpus_contested(self, decision: Decision) -> None:
-        """Other drivers offer other GPUs of the node than before, or none any more."""
+        """Reports that the set of GPUs that other drivers offer has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OtherSlice:
-    """A slice of another driver: the GPUs that it may have."""
+    """The GPUs in a slice of another driver."""
 
     gpus: frozenset[PublishedGpu]
 
 
 class Publisher:
-    """The slices of one driver on one node."""
+    """Publishes the devices of one driver on one node."""
 
     def __init__(
         self,
@@ -96,15 +94,15 @@ class Publisher:
         *,
         driver: str,
         node: str,
-        reporter: Reporter,
+        reporter: PublishReporter,
         clock: Callable[[], float],
         other_drivers: OtherDriverWatch,
         beside_other_drivers: BesideOtherDrivers,
         backoff: Backoff | None = None,
     ) -> None:
-        """`clock` is monotonic, in seconds; `backoff` is between attempts that fail.
+        """`clock` gives monotonic seconds; `backoff` gives the delays between failed attempts.
 
-        `other_drivers` is used by the publisher's thread alone.
+        Only the publisher's thread calls `other_drivers`.
         """
         self._client = client
         self._driver = driver
@@ -128,25 +126,26 @@ class Publisher:
         self._wanted: tuple[Device, ...] | None = None
         self._settled: tuple[Device, ...] | None = None
         self._due = math.inf
-        self._peace_until = -math.inf
+        self._no_repair_before = -math.inf
         self._stopped = False
 
-        # Of the publisher's thread alone:
+        # Used by the publisher's thread only:
         self._stored: Pool | None = None
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
-        self._told_off: set[FeatureGate] = set()
+        self._reported_off: set[FeatureGate] = set()
         self._contested: tuple[Contested, ...] = ()
+        self._observe_at = math.inf
         self._repaired_at = -math.inf
         self._repair_backoff = Backoff(initial=1.0, cap=60.0)
 
     def start(self) -> None:
-        """Begins to follow the slices there are; nothing is written before the first `publish`."""
+        """Starts to watch slices. Nothing is written before the first `publish`."""
         self._reflector.start()
         self._thread.start()
 
     def stop(self, *, timeout: float = 5.0) -> None:
-        """Writes no more. The slices stay: another plugin may have taken over."""
+        """Stops writing. The slices stay, since another plugin may have taken over."""
         with self._state:
             self._stopped = True
             self._state.notify_all()
@@ -155,38 +154,38 @@ class Publisher:
             self._thread.join(timeout)
 
     def publish(self, devices: Sequence[Device]) -> None:
-        """Says which devices the node has from now on, and returns at once."""
+        """Sets the devices of the node, and returns at once."""
         with self._state:
             self._wanted = tuple(devices)
             self._settled = None
             self._schedule(self._clock())
 
     def republish(self) -> None:
-        """Looks at once whether the slices are what they ought to be; returns before it does."""
+        """Requests a check of the slices, and returns before it is made."""
         with self._state:
             self._schedule(self._clock())
 
     @property
     def published(self) -> bool:
-        """Whether the slices were what they ought to be when last looked at."""
+        """Whether the slices matched the devices at the last check."""
         return self._wanted is not None and self._settled is self._wanted
 
     def wait_published(self, timeout: float) -> bool:
-        """Waits until the slices are what they ought to be; whether it is in time, in seconds."""
+        """Waits up to `timeout` seconds until the slices match; gives whether they do."""
         with self._state:
             return self._state.wait_for(lambda: self.published, timeout)
 
     def _changed_by_others(self) -> None:
         with self._state:
-            self._schedule(max(self._clock() + _SETTLE, self._peace_until))
+            self._schedule(max(self._clock() + _SETTLE, self._no_repair_before))
 
     def _schedule(self, at: float) -> None:
-        """Has the slices looked at then or earlier. To be called with the lock held."""
+        """Schedules a check of the slices no later than `at`. Requires the lock."""
         self._due = min(self._due, at)
         self._state.notify_all()
 
     def _run(self) -> None:
-        with suppress(ApiError):  # only to have it early; read again where it is needed
+        with suppress(ApiError):  # read early to publish sooner; read again when needed
             self._owner = self._read_owner()
         while (devices := self._next()) is not None:
             try:
@@ -194,18 +193,18 @@ class Publisher:
             except ApiError as error:
                 self._reporter.publishing_failed(error)
                 patience = error.retry_after if isinstance(error, TooManyRequests) else 0.0
-                self._again(patience)
-            except Exception:  # noqa: BLE001 - a bug: the slices stay followed, and it is told
+                self._retry(patience)
+            except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
                 _log.exception("the slices cannot be published; trying again")
-                self._again()
+                self._retry()
             else:
                 if settled:
                     self._settle(devices)
                 else:
-                    self._again()
+                    self._retry()
 
     def _next(self) -> tuple[Device, ...] | None:
-        """Waits until it is time to look at the slices; None when stopped."""
+        """Waits until a check is due; gives the devices to publish, or None when stopped."""
         with self._state:
             while not self._stopped:
                 now = self._clock()
@@ -218,8 +217,8 @@ class Publisher:
                     return self._wanted
         return None
 
-    def _again(self, at_least: float = 0.0) -> None:
-        """Has the slices looked at again after a failure."""
+    def _retry(self, at_least: float = 0.0) -> None:
+        """Schedules the next attempt after a failure, in `at_least` seconds or later."""
         self._stored = None
         with self._state:
             self._settled = None
@@ -230,20 +229,21 @@ class Publisher:
         with self._state:
             self._settled = devices
             self._schedule(min(self._off_until.values(), default=math.inf))
+            self._schedule(max(self._observe_at, self._no_repair_before))
 
     def _listed(self) -> bool:
-        """Waits for the list of the slices there are; False when stopped.
+        """Waits for the first list of slices; gives False when stopped.
 
-        Raises ApiError where the API server refuses it.
+        Raises ApiError if the API server refuses to list them.
         """
-        while not self._reflector.wait_synced(_EXPLAIN):
+        while not self._reflector.wait_synced(_LIST_TIMEOUT):
             if self._stopped:
                 return False
             self._client.list(RESOURCE_SLICES, self._selection)
         return True
 
     def _sync(self, devices: tuple[Device, ...]) -> bool:
-        """Makes the slices what they ought to be; False where somebody else came in between."""
+        """Writes what differs from the devices; gives False if another client wrote meanwhile."""
         decision = self._decide(devices)
         if not decision.slices_are_ours:
             self._stored = None
@@ -259,7 +259,9 @@ class Publisher:
                 self._repair()
             if not self._write(plan):
                 return False
-            if off == self._off_until.keys():  # else a gate turned out to be off
+            if (
+                off == self._off_until.keys()
+            ):  # otherwise the API server dropped the fields of another gate
                 break
         if plan or target != self._stored:
             self._reporter.slices_published(target)
@@ -267,14 +269,14 @@ class Publisher:
         return True
 
     def _decide(self, devices: tuple[Device, ...]) -> Decision:
-        """Decides what is published beside other drivers, and has that looked at again in time."""
+        """Decides what to publish beside other drivers, and when to look at them again."""
         if not devices and not self._our_slices():
-            return decide((), (), self._policy)  # as on most nodes: spare the API server
+            self._observe_at = math.inf
+            return decide((), (), self._policy)  # a node without GPUs does not poll its Node object
         slices = self._reflector.store.snapshot().values()
         theirs = [gpu for found in slices if isinstance(found, _OtherSlice) for gpu in found.gpus]
         decision = decide(devices, self._other_drivers.offers(theirs), self._policy)
-        with self._state:
-            self._schedule(self._other_drivers.due)
+        self._observe_at = self._other_drivers.due
         if decision.contested != self._contested and (devices or decision.contested):
             self._contested = decision.contested
             self._reporter.gpus_contested(decision)
@@ -285,38 +287,37 @@ class Publisher:
         return [found for found in slices if isinstance(found, ResourceSlice)]
 
     def _repair(self) -> None:
-        """Somebody else has undone what was right. If they insist, the answer gets slower."""
+        """Reports that another client undid our writes, and delays the next repair."""
         now = self._clock()
-        if now - self._repaired_at > _PEACE:
+        if now - self._repaired_at > _QUIET:
             self._repair_backoff.reset()
         self._repaired_at = now
         with self._state:
-            self._peace_until = now + self._repair_backoff.next()
+            self._no_repair_before = now + self._repair_backoff.next()
         self._reporter.slices_repaired()
 
     def _write(self, plan: Plan) -> bool:
         owner = (self._take_owner(),) if plan.create else ()
         versions: dict[str, str] = {}
         try:
-            for each in plan.update:
-                body = self._client.replace(RESOURCE_SLICES, encode(each))
-                versions[each.metadata.name] = resource_version_of(body)
-                self._written("update", each, body)
-            for each in plan.create:
-                body = encode(
-                    replace(each, metadata=replace(each.metadata, owner_references=owner))
-                )
-                self._written("create", each, self._client.create(RESOURCE_SLICES, body))
-            for each in plan.delete:
-                name, read = each.metadata.name, each.metadata.resource_version
-                self._delete(name, each.metadata.uid, versions.get(name, read))
+            for changed in plan.update:
+                body = self._client.replace(RESOURCE_SLICES, encode(changed))
+                versions[changed.metadata.name] = resource_version_of(body)
+                self._written("update", changed, body)
+            for new in plan.create:
+                owned = replace(new, metadata=replace(new.metadata, owner_references=owner))
+                body = self._client.create(RESOURCE_SLICES, encode(owned))
+                self._written("create", new, body)
+            for obsolete in plan.delete:
+                name, read = obsolete.metadata.name, obsolete.metadata.resource_version
+                self._delete(name, obsolete.metadata.uid, versions.get(name, read))
         except (Conflict, NotFound) as error:
-            _log.info("the slices have changed in between", extra={"error": str(error)})
+            _log.info("another client changed the slices", extra={"error": str(error)})
             return False
         return True
 
-    def _written(self, operation: Operation, sent: ResourceSlice, body: Body) -> None:
-        """Remembers what was stored, and which feature gates it shows to be off."""
+    def _written(self, operation: SliceOperation, sent: ResourceSlice, body: Body) -> None:
+        """Records the stored slice, and the feature gates whose fields it lacks."""
         stored = decode(ResourceSlice, body)
         version = int(resource_version_of(body))
         self._reflector.store.put(key_of(body), Entry(version, stored))
@@ -324,11 +325,11 @@ class Publisher:
         kept = needed(stored.spec)
         for gate in needed(sent.spec):
             if gate in kept:
-                self._told_off.discard(gate)
+                self._reported_off.discard(gate)
                 continue
-            self._off_until[gate] = self._clock() + _ASK_AGAIN
-            if gate not in self._told_off:
-                self._told_off.add(gate)
+            self._off_until[gate] = self._clock() + _GATE_RETRY
+            if gate not in self._reported_off:
+                self._reported_off.add(gate)
                 self._reporter.feature_gate_off(gate)
 
     def _delete(self, name: str, uid: str, version: str) -> None:
@@ -339,7 +340,7 @@ class Publisher:
         self._reporter.slice_written("delete")
 
     def _take_owner(self) -> OwnerReference:
-        """The node as it is now: if it was made anew, the garbage collector ends its old slices."""
+        """Gives the current Node as owner: one that was recreated has another UID."""
         owner, self._owner = self._owner, None
         return owner or self._read_owner()
 

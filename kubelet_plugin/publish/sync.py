@@ -1,14 +1,15 @@
-"""How the node's ResourceSlices become what they ought to be: a decision, no I/O.
+"""Plans the writes that turn the node's ResourceSlices into the wanted pool. No I/O.
 
-The rule behind all of it: who reads the pool between any two of our writes sees it as it was before
-the first of them, or incomplete, or as it ought to be; never complete with other devices. A pool is
-complete if its highest generation has as many slices as each of them says (KEP-4381). So
+Invariant: a client that reads the pool between two of the writes sees the pool from before the
+first write, an incomplete pool, or the wanted pool. It never sees a complete pool with other
+devices. A pool is complete if its highest generation has as many slices as its slices say
+(KEP-4381). Therefore
 
-- where one change of a slice makes the pool right, the generation stays;
-- otherwise every slice is written anew with the next generation, and what is left of older ones is
-  deleted last, when nobody looks at it any more.
+- if changing a single slice is enough, the generation stays the same;
+- otherwise every slice is rewritten with the next generation, and slices of older generations,
+  which clients ignore by then, are deleted last.
 
-A slice's place in the pool is the number that its name begins with, as with upstream's drivers.
+The name of a slice begins with its index in the pool, as with upstream's drivers.
 """
 
 from collections.abc import Iterable
@@ -34,24 +35,24 @@ _GENERATE_NAME_LENGTH: Final = 248
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Writes, to be made in this order."""
+    """Writes, in the order in which they have to be made."""
 
     update: tuple[ResourceSlice, ...] = ()
-    """As they are to be, with the resource version that was read."""
+    """Slices with their new content and the resource version that was read."""
     create: tuple[ResourceSlice, ...] = ()
-    """As they are to be, still without an owner."""
+    """New slices, without an owner."""
     delete: tuple[ResourceSlice, ...] = ()
-    """As they were read, or as `update` leaves them: to be deleted only if they still are so."""
+    """Slices as they were read, or as `update` wrote them; the version is a precondition."""
 
     def __bool__(self) -> bool:
         return bool(self.update or self.create or self.delete)
 
 
 def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
-    """Gives the slices of a pool as new objects, still without an owner."""
+    """Gives the slices of a pool as new objects, without an owner."""
     return tuple(
         ResourceSlice(
-            metadata=ObjectMeta(generate_name=_generate_name(pool, place)),
+            metadata=ObjectMeta(generate_name=_generate_name(pool, index)),
             spec=ResourceSliceSpec(
                 driver=pool.driver,
                 nodes=OnNode(pool.node),
@@ -64,57 +65,58 @@ def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
                 shared_counters=content.counter_sets if isinstance(content, CounterSlice) else (),
             ),
         )
-        for place, content in enumerate(pool.slices)
+        for index, content in enumerate(pool.slices)
     )
 
 
 def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> Plan:
-    """Gives the writes that make `existing`, all slices of the driver on the node, the pool.
+    """Gives the writes that turn `existing`, all slices of the driver on the node, into `pool`.
 
-    Of two slices in one place that of the higher generation stays, then the first by name: every
-    process that decides this decides the same.
+    Of two slices with one index the one of the higher generation stays, then the first by name, so
+    that several plugins make the same choice.
     """
-    present = sorted(existing, key=lambda each: (-each.spec.pool.generation, each.metadata.name))
-    in_pool = [each for each in present if each.spec.pool.name == pool.node]
-    elsewhere = [each for each in present if each.spec.pool.name != pool.node]
-    newest = max((each.spec.pool.generation for each in in_pool), default=0)
+    present = sorted(existing, key=lambda found: (-found.spec.pool.generation, found.metadata.name))
+    in_pool = [found for found in present if found.spec.pool.name == pool.node]
+    elsewhere = [found for found in present if found.spec.pool.name != pool.node]
+    newest = max((found.spec.pool.generation for found in in_pool), default=0)
     if not pool.slices:
         return _removal(in_pool, elsewhere, newest)
-    wanted = {each.metadata.generate_name: each for each in resource_slices(pool, newest)}
+    wanted = _by_prefix(resource_slices(pool, newest))
     kept: dict[str, ResourceSlice] = {}
     obsolete: list[ResourceSlice] = []
-    for each in in_pool:
-        place = each.metadata.generate_name
-        if place in wanted and place not in kept:
-            kept[place] = each
+    for found in in_pool:
+        prefix = found.metadata.generate_name
+        if prefix in wanted and prefix not in kept:
+            kept[prefix] = found
         else:
-            obsolete.append(each)
+            obsolete.append(found)
 
     update = [
-        written
-        for place, each in kept.items()
-        if (written := _rewritten(each, wanted[place])) != each
+        rewritten
+        for prefix, found in kept.items()
+        if (rewritten := _rewritten(found, wanted[prefix])) != found
     ]
-    visible = [each for each in obsolete if each.spec.pool.generation == newest]
+    visible = [found for found in obsolete if found.spec.pool.generation == newest]
     if len(kept) < len(wanted) or len(update) + len(visible) > 1:
-        wanted = {each.metadata.generate_name: each for each in resource_slices(pool, newest + 1)}
-        update = [_rewritten(each, wanted[place]) for place, each in kept.items()]
+        wanted = _by_prefix(resource_slices(pool, newest + 1))
+        update = [_rewritten(found, wanted[prefix]) for prefix, found in kept.items()]
     return Plan(
         update=tuple(update),
-        create=tuple(each for place, each in wanted.items() if place not in kept),
+        create=tuple(new for prefix, new in wanted.items() if prefix not in kept),
         delete=(*obsolete, *elsewhere),
     )
 
 
 def _removal(in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newest: int) -> Plan:
-    """Deletes all slices, those of the newest generation last: they hide the older ones.
+    """Plans the deletion of all slices, the newest generation last since it hides the others.
 
-    While they go, the rest must not look complete. It would where a slice says that there are fewer
-    than there are; then an empty slice of the next generation hides all others first.
+    The slices that remain must not look complete meanwhile. They would if a slice says that there
+    are fewer slices than there are. Then an empty slice of the next generation hides all others
+    first.
     """
-    visible = [each for each in in_pool if each.spec.pool.generation == newest]
-    older = [each for each in in_pool if each.spec.pool.generation != newest]
-    if all(each.spec.pool.resource_slice_count >= len(visible) for each in visible):
+    visible = [found for found in in_pool if found.spec.pool.generation == newest]
+    older = [found for found in in_pool if found.spec.pool.generation != newest]
+    if all(found.spec.pool.resource_slice_count >= len(visible) for found in visible):
         return Plan(delete=(*older, *elsewhere, *visible))
     first, *rest = visible
     alone = ResourcePool(first.spec.pool.name, generation=newest + 1, resource_slice_count=1)
@@ -122,23 +124,27 @@ def _removal(in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newes
     return Plan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
 
 
-def _generate_name(pool: Pool, place: int) -> str:
-    """`<place, five hexadecimal digits>-<driver>-<node>-`, cut where it leaves no valid name."""
-    return f"{place:05x}-{pool.driver}-{pool.node}"[: _GENERATE_NAME_LENGTH - 1] + "-"
+def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
+    return {found.metadata.generate_name: found for found in slices}
 
 
-def _rewritten(each: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
-    """A slice with the content that it is to have; equal to what it was if it has that already.
+def _generate_name(pool: Pool, index: int) -> str:
+    """Gives `<index, five hexadecimal digits>-<driver>-<node>-`, cut to the length allowed."""
+    return f"{index:05x}-{pool.driver}-{pool.node}"[: _GENERATE_NAME_LENGTH - 1] + "-"
 
-    What was stored and is not ours to say stays: fields that we do not know, and the time at which
-    a taint was added.
+
+def _rewritten(found: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
+    """Gives the slice with the wanted content; equal to `found` if nothing has to change.
+
+    Fields that this version does not know stay, and so does the time at which the API server added
+    a taint.
     """
-    stored = {device.name: device for device in each.spec.devices}
+    stored = {device.name: device for device in found.spec.devices}
     devices = tuple(
         _carried_over(device, stored[device.name]) if device.name in stored else device
         for device in wanted.spec.devices
     )
-    return replace(each, spec=replace(wanted.spec, devices=devices, unknown=each.spec.unknown))
+    return replace(found, spec=replace(wanted.spec, devices=devices, unknown=found.spec.unknown))
 
 
 def _carried_over(device: Device, stored: Device) -> Device:

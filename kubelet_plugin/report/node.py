@@ -40,7 +40,7 @@ from kubelet_plugin.publish.other_drivers import (
     SameNamePlugin,
 )
 from kubelet_plugin.publish.pool import DeviceSlice, Pool
-from kubelet_plugin.publish.publisher import Operation
+from kubelet_plugin.publish.publisher import SliceOperation
 from kubelet_plugin.report.metrics import Metrics
 
 _CONSEQUENCES: Mapping[FeatureGate, str] = {
@@ -92,7 +92,7 @@ class NodeReport:
 
     # --- from the publisher ---
 
-    def slice_written(self, operation: Operation) -> None:
+    def slice_written(self, operation: SliceOperation) -> None:
         """A ResourceSlice was written."""
         self._metrics.slice_writes.labels(operation).inc()
 

@@ -21,7 +21,7 @@ _HTTP_PORT = 9
 
 @pytest.fixture
 def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
-    """The plugin, at work, which shares the node's GPUs with the other."""
+    """The running plugin, which publishes GPUs that the other driver publishes too."""
     plugin = new_plugin("plugin")
     plugin.beside_other_drivers = "publish"
     plugin.start()

@@ -1,4 +1,4 @@
-"""A node whose slices are published: the API it is in, and what its publisher tells."""
+"""A node whose slices are published, and the reports of its publisher."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
 from kubelet_plugin.publish.pool import Pool
-from kubelet_plugin.publish.publisher import Operation, Publisher
+from kubelet_plugin.publish.publisher import Publisher, SliceOperation
 
 DRIVER = "gpu.carina.dev"
 DEADLINE = 20.0
@@ -23,17 +23,17 @@ DEADLINE = 20.0
 
 @dataclass
 class Report:
-    """What a publisher has told."""
+    """The reports of a publisher."""
 
-    written: list[Operation] = field(default_factory=list)
+    written: list[SliceOperation] = field(default_factory=list)
     published: list[Pool] = field(default_factory=list)
     repairs: list[float] = field(default_factory=list)
-    """When each was told, in monotonic seconds."""
+    """The times of the repairs, in monotonic seconds."""
     failures: list[ApiError] = field(default_factory=list)
     gates_off: list[FeatureGate] = field(default_factory=list)
     contested: list[tuple[Contested, ...]] = field(default_factory=list)
 
-    def slice_written(self, operation: Operation) -> None:
+    def slice_written(self, operation: SliceOperation) -> None:
         self.written.append(operation)
 
     def slices_published(self, pool: Pool) -> None:
@@ -54,7 +54,7 @@ class Report:
 
 @dataclass(frozen=True)
 class NodeInApi:
-    """A Node object, as an administrator and as the plugin on it see the API."""
+    """A Node, with clients of an administrator and of the plugin on the node."""
 
     name: str
     admin: Client
@@ -73,29 +73,29 @@ class NodeInApi:
     def slices(self) -> list[dict[str, Any]]:
         """The slices there are, in the order of their places."""
         found = self.admin.list(RESOURCE_SLICES, self.selection).items
-        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+        return sorted(found, key=lambda body: str(body["metadata"]["name"]))
 
     def versions(self) -> list[str]:
         """Says whether any slice was written since."""
-        return [each["metadata"]["resourceVersion"] for each in self.slices()]
+        return [body["metadata"]["resourceVersion"] for body in self.slices()]
 
     def devices(self) -> dict[str, dict[str, Any]]:
         """The devices of the pool if it is complete; of one that is not, none."""
         slices = self.slices()
-        pools = [each["spec"]["pool"] for each in slices]
+        pools = [body["spec"]["pool"] for body in slices]
         if len({pool["generation"] for pool in pools}) != 1 or any(
             pool["resourceSliceCount"] != len(slices) for pool in pools
         ):
             return {}
         return {
             device["name"]: device
-            for each in slices
-            for device in each["spec"].get("devices") or ()
+            for body in slices
+            for device in body["spec"].get("devices") or ()
         }
 
     def generation(self) -> int:
         """The pool's, of which all slices are."""
-        (generation,) = {each["spec"]["pool"]["generation"] for each in self.slices()}
+        (generation,) = {body["spec"]["pool"]["generation"] for body in self.slices()}
         return int(generation)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What is published where Kubernetes' feature gates for it are off, and that it is settled then.
+"""What is published while feature gates are off.
 
 On a real API server with the gates off, and on the embedded API with a client that drops what such
 an API server drops.
@@ -47,8 +47,8 @@ def _dropping(body: Body) -> Body:
     spec.pop("sharedCounters", None)
     if "devices" in spec:
         spec["devices"] = [
-            {name: value for name, value in each.items() if name not in _GATED}
-            for each in spec["devices"]
+            {name: value for name, value in device.items() if name not in _GATED}
+            for device in spec["devices"]
         ]
     return {**body, "spec": spec}
 
@@ -83,7 +83,7 @@ def node(clients: tuple[Client, Client]) -> NodeInApi:
     return NodeInApi(name, *clients)
 
 
-def test_gpus_are_published_without_counters_and_it_is_told_once(node: NodeInApi) -> None:
+def test_gpus_are_published_without_counters_and_the_gate_is_reported_once(node: NodeInApi) -> None:
     report = Report()
     devices = [whole(0, mig=MIG), whole(1)]
     with node.publisher(report) as publisher:
@@ -96,7 +96,7 @@ def test_gpus_are_published_without_counters_and_it_is_told_once(node: NodeInApi
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0", "gpu-1"}
-    assert not any("consumesCounters" in each for each in node.devices().values())
+    assert not any("consumesCounters" in device for device in node.devices().values())
     assert node.versions() == before
     assert report.written == ["create", "create"]
     assert report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES]
@@ -121,7 +121,7 @@ def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
     assert len(report.gates_off) == len(FeatureGate)
 
 
-def test_the_kubelet_s_wipe_is_made_good_without_the_gates_too(node: NodeInApi) -> None:
+def test_slices_that_the_kubelet_deletes_are_created_again(node: NodeInApi) -> None:
     report = Report()
     with node.publisher(report) as publisher:
         publisher.publish([whole(0)])

@@ -1,4 +1,4 @@
-"""The whole plugin on a node whose GPUs a device plugin offers too."""
+"""The plugin process on a node whose GPUs a device plugin offers too."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.integration.plugin_host import NODE, Host, running_host
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    """A node that has NVIDIA's device plugin."""
+    """A node with NVIDIA's device plugin."""
     with running_host() as host:
         allocatable = {"status": {"allocatable": {"nvidia.com/gpu": "8"}}}
         host.client.patch(NODES, NODE, MergePatch(allocatable), subresource="status")
@@ -38,7 +38,7 @@ def prepare(socket: Path, reference: pb.Claim) -> pb.NodePrepareResourceResponse
     return answer.claims[reference.uid]
 
 
-def test_its_gpus_are_withheld_and_it_is_told(host: Host) -> None:
+def test_gpus_are_withheld_and_an_event_says_so(host: Host) -> None:
     host.start()
 
     (note,) = eventually(lambda: notes(host, "GPUsWithheld"))
@@ -57,7 +57,7 @@ def test_a_claim_that_has_a_withheld_gpu_is_still_prepared(host: Host) -> None:
     assert [device.device_name for device in answer.devices] == ["gpu-3"]
 
 
-def test_its_gpus_are_published_where_the_setting_says_so(host: Host) -> None:
+def test_the_setting_publish_publishes_them(host: Host) -> None:
     host.start("--beside-other-drivers", "publish")
 
     assert eventually(lambda: notes(host, "GPUsOfferedTwice"))

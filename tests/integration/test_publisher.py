@@ -41,14 +41,14 @@ def embedded() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def with_carina(cluster: Cluster) -> Cluster:
-    """A real API in which deploy/ is applied."""
+    """A real API server with deploy/ applied."""
     cluster.install_carina()
     return cluster
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
 def node(request: pytest.FixtureRequest) -> NodeInApi:
-    """A node of the test's own."""
+    """A node for one test."""
     found: NodeInApi = request.getfixturevalue(f"{request.param}_node")
     return found
 
@@ -93,11 +93,11 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
         assert publisher.wait_published(DEADLINE)
 
     counters, devices = node.slices()
-    assert [each["name"] for each in counters["spec"]["sharedCounters"]] == ["gpu-0", "gpu-1"]
-    assert [each["name"] for each in devices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
-    for place, each in enumerate((counters, devices)):
-        assert each["metadata"]["name"].startswith(f"0000{place}-{DRIVER}-{node.name}-")
-        assert each["metadata"]["ownerReferences"] == [
+    assert [entry["name"] for entry in counters["spec"]["sharedCounters"]] == ["gpu-0", "gpu-1"]
+    assert [entry["name"] for entry in devices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    for index, body in enumerate((counters, devices)):
+        assert body["metadata"]["name"].startswith(f"0000{index}-{DRIVER}-{node.name}-")
+        assert body["metadata"]["ownerReferences"] == [
             {
                 "apiVersion": "v1",
                 "kind": "Node",
@@ -106,7 +106,7 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
                 "controller": True,
             }
         ]
-        assert each["spec"]["pool"] == {
+        assert body["spec"]["pool"] == {
             "name": node.name,
             "generation": 1,
             "resourceSliceCount": 2,
@@ -116,7 +116,7 @@ def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Re
     assert not report.failures
 
 
-def test_what_is_right_is_not_written_again(node: NodeInApi, report: Report) -> None:
+def test_slices_that_match_are_not_written_again(node: NodeInApi, report: Report) -> None:
     with node.publisher(Report()) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -148,7 +148,7 @@ def test_a_change_of_one_slice_is_one_write_in_the_same_generation(
     assert report.written == ["create", "create", "update"]
 
 
-def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Report) -> None:
+def test_a_gpu_that_vanishes_is_removed_with_its_counters(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -158,7 +158,7 @@ def test_a_gpu_that_is_gone_leaves_with_its_counters(node: NodeInApi, report: Re
     assert node.generation() == 2
 
 
-def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
+def test_a_node_without_gpus_counts_as_published_without_slices(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -171,7 +171,7 @@ def test_a_node_without_gpus_is_published_at_once_and_has_no_slices(
     assert report.published == [pool_of(node, ())]
 
 
-def test_slices_are_deleted_with_the_last_gpu_and_return_with_the_next(
+def test_slices_are_deleted_with_the_last_gpu_and_created_with_the_next(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -211,7 +211,7 @@ def test_slices_whose_counts_contradict_each_other_are_hidden_and_deleted(
 
     assert node.slices() == []
     assert report.written == ["update", "delete", "delete"]
-    assert "changed in between" not in caplog.text
+    assert "another client changed" not in caplog.text
 
 
 def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
@@ -233,7 +233,9 @@ def test_a_lost_gpu_is_tainted_and_the_taint_keeps_its_time(
     assert node.versions() == before
 
 
-def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report) -> None:
+def test_slices_that_the_kubelet_deletes_are_created_again_at_once(
+    node: NodeInApi, report: Report
+) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -245,7 +247,9 @@ def test_the_kubelet_s_wipe_is_made_good_at_once(node: NodeInApi, report: Report
     assert len(report.repairs) == 1
 
 
-def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Report) -> None:
+def test_a_slice_that_another_client_deletes_is_created_again(
+    node: NodeInApi, report: Report
+) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -256,7 +260,7 @@ def test_a_slice_that_somebody_deletes_is_made_anew(node: NodeInApi, report: Rep
         assert node.generation() == 2
 
 
-def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Report) -> None:
+def test_a_change_of_a_slice_by_another_client_is_reverted(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -271,7 +275,7 @@ def test_a_slice_that_somebody_changes_is_put_right(node: NodeInApi, report: Rep
         assert node.generation() == 1
 
 
-def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Report) -> None:
+def test_slices_left_behind_are_deleted(node: NodeInApi, report: Report) -> None:
     node.admin.create(
         RESOURCE_SLICES,
         {
@@ -292,7 +296,7 @@ def test_slices_that_others_left_behind_are_removed(node: NodeInApi, report: Rep
     assert node.generation() == 8
 
 
-def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Report) -> None:
+def test_new_slices_belong_to_the_recreated_node(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)
@@ -304,11 +308,11 @@ def test_slices_belong_to_a_node_that_was_made_anew(node: NodeInApi, report: Rep
 
         eventually(lambda: set(node.devices()) == {"gpu-0", "gpu-1"})
         assert node.uid() != before
-        owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in node.slices()}
+        owners = {body["metadata"]["ownerReferences"][0]["uid"] for body in node.slices()}
         assert owners == {node.uid()}
 
 
-def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, report: Report) -> None:
+def test_two_publishers_that_agree_restore_deleted_slices(node: NodeInApi, report: Report) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
         publisher.publish(TWO_GPUS)
@@ -329,7 +333,9 @@ def test_two_that_want_the_same_make_a_wipe_good_together(node: NodeInApi, repor
         assert len(report.written) + len(other.written) <= 24
 
 
-def test_two_that_differ_write_ever_more_slowly(node: NodeInApi, report: Report) -> None:
+def test_two_publishers_that_differ_write_with_increasing_delays(
+    node: NodeInApi, report: Report
+) -> None:
     other = Report()
     with node.publisher(report) as publisher, node.publisher(other) as successor:
         publisher.publish(TWO_GPUS)
@@ -346,7 +352,7 @@ def test_two_that_differ_write_ever_more_slowly(node: NodeInApi, report: Report)
     assert written <= 4 * attempts  # two slices each; one that meets a conflict is repeated
 
 
-def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, report: Report) -> None:
+def test_a_missing_permission_is_reported_and_retried(real_node: NodeInApi, report: Report) -> None:
     elsewhere = f"{real_node.name}-elsewhere"
     real_node.admin.create(NODES, {"metadata": {"name": elsewhere}})
     foreign = replace(real_node, name=elsewhere)
@@ -360,7 +366,7 @@ def test_without_the_right_it_says_so_and_tries_again(real_node: NodeInApi, repo
     assert f'may not write slices of node "{elsewhere}"' in str(report.failures[0])
 
 
-def test_it_waits_for_an_api_server_that_is_away(
+def test_the_publisher_waits_for_an_unreachable_api_server(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     embedded.stop()
@@ -373,7 +379,7 @@ def test_it_waits_for_an_api_server_that_is_away(
     assert set(embedded_node.devices()) == {"gpu-0", "gpu-1"}
 
 
-def test_a_write_that_fails_is_told_and_tried_again(
+def test_a_failed_write_is_reported_and_retried(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     overload = Failure(503, "ServiceUnavailable", "too busy")
@@ -388,7 +394,7 @@ def test_a_write_that_fails_is_told_and_tried_again(
     ] * 3
 
 
-def test_a_node_may_have_the_longest_of_names(node: NodeInApi, report: Report) -> None:
+def test_the_longest_node_name_is_accepted(node: NodeInApi, report: Report) -> None:
     name = f"{node.name}.".ljust(253, "n")
     node.admin.create(NODES, {"metadata": {"name": name}})
     long_named = replace(node, name=name, plugin=node.admin)
@@ -417,7 +423,7 @@ def test_the_slices_of_every_profile_are_accepted(
 
 
 def offer_resource(node: NodeInApi, name: str, quantity: str) -> None:
-    """Counts an extended resource in the Node, as the kubelet does for a device plugin."""
+    """Sets an extended resource of the Node, as the kubelet does for a device plugin."""
     resources = {name: quantity}
     node.admin.patch(
         NODES,
@@ -428,7 +434,7 @@ def offer_resource(node: NodeInApi, name: str, quantity: str) -> None:
 
 
 def offer_in_slice(node: NodeInApi, attribute: str, value: str) -> str:
-    """Publishes a device for another driver; gives the slice's name."""
+    """Publishes a device of another driver; gives the name of its slice."""
     driver = "gpu.nvidia.com"
     device = {"name": "gpu-0", "attributes": {attribute: {"string": value}}}
     body = node.admin.create(
@@ -458,7 +464,7 @@ def test_beside_a_device_plugin_no_gpu_is_published(node: NodeInApi, report: Rep
     assert report.contested == [(Contested(DevicePlugin(("nvidia.com/gpu",)), gpus),)]
 
 
-def test_gpus_are_withdrawn_when_a_device_plugin_comes_and_return_when_it_has_gone(
+def test_gpus_are_withheld_from_the_start_of_a_device_plugin_to_its_removal(
     node: NodeInApi, report: Report
 ) -> None:
     with node.publisher(report) as publisher:
@@ -483,7 +489,7 @@ def test_gpus_are_withdrawn_when_a_device_plugin_comes_and_return_when_it_has_go
         pytest.param("resource.kubernetes.io/pciBusID", gpu(0).pci_bus_id, id="PCI address"),
     ],
 )
-def test_a_gpu_in_another_driver_s_slices_is_withheld_while_it_is_there(
+def test_a_gpu_in_slices_of_another_driver_is_withheld_until_they_are_deleted(
     node: NodeInApi, report: Report, attribute: str, value: str
 ) -> None:
     with node.publisher(report) as publisher:
@@ -516,7 +522,7 @@ def test_slices_of_other_drivers_are_never_written(node: NodeInApi, report: Repo
     assert report.contested == []
 
 
-def test_what_others_offer_is_published_too_where_the_setting_says_so(
+def test_the_setting_publish_publishes_gpus_that_others_offer(
     node: NodeInApi, report: Report
 ) -> None:
     offer_resource(node, "nvidia.com/gpu", "2")
@@ -529,7 +535,7 @@ def test_what_others_offer_is_published_too_where_the_setting_says_so(
     assert [len(contested) for contested in report.contested] == [2]
 
 
-def test_slices_of_another_plugin_with_our_driver_s_name_are_left_alone(
+def test_slices_of_another_plugin_under_our_driver_name_stay(
     node: NodeInApi, report: Report, tmp_path: Path
 ) -> None:
     body = {
@@ -561,7 +567,7 @@ def test_slices_of_another_plugin_with_our_driver_s_name_are_left_alone(
     assert node.generation() == 8
 
 
-def test_the_node_is_asked_about_device_plugins_before_anything_is_published(
+def test_nothing_is_published_before_the_node_was_read(
     embedded: ApiServer, embedded_node: NodeInApi, report: Report
 ) -> None:
     offer_resource(embedded_node, "nvidia.com/gpu", "2")

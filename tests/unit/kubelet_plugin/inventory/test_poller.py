@@ -1,4 +1,4 @@
-"""Looking at the GPUs again and again."""
+"""Periodic readings of the GPUs."""
 
 import queue
 import threading
@@ -18,16 +18,16 @@ MISSING = DriverMissing("not installed")
 
 
 class Node:
-    """GPUs that a test changes; it sees each look and may hold it up."""
+    """GPUs that a test changes; it sees each reading and may delay it."""
 
     def __init__(self, inventory: Inventory | Exception) -> None:
         self.inventory = inventory
-        self.looks: queue.Queue[Inventory | None] = queue.Queue()
+        self.readings: queue.Queue[Inventory | None] = queue.Queue()
         self.answering = threading.Event()
         self.answering.set()
 
     def read(self, previous: Inventory | None) -> Inventory:
-        self.looks.put(previous)
+        self.readings.put(previous)
         assert self.answering.wait(DEADLINE)
         if isinstance(self.inventory, Exception):
             raise self.inventory
@@ -35,7 +35,7 @@ class Node:
 
 
 class Report:
-    """What was told, in queues that a test waits on."""
+    """Reports, in queues that a test waits on."""
 
     def __init__(self) -> None:
         self.inventories: queue.Queue[Inventory] = queue.Queue()
@@ -85,7 +85,7 @@ def polling(
         node.answering.set()
 
 
-def test_the_first_look_hands_over_what_there_is() -> None:
+def test_the_first_reading_is_passed_on() -> None:
     node, report = Node(ONE), Report()
     with polling(node, report) as poller:
         assert report.inventories.get(timeout=DEADLINE) == ONE
@@ -93,38 +93,38 @@ def test_the_first_look_hands_over_what_there_is() -> None:
     assert report.changes.empty()
 
 
-def test_a_look_is_given_what_the_one_before_saw() -> None:
+def test_a_reading_is_given_the_previous_inventory() -> None:
     node, report = Node(ONE), Report()
     with polling(node, report) as poller:
-        assert node.looks.get(timeout=DEADLINE) is None
+        assert node.readings.get(timeout=DEADLINE) is None
         report.inventories.get(timeout=DEADLINE)
-        poller.look_now()
-        assert node.looks.get(timeout=DEADLINE) == ONE
+        poller.read_now()
+        assert node.readings.get(timeout=DEADLINE) == ONE
 
 
-def test_a_change_is_handed_over_and_told() -> None:
+def test_a_change_is_passed_on_and_reported() -> None:
     node, report = Node(ONE), Report()
     with polling(node, report) as poller:
         report.inventories.get(timeout=DEADLINE)
         node.inventory = TWO
-        poller.look_now()
+        poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == TWO
         assert report.changes.get(timeout=DEADLINE) == GpuAppeared(gpu(1))
 
 
-def test_what_has_not_changed_is_not_handed_over_again() -> None:
+def test_an_unchanged_inventory_is_not_passed_on_again() -> None:
     node, report = Node(ONE), Report()
     with polling(node, report) as poller:
         report.inventories.get(timeout=DEADLINE)
         for _ in range(3):
-            poller.look_now()
-            node.looks.get(timeout=DEADLINE)
+            poller.read_now()
+            node.readings.get(timeout=DEADLINE)
         node.inventory = TWO
-        poller.look_now()
+        poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == TWO
 
 
-def test_it_looks_again_by_itself() -> None:
+def test_the_gpus_are_read_periodically() -> None:
     node, report = Node(MISSING), Report()
     with polling(node, report, interval=0.01):
         report.inventories.get(timeout=DEADLINE)
@@ -134,7 +134,7 @@ def test_it_looks_again_by_itself() -> None:
             pass
 
 
-def test_a_look_that_hangs_is_told_once_and_when_it_comes_back() -> None:
+def test_a_reading_that_hangs_is_reported_once_and_again_when_it_returns() -> None:
     node, report = Node(ONE), Report()
     node.answering.clear()
     with polling(node, report, patience=0.01):
@@ -145,36 +145,38 @@ def test_a_look_that_hangs_is_told_once_and_when_it_comes_back() -> None:
     assert report.stalls.empty()
 
 
-def test_stopping_does_not_wait_for_a_look_that_hangs() -> None:
+def test_stopping_does_not_wait_for_a_reading_that_hangs() -> None:
     node, report = Node(ONE), Report()
     node.answering.clear()
     with polling(node, report) as poller:
-        node.looks.get(timeout=DEADLINE)
+        node.readings.get(timeout=DEADLINE)
         begun = time.monotonic()
         poller.stop()
-        assert time.monotonic() - begun < DEADLINE / 10  # the look itself hangs for all of it
+        assert (
+            time.monotonic() - begun < DEADLINE / 10
+        )  # the reading itself hangs for ten times as long
     assert report.inventories.empty()
 
 
-def test_a_read_that_fails_unexpectedly_is_tried_again() -> None:
+def test_a_reading_that_fails_unexpectedly_is_retried() -> None:
     node, report = Node(RuntimeError("a bug")), Report()
     with polling(node, report) as poller:
-        node.looks.get(timeout=DEADLINE)
+        node.readings.get(timeout=DEADLINE)
         node.inventory = ONE
-        poller.look_now()
+        poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == ONE
 
 
-def test_a_look_whose_report_failed_is_passed_on_by_the_next() -> None:
+def test_an_inventory_whose_report_failed_is_passed_on_after_the_next_reading() -> None:
     node, report = Node(ONE), Report()
     report.failures.append(RuntimeError("a bug"))
     with polling(node, report) as poller:
-        node.looks.get(timeout=DEADLINE)
-        poller.look_now()
+        node.readings.get(timeout=DEADLINE)
+        poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == ONE
 
 
-def test_a_look_that_its_receiver_failed_to_take_is_passed_on_by_the_next() -> None:
+def test_an_inventory_whose_receiver_failed_is_passed_on_after_the_next_reading() -> None:
     node, report = Node(ONE), Report()
     failures = [RuntimeError("a bug")]
 
@@ -184,12 +186,12 @@ def test_a_look_that_its_receiver_failed_to_take_is_passed_on_by_the_next() -> N
         report.inventories.put(inventory)
 
     with polling(node, report, changed=take) as poller:
-        node.looks.get(timeout=DEADLINE)
-        poller.look_now()
+        node.readings.get(timeout=DEADLINE)
+        poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == ONE
 
 
-def test_the_latest_look_is_known_before_it_is_passed_on() -> None:
+def test_the_latest_inventory_is_available_before_it_is_passed_on() -> None:
     node, report = Node(ONE), Report()
     known: queue.Queue[Inventory | None] = queue.Queue()
     started = threading.Event()

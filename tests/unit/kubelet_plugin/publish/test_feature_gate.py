@@ -1,4 +1,4 @@
-"""What is published where Kubernetes lacks a feature gate."""
+"""What is published while a feature gate is off."""
 
 from dataclasses import replace
 
@@ -20,14 +20,19 @@ ONE_LOST = pool(
 
 
 def devices(of: Pool) -> list[Device]:
-    return [one for each in of.slices if isinstance(each, DeviceSlice) for one in each.devices]
+    return [
+        device
+        for content in of.slices
+        if isinstance(content, DeviceSlice)
+        for device in content.devices
+    ]
 
 
 def gates(of: Pool) -> list[frozenset[FeatureGate]]:
-    return [needed(each.spec) for each in resource_slices(of, 1)]
+    return [needed(new.spec) for new in resource_slices(of, 1)]
 
 
-def test_counters_and_those_who_draw_on_them_need_a_gate() -> None:
+def test_counter_sets_and_their_consumers_need_a_gate() -> None:
     assert gates(HEALTHY) == [{COUNTERS}, {COUNTERS}]
 
 
@@ -35,25 +40,27 @@ def test_taints_need_a_gate() -> None:
     assert gates(ONE_LOST) == [{COUNTERS}, {COUNTERS, TAINTS}]
 
 
-def test_what_is_left_without_a_gate_does_not_need_it() -> None:
+def test_a_pool_without_a_gate_does_not_need_it() -> None:
     for off in ({TAINTS}, {COUNTERS}, {TAINTS, COUNTERS}):
         assert not frozenset().union(*gates(without(ONE_LOST, frozenset(off)))) & off
 
 
-def test_with_all_gates_on_nothing_is_taken_away() -> None:
+def test_with_all_gates_on_the_pool_stays() -> None:
     assert without(ONE_LOST, frozenset()) == ONE_LOST
 
 
 def test_a_device_that_cannot_be_tainted_is_left_out() -> None:
-    assert [each.name for each in devices(without(ONE_LOST, frozenset({TAINTS})))] == ["gpu-1"]
+    assert [device.name for device in devices(without(ONE_LOST, frozenset({TAINTS})))] == ["gpu-1"]
 
 
-def test_without_counters_slices_keep_their_places() -> None:
+def test_without_counters_slices_keep_their_indexes() -> None:
     counters, shown = without(HEALTHY, frozenset({COUNTERS})).slices
 
     assert counters == DeviceSlice(())
     assert isinstance(shown, DeviceSlice)
-    assert shown.devices == tuple(replace(each, consumes_counters=()) for each in devices(HEALTHY))
+    assert shown.devices == tuple(
+        replace(device, consumes_counters=()) for device in devices(HEALTHY)
+    )
 
 
 def test_without_counters_one_device_of_a_gpu_stays() -> None:
@@ -74,4 +81,4 @@ def test_without_counters_one_device_of_a_gpu_stays() -> None:
 
     left = without(partitioned, frozenset({COUNTERS}))
 
-    assert [each.name for each in devices(left)] == ["whole", "other"]
+    assert [device.name for device in devices(left)] == ["whole", "other"]

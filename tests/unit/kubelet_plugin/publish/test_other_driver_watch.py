@@ -1,4 +1,4 @@
-"""Looking for other drivers again and again."""
+"""Observation of other drivers on the node."""
 
 import socket
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SAME_NAME = SameNamePlugin("dra.sock", "checkpoint.json")
 
 @dataclass
 class World:
-    """A Node, a plugin directory and a clock, which a test sets."""
+    """A Node, a plugin directory and a clock that a test sets."""
 
     resources: dict[str, str] = field(default_factory=dict)
     failure: ApiError | None = None
@@ -51,13 +51,13 @@ def world() -> World:
     return World()
 
 
-def test_all_three_kinds_of_offers_are_seen(world: World) -> None:
+def test_all_three_kinds_of_offers_are_found(world: World) -> None:
     world.resources, world.plugin = {"nvidia.com/gpu": "8"}, SAME_NAME
 
     assert set(world.watch().offers([PUBLISHED])) == {GPU_RESOURCE, PUBLISHED, SAME_NAME}
 
 
-def test_the_node_is_read_once_in_an_interval(world: World) -> None:
+def test_the_node_is_read_once_per_interval(world: World) -> None:
     watch = world.watch()
     watch.offers([])
     assert world.now + 54 <= watch.due <= world.now + 66
@@ -72,7 +72,7 @@ def test_the_node_is_read_once_in_an_interval(world: World) -> None:
     assert world.reads == 2
 
 
-def test_a_driver_that_is_away_for_a_moment_still_counts(world: World) -> None:
+def test_an_offer_that_disappears_briefly_still_counts(world: World) -> None:
     watch = world.watch()
     watch.offers([PUBLISHED])
     world.now += 299
@@ -82,7 +82,7 @@ def test_a_driver_that_is_away_for_a_moment_still_counts(world: World) -> None:
     assert watch.offers([]) == ()
 
 
-def test_a_node_that_was_never_read_fails_the_caller(world: World) -> None:
+def test_a_failure_of_the_first_reading_is_raised(world: World) -> None:
     world.failure = UNAVAILABLE
     watch = world.watch()
     with pytest.raises(ServerError):
@@ -92,7 +92,7 @@ def test_a_node_that_was_never_read_fails_the_caller(world: World) -> None:
     assert watch.offers([]) == ()
 
 
-def test_what_was_read_last_holds_while_the_node_cannot_be_read(world: World) -> None:
+def test_the_last_reading_holds_while_the_node_cannot_be_read(world: World) -> None:
     world.resources = {"nvidia.com/gpu": "8"}
     watch = world.watch()
     watch.offers([])
@@ -128,7 +128,7 @@ class Listen:
         return same_name_plugin(self.directory, self.directory / "dra-own.sock")
 
 
-def test_a_plugin_with_another_checkpoint_that_listens_is_another_s(listen: Listen) -> None:
+def test_a_listening_plugin_with_another_checkpoint_is_found(listen: Listen) -> None:
     listen.on("dra-own.sock")
     listen.on("dra.sock")
     (listen.directory / "checkpoint.json").touch()
@@ -138,7 +138,7 @@ def test_a_plugin_with_another_checkpoint_that_listens_is_another_s(listen: List
     )
 
 
-def test_a_carina_plugin_that_is_being_replaced_is_no_other(listen: Listen) -> None:
+def test_a_carina_plugin_in_a_rolling_update_is_not_found(listen: Listen) -> None:
     for name in ("dra-own.sock", "dra-old.sock"):
         listen.on(name)
     for name in ("checkpoint.jsonl", "checkpoint.jsonl.tmp", "serialize.lock"):
@@ -148,7 +148,7 @@ def test_a_carina_plugin_that_is_being_replaced_is_no_other(listen: Listen) -> N
     assert listen.find() is None
 
 
-def test_what_a_plugin_left_behind_is_no_plugin(listen: Listen) -> None:
+def test_files_of_a_removed_plugin_are_ignored(listen: Listen) -> None:
     listen.on("dra-own.sock")
     listen.abandon("dra.sock")
     (listen.directory / "checkpoint.json").touch()
@@ -156,5 +156,5 @@ def test_what_a_plugin_left_behind_is_no_plugin(listen: Listen) -> None:
     assert listen.find() is None
 
 
-def test_without_a_plugin_directory_there_is_no_other(tmp_path: Path) -> None:
+def test_a_missing_plugin_directory_is_ignored(tmp_path: Path) -> None:
     assert same_name_plugin(tmp_path / "missing", tmp_path / "missing/dra.sock") is None

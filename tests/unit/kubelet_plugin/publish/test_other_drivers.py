@@ -1,4 +1,4 @@
-"""Which GPUs another driver offers too, and what is published of them."""
+"""Which GPUs are published beside other drivers."""
 
 from collections.abc import Mapping
 
@@ -166,7 +166,9 @@ def test_what_is_withheld_and_why(
         )
     )
 )
-def test_all_is_published_where_the_setting_says_so_and_still_told(offers: set[Offer]) -> None:
+def test_the_setting_publish_publishes_all_gpus_and_still_names_the_contested(
+    offers: set[Offer],
+) -> None:
     decision = decide(DEVICES, offers, "publish")
 
     assert decision.devices == DEVICES
@@ -182,18 +184,18 @@ def test_all_is_published_where_the_setting_says_so_and_still_told(offers: set[O
         (GPU_RESOURCE, "withhold", True),
     ],
 )
-def test_slices_of_our_name_are_left_alone_only_where_another_plugin_may_have_them(
+def test_slices_are_not_ours_while_another_plugin_uses_our_name(
     offer: Offer, policy: BesideOtherDrivers, ours: bool
 ) -> None:
     for devices in ((), DEVICES):
         assert decide(devices, [offer], policy).slices_are_ours == ours
 
 
-def test_a_node_without_gpus_contests_none() -> None:
+def test_without_gpus_none_is_contested() -> None:
     assert decide((), [GPU_RESOURCE, PublishedGpu(NVIDIA, UUID_1)], "withhold").contested == ()
 
 
-def test_an_offer_counts_until_it_has_been_away_for_long() -> None:
+def test_an_offer_counts_for_a_time_after_it_was_last_seen() -> None:
     first = remembered({}, [GPU_RESOURCE], now=100, seconds=300)
     away = remembered(first, [MIG_RESOURCE], now=399, seconds=300)
     over = remembered(away, [], now=400, seconds=300)

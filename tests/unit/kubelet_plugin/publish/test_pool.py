@@ -46,18 +46,18 @@ def test_a_node_without_devices_has_no_slices() -> None:
     assert pool_of().slices == ()
 
 
-def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
+def test_counter_sets_come_before_the_devices_that_consume_them() -> None:
     made = pool_of(whole(0), whole(1))
 
     counters, devices = made.slices
     assert isinstance(counters, CounterSlice)
     assert isinstance(devices, DeviceSlice)
-    assert [each.name for each in counters.counter_sets] == ["gpu-0", "gpu-1"]
+    assert [counter_set.name for counter_set in counters.counter_sets] == ["gpu-0", "gpu-1"]
     assert [
         (consumption.counter_set, consumption.counters)
         for device in devices.devices
         for consumption in device.consumes_counters
-    ] == [(each.name, each.counters) for each in counters.counter_sets]
+    ] == [(available.name, available.counters) for available in counters.counter_sets]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_counter_sets_come_before_the_devices_that_draw_on_them() -> None:
 def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
     made = pool_of(*(whole(minor) for minor in range(number_of_gpus)))
 
-    counters = [each for each in made.slices if isinstance(each, CounterSlice)]
-    devices = [each for each in made.slices if isinstance(each, DeviceSlice)]
+    counters = [content for content in made.slices if isinstance(content, CounterSlice)]
+    devices = [content for content in made.slices if isinstance(content, DeviceSlice)]
     assert made.slices == (*counters, *devices)
-    assert all(0 < len(each.counter_sets) <= 8 for each in counters)
-    assert all(0 < len(each.devices) <= 64 for each in devices)
+    assert all(0 < len(content.counter_sets) <= 8 for content in counters)
+    assert all(0 < len(content.devices) <= 64 for content in devices)
     names = [f"gpu-{minor}" for minor in range(number_of_gpus)]
-    assert [one.name for each in counters for one in each.counter_sets] == names
-    assert [one.name for each in devices for one in each.devices] == names
+    assert [found.name for content in counters for found in content.counter_sets] == names
+    assert [found.name for content in devices for found in content.devices] == names
 
 
 def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> None:
@@ -125,10 +125,10 @@ def test_attributes_have_the_names_that_users_know() -> None:
         "resource.kubernetes.io/pcieRoot": StringAttribute("pci0000:00"),
     }
     assert list(device.attributes) == sorted(device.attributes)
-    assert {name: str(each.value) for name, each in device.capacity.items()} == {"memory": "45Gi"}
+    assert {name: str(found.value) for name, found in device.capacity.items()} == {"memory": "45Gi"}
 
 
-def test_what_the_driver_does_not_tell_is_left_out() -> None:
+def test_values_that_the_driver_does_not_give_are_left_out() -> None:
     silent = whole(
         0,
         product_name=None,

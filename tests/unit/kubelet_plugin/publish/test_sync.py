@@ -1,4 +1,4 @@
-"""The writes that make the node's slices what they ought to be."""
+"""The writes that turn the node's slices into the wanted pool."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def pool(*contents: str) -> Pool:
-    """A pool with a slice for each text, and in it a device for each letter."""
+    """Gives a pool with a slice for each text and a device for each letter of it."""
     return Pool(
         DRIVER,
         NODE,
@@ -38,26 +38,28 @@ def pool(*contents: str) -> Pool:
 
 
 def stored(of: Pool, generation: int = 1) -> list[ResourceSlice]:
-    """The slices of a pool as the API server has them."""
+    """Gives the slices of a pool as the API server stores them."""
     return [
-        replace(each, metadata=replace(each.metadata, name=f"slice-{place}", resource_version="7"))
-        for place, each in enumerate(resource_slices(of, generation))
+        replace(
+            slice_, metadata=replace(slice_.metadata, name=f"slice-{place}", resource_version="7")
+        )
+        for place, slice_ in enumerate(resource_slices(of, generation))
     ]
 
 
 def after(existing: Sequence[ResourceSlice], plan: Plan) -> Iterator[list[ResourceSlice]]:
-    """The slices that there are after each write of a plan."""
-    slices = {each.metadata.name: each for each in existing}
-    for each in plan.update:
-        assert slices[each.metadata.name].metadata == each.metadata
-        slices[each.metadata.name] = each
+    """Gives the slices after each write of a plan."""
+    slices = {slice_.metadata.name: slice_ for slice_ in existing}
+    for slice_ in plan.update:
+        assert slices[slice_.metadata.name].metadata == slice_.metadata
+        slices[slice_.metadata.name] = slice_
         yield list(slices.values())
-    for number, each in enumerate(plan.create, start=len(slices)):
+    for number, slice_ in enumerate(plan.create, start=len(slices)):
         name = f"created-{number}"
-        slices[name] = replace(each, metadata=replace(each.metadata, name=name))
+        slices[name] = replace(slice_, metadata=replace(slice_.metadata, name=name))
         yield list(slices.values())
-    for each in plan.delete:
-        assert slices.pop(each.metadata.name) == each
+    for slice_ in plan.delete:
+        assert slices.pop(slice_.metadata.name) == slice_
         yield list(slices.values())
 
 
@@ -66,22 +68,22 @@ def applied(existing: Sequence[ResourceSlice], plan: Plan) -> list[ResourceSlice
 
 
 def generations(slices: Sequence[ResourceSlice]) -> set[int]:
-    return {each.spec.pool.generation for each in slices}
+    return {slice_.spec.pool.generation for slice_ in slices}
 
 
 def seen(slices: Sequence[ResourceSlice]) -> "Counter[str] | None":
-    """The devices that a consumer may see in the pool; None where it is incomplete (KEP-4381).
+    """Gives the devices that a client sees in the pool; None if it is incomplete (KEP-4381).
 
-    A pool without slices is seen as one without devices is.
+    A client cannot distinguish a pool without slices from a pool without devices.
     """
-    in_pool = [each for each in slices if each.spec.pool.name == NODE]
+    in_pool = [slice_ for slice_ in slices if slice_.spec.pool.name == NODE]
     if not in_pool:
         return Counter()
-    newest = max(each.spec.pool.generation for each in in_pool)
-    newest_slices = [each for each in in_pool if each.spec.pool.generation == newest]
-    if all(each.spec.pool.resource_slice_count != len(newest_slices) for each in newest_slices):
+    newest = max(slice_.spec.pool.generation for slice_ in in_pool)
+    newest_slices = [slice_ for slice_ in in_pool if slice_.spec.pool.generation == newest]
+    if all(slice_.spec.pool.resource_slice_count != len(newest_slices) for slice_ in newest_slices):
         return None
-    return Counter(device.name for each in newest_slices for device in each.spec.devices)
+    return Counter(device.name for slice_ in newest_slices for device in slice_.spec.devices)
 
 
 contents = st.sampled_from(["", "a", "b", "ab", "c"])
@@ -90,7 +92,7 @@ pools = st.lists(contents, max_size=3).map(lambda texts: pool(*texts))
 
 @st.composite
 def left_behind(draw: st.DrawFn) -> list[ResourceSlice]:
-    """Slices as other processes, crashes and people may have left them."""
+    """Gives slices that other processes, crashes and people may have left behind."""
     found = []
     for number in range(draw(st.integers(0, 5))):
         place = draw(st.integers(0, 3))
@@ -122,7 +124,7 @@ states = left_behind() | published
 
 
 @given(pools, states)
-def test_the_slices_become_the_pool_and_nothing_else(
+def test_the_writes_leave_exactly_the_slices_of_the_pool(
     wanted: Pool, existing: list[ResourceSlice]
 ) -> None:
     left = applied(existing, sync(wanted, existing))
@@ -131,42 +133,40 @@ def test_the_slices_become_the_pool_and_nothing_else(
         assert left == []
         return
     (generation,) = generations(left)
-    by_place = sorted(left, key=lambda each: each.metadata.generate_name)
+    by_index = sorted(left, key=lambda slice_: slice_.metadata.generate_name)
     expected = resource_slices(wanted, generation)
-    assert [each.metadata.generate_name for each in by_place] == [
-        each.metadata.generate_name for each in expected
+    assert [slice_.metadata.generate_name for slice_ in by_index] == [
+        slice_.metadata.generate_name for slice_ in expected
     ]
-    assert [each.spec for each in by_place] == [each.spec for each in expected]
+    assert [slice_.spec for slice_ in by_index] == [slice_.spec for slice_ in expected]
 
 
 @given(pools, states)
-def test_once_it_is_done_there_is_nothing_to_do(
-    wanted: Pool, existing: list[ResourceSlice]
-) -> None:
+def test_after_the_writes_the_plan_is_empty(wanted: Pool, existing: list[ResourceSlice]) -> None:
     left = applied(existing, sync(wanted, existing))
 
     assert not sync(wanted, left)
 
 
 @given(pools, states)
-def test_between_the_writes_no_consumer_sees_other_devices(
+def test_between_the_writes_no_client_sees_other_devices(
     wanted: Pool, existing: list[ResourceSlice]
 ) -> None:
     plan = sync(wanted, existing)
 
     before = seen(existing)
     right = seen(resource_slices(wanted, 1))
-    views = [seen(each) for each in after(existing, plan)]
+    views = [seen(slice_) for slice_ in after(existing, plan)]
     assert all(view in (None, before, right) for view in views)
     if before is None:
         assert all(view in (None, right) for view in views)
     changed = [index for index, view in enumerate(views) if view != before]
-    if changed:  # once it is away, what there was before does not come back
+    if changed:  # the old pool is not seen again after it has disappeared
         assert all(view in (None, right) for view in views[changed[0] :])
 
 
 @given(pools, states, st.data())
-def test_a_plan_that_was_cut_short_is_taken_up_again(
+def test_an_interrupted_plan_is_completed_by_the_next(
     wanted: Pool, existing: list[ResourceSlice], data: st.DataObject
 ) -> None:
     steps = [existing, *after(existing, sync(wanted, existing))]
@@ -175,23 +175,27 @@ def test_a_plan_that_was_cut_short_is_taken_up_again(
     again = sync(wanted, interrupted)
 
     assert seen(applied(interrupted, again)) == seen(resource_slices(wanted, 1))
-    views = [seen(each) for each in after(interrupted, again)]
+    views = [seen(slice_) for slice_ in after(interrupted, again)]
     assert all(view in (None, seen(existing), seen(steps[-1])) for view in views)
 
 
 @given(pools.filter(lambda of: bool(of.slices)), states)
-def test_the_generation_stays_unless_one_change_does_not_do(
+def test_the_generation_stays_if_one_write_is_enough(
     wanted: Pool, existing: list[ResourceSlice]
 ) -> None:
     plan = sync(wanted, existing)
-    in_pool = [each for each in existing if each.spec.pool.name == NODE]
+    in_pool = [slice_ for slice_ in existing if slice_.spec.pool.name == NODE]
     newest = max(generations(in_pool), default=0)
 
     (generation,) = generations(applied(existing, plan))
     visible = [
         *plan.update,
         *plan.create,
-        *(each for each in plan.delete if each in in_pool and each.spec.pool.generation == newest),
+        *(
+            slice_
+            for slice_ in plan.delete
+            if slice_ in in_pool and slice_.spec.pool.generation == newest
+        ),
     ]
     if generation == newest:
         assert not plan.create
@@ -215,11 +219,11 @@ def test_a_new_pool_begins_with_generation_1() -> None:
     plan = sync(pool("a", "b"), [])
 
     assert (plan.update, plan.delete) == ((), ())
-    assert [each.metadata.generate_name for each in plan.create] == [
+    assert [slice_.metadata.generate_name for slice_ in plan.create] == [
         "00000-gpu.carina.dev-node-1-",
         "00001-gpu.carina.dev-node-1-",
     ]
-    assert [each.spec.pool for each in plan.create] == [ResourcePool(NODE, 1, 2)] * 2
+    assert [slice_.spec.pool for slice_ in plan.create] == [ResourcePool(NODE, 1, 2)] * 2
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,7 @@ def test_a_new_pool_begins_with_generation_1() -> None:
         pytest.param(pool("a"), pool(""), 1, 0, 0, 3, id="no devices any more"),
     ],
 )
-def test_how_much_is_written(
+def test_number_of_writes(
     before: Pool, wanted: Pool, updated: int, created: int, deleted: int, generation: int
 ) -> None:
     existing = stored(before, 3)
@@ -245,7 +249,7 @@ def test_how_much_is_written(
 
 
 @pytest.mark.parametrize("before", [pool(""), pool("a"), pool("a", "b"), pool("", "a", "b")])
-def test_the_slices_of_a_pool_without_devices_are_deleted_and_nothing_is_written(
+def test_a_pool_without_devices_takes_only_deletions(
     before: Pool,
 ) -> None:
     existing = stored(before, 3)
@@ -257,10 +261,10 @@ def test_a_node_without_devices_needs_no_write() -> None:
     assert not sync(pool(), [])
 
 
-def test_slices_that_would_complete_the_pool_as_others_go_are_hidden_first() -> None:
+def test_slices_that_would_look_complete_during_deletion_are_hidden_first() -> None:
     first, second = (
-        replace(each, spec=replace(each.spec, pool=ResourcePool(NODE, 3, 1)))
-        for each in stored(pool("a", "b"), 3)
+        replace(slice_, spec=replace(slice_.spec, pool=ResourcePool(NODE, 3, 1)))
+        for slice_ in stored(pool("a", "b"), 3)
     )
 
     plan = sync(pool(), [first, second])
@@ -270,16 +274,16 @@ def test_slices_that_would_complete_the_pool_as_others_go_are_hidden_first() -> 
     assert plan.delete == (second, hiding)
 
 
-def test_a_deleted_slice_is_made_anew_with_the_next_generation() -> None:
+def test_a_deleted_slice_is_created_again_with_the_next_generation() -> None:
     _, second = stored(pool("a", "b"), 3)
 
     plan = sync(pool("a", "b"), [second])
 
-    assert [each.metadata.name for each in plan.update] == [second.metadata.name]
+    assert [slice_.metadata.name for slice_ in plan.update] == [second.metadata.name]
     assert generations([*plan.update, *plan.create]) == {4}
 
 
-def test_of_two_slices_in_one_place_the_first_by_name_stays() -> None:
+def test_of_two_slices_with_one_index_the_first_by_name_stays() -> None:
     (first,) = stored(pool("a"))
     second = replace(first, metadata=replace(first.metadata, name="zzz"))
 
@@ -294,7 +298,7 @@ def test_slices_of_another_pool_are_deleted() -> None:
     assert sync(pool("a"), [ours, other]) == Plan(delete=(other,))
 
 
-def test_a_taint_that_is_there_keeps_its_time_and_a_new_one_has_none() -> None:
+def test_an_existing_taint_keeps_its_time_and_a_new_one_has_none() -> None:
     def tainted(*taints: DeviceTaint) -> Pool:
         return Pool(DRIVER, NODE, (DeviceSlice((Device("a", taints=taints),)),))
 
@@ -306,7 +310,7 @@ def test_a_taint_that_is_there_keeps_its_time_and_a_new_one_has_none() -> None:
     assert update.spec.devices[0].taints == (replace(TAINT, time_added=NOON), other)
 
 
-def test_fields_that_are_not_known_stay() -> None:
+def test_unknown_fields_stay() -> None:
     (known,) = stored(pool("a"))
     (device,) = known.spec.devices
     newer = replace(
@@ -325,7 +329,7 @@ def test_fields_that_are_not_known_stay() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 50, 253])
-def test_names_stay_valid_however_long_the_node_s_is(length: int) -> None:
+def test_names_of_slices_are_valid_for_any_node_name(length: int) -> None:
     (only,) = resource_slices(replace(pool("a"), node="n" * length), 1)
 
     prefix = only.metadata.generate_name
