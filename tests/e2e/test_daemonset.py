@@ -15,7 +15,7 @@ from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
-from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.node import SimulatedNode
 from tests.e2e.daemonset import DaemonSet, Pod
 from tests.e2e.plugin import DRIVER
 from tests.e2e.workloads import Gpu, Workloads
@@ -40,9 +40,7 @@ def cluster(node: Node) -> Cluster:
 def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet:
     """Carina on the node, ready."""
     folder = tmp_path_factory.mktemp("daemonset")
-    gpus = SimulatedNode.create(
-        folder / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
-    )
+    gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
     daemonset = DaemonSet(node, gpus)
     daemonset.install(folder)
     return daemonset
