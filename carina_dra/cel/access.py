@@ -1,4 +1,4 @@
-"""How elements of maps and lists are looked up."""
+"""Looks up elements of maps and lists."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -94,10 +94,10 @@ def _maybe(of: Value, key: Value) -> Value:
 
 
 def _found(of: Value, key: Value) -> tuple[Value, ...]:
-    """The element, or nothing.
+    """The element in a tuple; empty if there is none.
 
     Raises:
-        EvaluationError: there can be none.
+        EvaluationError: the operand has no elements, or the key is of an unsupported type.
     """
     if isinstance(of, DomainMap) and isinstance(key, str):
         return (of[key],)

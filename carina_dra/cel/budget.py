@@ -1,7 +1,7 @@
-"""How long an evaluation may take, in the units of cel-go's run-time cost.
+"""The cost limit of an evaluation, in the units of cel-go's run-time cost.
 
-An expression in which nothing is repeated and nothing grows cannot come near the limit, and is not
-counted. What grows is charged for what it will be before it is made.
+An expression without loops and without values that grow cannot reach the limit, so its cost is not
+counted. A value that grows is charged by its future size, before it is created.
 """
 
 from typing import Final
@@ -9,13 +9,13 @@ from typing import Final
 from carina_dra.cel.errors import BudgetExceededError
 
 LIMIT: Final = 1_000_000
-"""Of one evaluation (Kubernetes: CELSelectorExpressionMaxCost)."""
+"""The cost limit of one evaluation (Kubernetes: CELSelectorExpressionMaxCost)."""
 SHORT: Final = 1_000
-"""An expression of so many characters, in which nothing can grow, is not counted."""
+"""The cost of an expression up to this length, without values that grow, is not counted."""
 
 
 class Budget:
-    """What an evaluation has left."""
+    """The remaining cost of an evaluation."""
 
     __slots__ = ("_left",)
 
@@ -23,10 +23,10 @@ class Budget:
         self._left = LIMIT
 
     def spend(self, cost: int) -> None:
-        """Takes a step.
+        """Charges a cost.
 
         Raises:
-            BudgetExceededError: nothing is left for it.
+            BudgetExceededError: the limit is exceeded.
         """
         self._left -= cost
         if self._left < 0:

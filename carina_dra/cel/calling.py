@@ -1,4 +1,4 @@
-"""Calling functions: which overload suits the types, or later the values."""
+"""Calls functions: overloads are chosen by static types, or else by the values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from carina_dra.cel.types import DYN, Type, filled_in, is_open, may_be, suits
 from carina_dra.cel.values import Value, kind, no_overload
 
 Frame: TypeAlias = list[Value]
-"""The device, the budget, and the variables of loops."""
+"""The device, the budget, and a slot for each variable."""
 Run: TypeAlias = Callable[[Frame], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class TypedNode:
-    """What runs, and the type of what it gives."""
+    """A compiled node: its function and the static type of its result."""
 
     type: Type
     run: Run
     is_sure: bool = False
-    """Whether values are sure to be of that type: it was not `dyn` that was taken for it."""
+    """Whether the values certainly have that type, so that it does not come from `dyn`."""
     is_constant: bool = False
-    """Whether it is written out, or made of what is by a conversion."""
+    """Whether it is a literal, or a conversion of literals."""
 
 
 def call(
     name: str, typed: list[TypedNode], *, is_member: bool, is_counted: bool
 ) -> TypedNode | None:
-    """A call of a function, on its first argument if it is a member; None if none suits."""
-    given = [each.type for each in typed]
+    """A call of a function, or of a method of its first argument; None if no overload matches."""
+    given = [argument.type for argument in typed]
     results: list[Type] = []
     suitable: list[Overload] = []
     for overload in FUNCTIONS[name]:
@@ -40,28 +40,29 @@ def call(
             results.append(filled_in(overload.result, bound))
     if not suitable:
         return None
-    # What is open takes the first meaning that it can have.
-    is_one = any(map(is_open, given)) or all(each == results[0] for each in results)
+    # An open type takes the first overload that matches.
+    is_one = any(map(is_open, given)) or all(other == results[0] for other in results)
     result = results[0] if is_one else DYN
     is_sure = is_one and result != DYN
     if suitable[0].result.name.startswith("?") or suitable[0].result.parameters:
-        is_sure = is_sure and all(each.is_sure for each in typed)
+        is_sure = is_sure and all(argument.is_sure for argument in typed)
     return TypedNode(result, _calling(suitable, typed, is_counted=is_counted), is_sure=is_sure)
 
 
 def _suits(overload: Overload, given: list[Type], bound: dict[str, Type]) -> bool:
     return len(overload.parameters) == len(given) and all(
-        suits(wanted, each, bound) for wanted, each in zip(overload.parameters, given, strict=True)
+        suits(wanted, type_, bound)
+        for wanted, type_ in zip(overload.parameters, given, strict=True)
     )
 
 
 def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bool) -> Run:
-    runs = tuple(each.run for each in typed)
+    runs = tuple(argument.run for argument in typed)
     if not _is_decided(suitable, typed):
         choose = _chooser(suitable)
 
         def run(frame: Frame) -> Value:
-            arguments = [each(frame) for each in runs]
+            arguments = [argument(frame) for argument in runs]
             overload = choose(arguments)
             if is_counted:
                 frame[1].spend(overload.cost(*arguments) if overload.cost else 1)
@@ -72,7 +73,7 @@ def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bo
     if is_counted:
 
         def counted(frame: Frame) -> Value:
-            arguments = [each(frame) for each in runs]
+            arguments = [argument(frame) for argument in runs]
             frame[1].spend(cost(*arguments) if cost else 1)
             return implementation(*arguments)
 
@@ -87,24 +88,26 @@ def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bo
 
 
 def _is_decided(suitable: list[Overload], typed: list[TypedNode]) -> bool:
-    """Whether the values can only be what the first overload is for, or it says itself if not."""
-    if suitable[0].checks_kinds and len({each.implementation for each in suitable}) == 1:
+    """Whether the first overload can be called without a look at the kinds of the values."""
+    if suitable[0].checks_kinds and len({overload.implementation for overload in suitable}) == 1:
         return True
     return len(suitable) == 1 and all(
-        each.is_sure or wanted == DYN or wanted.name.startswith("?")
-        for each, wanted in zip(typed, suitable[0].parameters, strict=True)
+        argument.is_sure or wanted == DYN or wanted.name.startswith("?")
+        for argument, wanted in zip(typed, suitable[0].parameters, strict=True)
     )
 
 
 def _chooser(suitable: list[Overload]) -> Callable[[list[Value]], Overload]:
-    """Chooses among overloads by the kinds of the arguments, once for each combination."""
+    """Chooses an overload by the kinds of the arguments, once per combination."""
     chosen: dict[tuple[type, ...], Overload | None] = {}
 
     def choose(arguments: list[Value]) -> Overload:
         types = tuple(map(type, arguments))
         if types not in chosen:
             kinds = [kind(argument) for argument in arguments]
-            suits_kinds = (each for each in suitable if all(map(may_be, kinds, each.parameters)))
+            suits_kinds = (
+                overload for overload in suitable if all(map(may_be, kinds, overload.parameters))
+            )
             chosen[types] = next(suits_kinds, None)
         overload = chosen[types]
         if overload is None:

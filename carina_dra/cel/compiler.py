@@ -1,8 +1,8 @@
-"""From syntax tree to what is run: types are checked and overloads chosen on the way.
+"""Compiles a syntax tree: checks types, chooses overloads, and builds functions.
 
-What runs is one Python function a node, which is given a frame: the device, the budget, and a slot
-for each variable of a loop. The module is long because a tree has that many kinds of nodes, each
-with a method, and all share the variables that are known.
+Each node becomes a Python function of a frame: the device, the budget, and a slot for each
+variable. The module is long because there are many kinds of nodes: each has a method, and all
+methods share the variables in scope.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ from carina_dra.cel.types import (
 from carina_dra.cel.values import Optional, TypeValue, Value
 
 FIRST_VARIABLE: Final = 2
-"""Before it in a frame: the device, and the budget."""
+"""The first slots of a frame are for the device and the budget."""
 _DEVICE_TYPES: Final = {
     "driver": STRING,
     "attributes": map_of(STRING, map_of(STRING, DYN)),
@@ -87,29 +87,29 @@ _OF_LITERAL: Final[dict[type, Type]] = {
 _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"}
 )
-"""What they make of what is written out is worked out once, and must be possible."""
+"""Constant-folded for constant arguments; a failure is a compile error."""
 _FOLDED: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "isQuantity", "isSemver"})
-"""What they make of what is written out is worked out once, if it is possible."""
+"""Constant-folded for constant arguments; a failure is left to the evaluation."""
 _WITH_PATTERN: Final = frozenset({"matches", "find", "findAll"})
 _LIST_COST, _MAP_COST = 10, 30
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An expression that can be run."""
+    """An expression that can be evaluated."""
 
     type: Type
     run: Run
     frame_size: int
-    """Slots that a frame has."""
+    """The number of slots of a frame."""
     is_counted: bool
-    """Whether it needs a budget."""
+    """Whether its cost is counted, so that it needs a budget."""
     reads: frozenset[str] | None
-    """The attributes that it reads, with their domains; None where that cannot be told."""
+    """The qualified names of the attributes that it reads; None if they are not known."""
 
 
 class Compiler:
-    """Compiles one expression: a method for each kind of node."""
+    """Compiles one expression, with a method for each kind of node."""
 
     def __init__(self, text: str, *, may_grow: bool) -> None:
         self._text = text
@@ -117,9 +117,9 @@ class Compiler:
         self._variables: dict[str, list[tuple[int, Type]]] = {}
         self._frame_size = FIRST_VARIABLE
         self._bound: dict[int, Run] = {}
-        """What the variables of cel.bind are, worked out when they are first used."""
+        """The values of cel.bind variables by slot; evaluated at first use."""
         self._mixing = 0
-        """In how many calls of `format` we are."""
+        """The number of enclosing calls of `format`."""
         self._reads: set[str] = set()
         self._reads_all = False
 
@@ -127,7 +127,7 @@ class Compiler:
         """Compiles the expression.
 
         Raises:
-            CompileError: it does not fit together.
+            CompileError: a type or a name is wrong.
         """
         typed = self._compile(node)
         reads = None if self._reads_all else frozenset(self._reads)
@@ -136,7 +136,7 @@ class Compiler:
     def _error(self, node: Node, problem: str) -> CompileError:
         return error(self._text, node.at, problem)
 
-    def _compile(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case a kind of node
+    def _compile(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case per kind of node
         match node:
             case Literal(value=value):
                 type_ = _OF_LITERAL.get(type(value), UINT)
@@ -168,7 +168,7 @@ class Compiler:
         assert_never(node)
 
     def _charged(self, run: Run, cost: int = 1) -> Run:
-        """With what it costs, where that is counted."""
+        """The function with its cost charged, if the cost is counted."""
         if not self._is_counted:
             return run
 
@@ -229,7 +229,7 @@ class Compiler:
         raise self._error(node, f"type '{of}' does not support field selection")
 
     def _field_of_device(self, node: Select, device: Run) -> TypedNode:
-        """A field of what is the device by another name."""
+        """A field of a variable that is the device."""
         inner = self._device_field(node)
         return TypedNode(inner.type, lambda frame: inner.run([device(frame), *frame[1:]]))
 
@@ -249,7 +249,7 @@ class Compiler:
         return TypedNode(type_, self._charged(run, 2), is_sure=True)
 
     def _known_attribute(self, node: Select | Index) -> TypedNode | None:
-        """`device.attributes["domain"].name` and its like, which are most of what is asked."""
+        """`device.attributes["domain"].name` and similar paths, the most frequent operands."""
         path = device_path(node)
         if path is None or self._variables.get("device"):
             return None
@@ -302,12 +302,12 @@ class Compiler:
             self._check_format(arguments[0], arguments[1:])
         self._mixing -= name == "format"
         result = self._apply(node, name, typed, is_member=is_member)
-        if name in _FOLDED | _CONVERSIONS and all(each.is_constant for each in typed):
+        if name in _FOLDED | _CONVERSIONS and all(argument.is_constant for argument in typed):
             return self._folded(node, name, result)
         return result
 
     def _called(self, node: Call) -> tuple[str, tuple[Node, ...], bool]:
-        """The function's whole name, its arguments, and whether the first stands before the dot."""
+        """The function's qualified name, its arguments, and whether it is a method of the first."""
         if node.target is None:
             return node.function, node.arguments, False
         if isinstance(node.target, Name) and not self._variables.get(node.target.name):
@@ -334,7 +334,7 @@ class Compiler:
                 pass
 
     def _folded(self, node: Node, name: str, typed: TypedNode) -> TypedNode:
-        """A value that is the same each time."""
+        """A constant, evaluated now."""
         try:
             value = typed.run([None, _FREE])
         except EvaluationError as problem:
@@ -351,18 +351,20 @@ class Compiler:
     def _apply(
         self, node: Node, name: str, typed: list[TypedNode], *, is_member: bool
     ) -> TypedNode:
-        """A function called with what has been compiled."""
+        """A call of a function with compiled arguments."""
         if name not in FUNCTIONS:
             raise self._error(node, f"undeclared reference to '{name}' (in container '')")
         called = call(name, typed, is_member=is_member, is_counted=self._is_counted)
         if called is None:
-            raise self._no_overload(node, name, [each.type for each in typed], is_member=is_member)
+            raise self._no_overload(
+                node, name, [argument.type for argument in typed], is_member=is_member
+            )
         return called
 
     def _no_overload(
         self, node: Node, name: str, given: list[Type], *, is_member: bool = False
     ) -> CompileError:
-        types = [f"'{each}'" for each in given]
+        types = [f"'{type_}'" for type_ in given]
         applied = f"{types[0]}.({', '.join(types[1:])})" if is_member else f"({', '.join(types)})"
         return self._error(node, f"found no matching overload for '{name}' applied to {applied}")
 
@@ -381,7 +383,7 @@ class Compiler:
         return TypedNode(BOOL, interpreter.logic(runs, decisive=decisive), is_sure=True)
 
     def _condition(self, node: Node, used_by: str) -> Run:
-        """Something that is to be true or false."""
+        """A node that must be a boolean."""
         typed = self._compile(node)
         if typed.type not in (BOOL, DYN):
             raise self._no_overload(node, used_by, [typed.type])
@@ -396,7 +398,7 @@ class Compiler:
         return TypedNode(together, interpreter.conditional(condition, yes.run, no.run))
 
     def _item(self, node: Node, *, is_optional: bool) -> TypedNode:
-        """An element of a literal: what an optional one has, if anything."""
+        """An element of a list or map literal; for an optional one, the type of its value."""
         typed = self._compile(node)
         if not is_optional:
             return typed
@@ -406,8 +408,8 @@ class Compiler:
         return TypedNode(inner, typed.run)
 
     def _joined(self, node: Node, types: list[Type]) -> Type:
-        """The type of what stands side by side in a literal: one, but for what is formatted."""
-        other = next((each for each in types if not is_same(types[0], each)), None)
+        """The common type of the elements of a literal. Arguments of `format` may differ."""
+        other = next((type_ for type_ in types if not is_same(types[0], type_)), None)
         if other is not None and not self._mixing:
             raise self._error(node, f"expected type '{types[0]}' but found '{other}'")
         return joined(types) or DYN
@@ -438,7 +440,7 @@ class Compiler:
         return TypedNode(type_, self._charged(interpreter.mapping(entries), _MAP_COST))
 
     def _variable(self, name: str, type_: Type) -> int:
-        """A slot for a variable, until `_leave`."""
+        """Declares a variable until `_leave`. Returns its slot."""
         slot = self._frame_size
         self._frame_size += 1
         self._variables.setdefault(name, []).append((slot, type_))
@@ -463,7 +465,7 @@ class Compiler:
         return TypedNode(self._loop_type(node, key, single, body), run)
 
     def _elements(self, node: Loop, over: Type) -> tuple[Type, Type]:
-        """The types of index or key, and of value."""
+        """The types of the index or key, and of the value."""
         match over.name:
             case "list":
                 return INT, over.parameters[0]
@@ -517,10 +519,10 @@ class Compiler:
 
 
 class _Free:
-    """A budget that does not count: for what is worked out once."""
+    """A budget without a limit, for constants that are evaluated at compile time."""
 
     def spend(self, cost: int) -> None:
-        """Takes nothing."""
+        """Charges nothing."""
 
 
 _FREE: Final = _Free()

@@ -1,4 +1,4 @@
-"""A device as expressions see it."""
+"""The variable `device` of expressions."""
 
 from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.quantities import semver
@@ -21,10 +21,10 @@ __all__ = ["CelDevice"]
 
 
 class CelDevice:
-    """The variable `device`. It is made ready when the first expression looks at it.
+    """The variable `device`. Its maps are built before the first evaluation.
 
-    An attribute or capacity without a domain is in that of the driver; where both are there, the
-    one that is written with its domain counts.
+    An attribute or capacity without a domain is in the driver's domain; if both forms of a name
+    exist, the qualified one has precedence.
     """
 
     __slots__ = (
@@ -51,15 +51,15 @@ class CelDevice:
         return cls(driver, device)
 
     def make_ready(self) -> None:
-        """Reads the attributes.
+        """Builds the maps of attributes and capacities.
 
         Raises:
-            EvaluationError: one of them has no value that expressions know.
+            EvaluationError: the value of an attribute is not supported in expressions.
         """
         device = self._device
         if device is not None:
             attributes, capacity = DomainMap(), DomainMap()
-            # Sorted so that names with a domain, which have a slash, come after bare ones.
+            # Sorted, so that qualified names, which have a slash, overwrite the others.
             for name in sorted(device.attributes, key=_has_domain):
                 try:
                     value = _value(device.attributes[name])

@@ -1,4 +1,4 @@
-"""Finds what most selectors ask: `device.attributes["domain"].name`."""
+"""Recognizes the most frequent operand of selectors: `device.attributes["domain"].name`."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from carina_dra.cel.syntax import Index, Literal, Name, Node, Select
 
 @dataclass(frozen=True, slots=True)
 class DevicePath:
-    """An element of one of the device's maps of maps, whose names are written out."""
+    """An element of one of the device's maps, with literal domain and name."""
 
     field: str
-    """`attributes`, or `capacity`."""
+    """`attributes` or `capacity`."""
     domain: str
     name: str
     is_optional: bool
@@ -20,7 +20,7 @@ class DevicePath:
 
 
 def device_path(node: Select | Index) -> DevicePath | None:
-    """The element that a node stands for; None if it is anything else."""
+    """The element that a node reads; None for any other node."""
     name = node.field if isinstance(node, Select) else _text(node.key)
     of = node.operand
     if name is None or not isinstance(of, Index) or of.is_optional:
@@ -35,7 +35,7 @@ def device_path(node: Select | Index) -> DevicePath | None:
 
 
 def _text(node: Node) -> str | None:
-    """A text that is written out."""
+    """The value of a string literal."""
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value
     return None

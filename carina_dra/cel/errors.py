@@ -1,12 +1,12 @@
-"""What can go wrong with an expression: nothing else ever leaves this package."""
+"""The errors of expressions: this package raises no others."""
 
 
 class CelError(Exception):
-    """An expression is wrong, or cannot be evaluated."""
+    """An expression is invalid, or cannot be evaluated."""
 
 
 class CompileError(CelError):
-    """The text is no expression that the environment knows; the message says where it is wrong."""
+    """The text is not a valid expression; the message has the line and column."""
 
 
 class EvaluationError(CelError):
@@ -14,7 +14,7 @@ class EvaluationError(CelError):
 
 
 class BudgetExceededError(EvaluationError):
-    """The evaluation would take too long."""
+    """The evaluation exceeds the cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")

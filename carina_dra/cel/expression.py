@@ -1,7 +1,7 @@
-"""Expressions on devices: selectors, and derived attributes (KEP-4381).
+"""Expressions on devices: selectors and derived attributes (KEP-4381).
 
-What has been stored is read with all that Kubernetes 1.37 knows, whatever its feature gates: those
-count when an expression is written.
+Stored expressions may use all functions of Kubernetes 1.37, whatever the feature gates: these apply
+when an expression is stored.
 """
 
 from collections.abc import Callable
@@ -38,26 +38,26 @@ _PYTHON_ERRORS: Final = (
     RecursionError,
     MemoryError,
 )
-"""What Python itself may say of values that no rule of ours has foreseen."""
+"""Errors that Python may raise for values that the implementation did not foresee."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """An expression that is true for some devices. Many threads may use it."""
+    """An expression that is true or false for a device. Thread-safe."""
 
     expression: str
     _compiled: Compiled = field(repr=False, compare=False)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The attributes that it reads, with their domains; None where that cannot be told."""
+        """The qualified names of the attributes that it reads; None if they are not known."""
         return self._compiled.reads
 
     def matches(self, device: CelDevice) -> bool:
         """Whether it is true for the device.
 
         Raises:
-            EvaluationError: it is neither true nor false.
+            EvaluationError: it has no value, or one that is not a boolean.
         """
         value = _run(self._compiled, device)
         if value is True or value is False:
@@ -67,30 +67,30 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class AttributeExpression:
-    """An expression that computes an attribute of a device. Many threads may use it."""
+    """An expression that computes an attribute of a device. Thread-safe."""
 
     expression: str
     _compiled: Compiled = field(repr=False, compare=False)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The attributes that it reads, with their domains; None where that cannot be told."""
+        """The qualified names of the attributes that it reads; None if they are not known."""
         return self._compiled.reads
 
     def evaluate(self, device: CelDevice) -> DeviceAttribute:
         """The attribute.
 
         Raises:
-            EvaluationError: there is no value, or one that no attribute can have.
+            EvaluationError: it has no value, or one that attributes do not support.
         """
         return _attribute(_run(self._compiled, device))
 
 
 def compile_selector(expression: str) -> Selector:
-    """Compiles a selector; the same one only once.
+    """Compiles a selector. Results are cached.
 
     Raises:
-        CompileError: it is no expression, or not one that is true or false.
+        CompileError: the text is not a valid expression, or its result is not a boolean.
     """
     compiled = _compiled(expression)
     if compiled.type not in (BOOL, DYN):
@@ -99,10 +99,10 @@ def compile_selector(expression: str) -> Selector:
 
 
 def compile_attribute(expression: str) -> AttributeExpression:
-    """Compiles a derived attribute; the same one only once.
+    """Compiles a derived attribute. Results are cached.
 
     Raises:
-        CompileError: it is no expression, or gives what no attribute can be.
+        CompileError: the text is not a valid expression, or attributes do not support its result.
     """
     compiled = _compiled(expression)
     element = compiled.type.parameters[0] if compiled.type.name == "list" else compiled.type
@@ -115,10 +115,10 @@ def compile_attribute(expression: str) -> AttributeExpression:
 
 
 def _attribute(value: Value) -> DeviceAttribute:
-    """A value as an attribute; a list that is empty is one of texts, as upstream has it."""
+    """A value as an attribute. An empty list is a list of strings, as upstream."""
     if value == () and kind(value) == "list":
         return StringsAttribute(())
-    kinds = {kind(each) for each in value} if kind(value) == "list" else {kind(value)}
+    kinds = {kind(item) for item in value} if kind(value) == "list" else {kind(value)}
     made = _ATTRIBUTES.get(kinds.pop()) if len(kinds) == 1 else None
     if made is None:
         raise EvaluationError(f"unsupported type {kind(value)} of a derived attribute")
@@ -136,7 +136,7 @@ _ATTRIBUTES: Final[
         lambda values: VersionsAttribute(tuple(map(str, values))),
     ),
 }
-"""One value of each kind, and several."""
+"""By kind: the attribute of one value, and of a list."""
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -1,4 +1,4 @@
-"""What runs for each kind of node, once its parts are compiled."""
+"""The functions of compiled nodes."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ def variable(slot: int) -> Run:
 
 
 def bound_variable(slot: int, value: Run) -> Run:
-    """A variable of `cel.bind`, worked out when it is first used."""
+    """A variable of `cel.bind`, evaluated at its first use."""
 
     def run(frame: Frame) -> Value:
         if frame[slot] is _NOT_YET:
@@ -49,9 +49,9 @@ def logic(terms: Sequence[Run], *, decisive: bool) -> Run:
 
 
 def decided(frame: Frame, terms: Iterable[Run], *, decisive: bool) -> Value:
-    """Whether any term is `decisive`, or all are the opposite.
+    """`decisive` if any term has that value, and the opposite if no term has.
 
-    A term that decides absorbs the errors of the others; without one the first error counts.
+    A term that decides absorbs the errors of the others; otherwise the first error is raised.
     """
     problem: EvaluationError | None = None
     for term in terms:
@@ -92,8 +92,8 @@ def listing(items: Sequence[Run], optional: Collection[int]) -> Run:
 
     def run(frame: Frame) -> Value:
         made: list[Value] = []
-        for index, each in enumerate(items):
-            value = each(frame)
+        for index, item in enumerate(items):
+            value = item(frame)
             made += _present(value) if index in optional else (value,)
         return tuple(made)
 
@@ -109,8 +109,8 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
             key, value = key_of(frame), value_of(frame)
             if kind(key) not in ("string", "int", "uint", "bool", "double"):
                 raise EvaluationError(f"unsupported key type: {kind(key)}")
-            for each in _present(value) if is_optional else (value,):
-                made[key] = each
+            for present in _present(value) if is_optional else (value,):
+                made[key] = present
         return made
 
     return run

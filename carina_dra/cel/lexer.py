@@ -1,4 +1,4 @@
-"""The words of an expression (CEL specification, "Syntax")."""
+"""The tokens of an expression (CEL specification, "Syntax")."""
 
 import re
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ RESERVED: Final = frozenset(
         "while",
     }
 )
-"""No names of variables or functions."""
+"""Words that are not allowed as names of variables or functions."""
 
 
 class Kind(Enum):
-    """What a word is."""
+    """The kind of a token."""
 
     LITERAL = "literal"
     INTEGER = "integer"
-    """Without its sign, so that the smallest can be written."""
+    """Without its sign, so that the smallest integer can be written."""
     NAME = "name"
     SIGN = "sign"
     END = "end"
@@ -45,7 +45,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word, and where it begins."""
+    """A token and its position."""
 
     kind: Kind
     text: str
@@ -76,10 +76,10 @@ _NUMBERED_ESCAPE: Final = re.compile(
 
 
 def words(text: str) -> list[Word]:
-    """Takes an expression apart; the last word is its end.
+    """The tokens of an expression; the last one marks its end.
 
     Raises:
-        CompileError: something is no word.
+        CompileError: the text has something that is not a token.
     """
     found: list[Word] = []
     at = 0
@@ -99,7 +99,7 @@ def words(text: str) -> list[Word]:
 
 
 def error(text: str, at: int, problem: str) -> CompileError:
-    """Says where in the expression something is wrong."""
+    """An error with the line and column of a position."""
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
     return CompileError(f"compilation failed: ERROR: <input>:{line}:{column}: {problem}")
@@ -126,7 +126,7 @@ def _word(text: str, match: re.Match[str]) -> Word:
 
 
 def _string(text: str, begin: re.Match[str]) -> tuple[Value, int]:
-    """A string or bytes, and where it ends."""
+    """A string or bytes, and the position of its end."""
     prefix, quote = begin["prefix"].lower(), begin["quote"]
     if prefix not in ("", "r", "b", "rb", "br"):
         raise error(text, begin.start(), "Syntax error: unknown string prefix")

@@ -1,6 +1,6 @@
-"""The macros that go through lists and maps.
+"""The macros that iterate over lists and maps.
 
-`all` and `exists` absorb errors where an element decides; the others give the first one up.
+`all` and `exists` absorb errors if an element decides; the others raise the first error.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from carina_dra.cel.syntax import LoopKind
 from carina_dra.cel.values import Value, no_overload
 
 _STEP_COST: Final = 3
-"""Of one round, beside what its parts cost."""
+"""The cost of one iteration, in addition to the cost of its parts."""
 
 
 def loop(
     kind: LoopKind, over: Run, slots: Sequence[int], condition: Run | None, body: Run | None
 ) -> Run:
-    """What a macro does; `slots` are those of its variables in a frame."""
+    """The function of a macro; `slots` are those of its variables."""
     match kind:
         case LoopKind.ALL | LoopKind.EXISTS if condition is not None:
             return _quantifier(over, slots, condition, decisive=kind is LoopKind.EXISTS)
@@ -49,7 +49,10 @@ def loop(
 
 
 def _rounds(frame: Frame, over: Run, slots: Sequence[int]) -> Iterator[tuple[Value, Value]]:
-    """Sets the variables for each element; gives index or key, and what one variable is."""
+    """Sets the variables for each element.
+
+    Yields the index or key, and the value that a single variable has.
+    """
     through = over(frame)
     if isinstance(through, dict):
         pairs: Iterator[tuple[Value, Value]] = iter(through.items())
@@ -83,8 +86,8 @@ def _passing(
 
 def _quantifier(over: Run, slots: Sequence[int], condition: Run, *, decisive: bool) -> Run:
     def run(frame: Frame) -> Value:
-        each = (condition for _ in _rounds(frame, over, slots))
-        return decided(frame, each, decisive=decisive)
+        conditions = (condition for _ in _rounds(frame, over, slots))
+        return decided(frame, conditions, decisive=decisive)
 
     return run
 
@@ -100,10 +103,10 @@ def _sorted(frame: Frame, over: Run, slots: Sequence[int], key: Run) -> Value:
 
 def _merged(maps: Iterator[Value]) -> Value:
     merged: dict[Value, Value] = {}
-    for each in maps:
-        if not isinstance(each, dict):
+    for entries in maps:
+        if not isinstance(entries, dict):
             raise no_overload()
-        for key, value in each.items():
+        for key, value in entries.items():
             if key in merged:
                 raise EvaluationError(f"insert failed: key {key} already exists")
             merged[key] = value

@@ -1,4 +1,4 @@
-"""From text to syntax tree (CEL specification, "Syntax" and "Macros")."""
+"""Parses an expression (CEL specification, "Syntax" and "Macros")."""
 
 from collections.abc import Callable
 from typing import Final
@@ -25,23 +25,23 @@ from carina_dra.cel.syntax import (
 from carina_dra.cel.values import INT64_MAX
 
 _MAX_DEPTH: Final = 250
-"""As deep as cel-go lets expressions be nested."""
+"""The nesting limit of cel-go."""
 _LEVELS: Final = (
     {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"},
     {"+": "_+_", "-": "_-_"},
     {"*": "_*_", "/": "_/_", "%": "_%_"},
 )
-"""Operators from left to right, the loosest first."""
+"""Left-associative operators, those of lowest precedence first."""
 
 
 def parse(text: str) -> tuple[Node, bool]:
-    """Reads an expression; says also whether values may grow beyond what is written out.
+    """The syntax tree of an expression, and whether its values may grow beyond its literals.
 
     Raises:
-        CompileError: it is none.
+        CompileError: the text is not an expression.
     """
     parser = _Parser(text)
-    return parser.whole(), parser.may_grow
+    return parser.parse(), parser.may_grow
 
 
 class _Parser:
@@ -52,7 +52,7 @@ class _Parser:
         self._depth = 0
         self.may_grow = False
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
         node = self._expression()
         word = self._word
         if word.kind is not Kind.END:
@@ -186,7 +186,7 @@ class _Parser:
         return self._name(word) if word.kind is Kind.NAME else self._bracketed(word)
 
     def _bracketed(self, word: Word) -> Node:
-        """What begins with a sign."""
+        """A primary expression that begins with a sign."""
         match word.text:
             case "(":
                 node = self._expression()
@@ -245,7 +245,7 @@ class _Parser:
     def _call(
         self, at: int, function: str, target: Node | None, arguments: tuple[Node, ...]
     ) -> Node:
-        """A call, or what a macro makes of it."""
+        """A call, or the expansion of a macro."""
         self.may_grow |= function in _GROWING
         if target is None:
             if function == "has" and len(arguments) == 1:
@@ -267,7 +267,7 @@ class _Parser:
         return Select(at, argument.operand, argument.field, is_test=True)
 
     def variable(self, node: Node) -> str:
-        """The name that a macro gives its variable."""
+        """The name of a macro's variable."""
         if not isinstance(node, Name):
             raise self._error(node.at, "argument must be a simple name")
         return node.name
@@ -281,7 +281,7 @@ class _Parser:
         condition: Node | None,
         body: Node | None,
     ) -> Node:
-        """A macro that goes through something."""
+        """A macro that iterates."""
         self.may_grow = True
         variables = tuple(self.variable(name) for name in names)
         if len(set(variables)) < len(variables):
@@ -290,7 +290,7 @@ class _Parser:
 
 
 _GROWING: Final = frozenset({"bind", "optMap", "optFlatMap", "replace", "join", "format"})
-"""Beside loops, what can make values many times as large as they are."""
+"""Functions, besides loops, whose results can be many times as large as their arguments."""
 _Macro = Callable[[_Parser, int, Node, tuple[Node, ...]], Node]
 
 
@@ -304,7 +304,7 @@ def _test(kind: LoopKind, names: int) -> _Macro:
 
 
 def _transform(kind: LoopKind, names: int) -> _Macro:
-    """A macro whose last argument is made of each element; a condition may come before it."""
+    """A macro whose last argument computes a value per element; a condition may precede it."""
 
     def expand(parser: _Parser, at: int, over: Node, arguments: tuple[Node, ...]) -> Node:
         condition = arguments[names] if len(arguments) > names + 1 else None

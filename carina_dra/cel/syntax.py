@@ -1,6 +1,6 @@
-"""The syntax tree of an expression, macros resolved.
+"""The syntax tree of an expression, with macros expanded.
 
-Chains of the same precedence are one node each, so that the tree is as deep as parentheses are.
+A chain of operators with the same precedence is one node, so that only parentheses add depth.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from carina_dra.cel.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that is written out."""
+    """A literal value."""
 
     at: int
     value: Value
@@ -64,12 +64,12 @@ class Chain:
     at: int
     first: "Node"
     rest: tuple[tuple[int, str, "Node"], ...]
-    """Each with its position and operator's function."""
+    """Position, function of the operator, and term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """`term && term` or `term || term`; the value that decides absorbs errors of the others."""
+    """`term && term` or `term || term`; a term that decides absorbs the errors of the others."""
 
     at: int
     decisive: bool
@@ -93,7 +93,7 @@ class ListLiteral:
     at: int
     items: tuple["Node", ...]
     optional: frozenset[int]
-    """Which items are left out if they have no value."""
+    """Indexes of the items that are omitted if they have no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ class MapLiteral:
 
     at: int
     entries: tuple[tuple["Node", "Node", bool], ...]
-    """The flag says that the entry is left out if it has no value."""
+    """Key, value, and whether the entry is omitted if it has no value."""
 
 
 class LoopKind(Enum):
-    """What a macro makes of what it goes through."""
+    """The result of a macro that iterates."""
 
     ALL = "all"
     EXISTS = "exists"
@@ -120,7 +120,7 @@ class LoopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A macro that goes through a list or map."""
+    """A macro that iterates over a list or map."""
 
     at: int
     kind: LoopKind
@@ -128,9 +128,9 @@ class Loop:
     names: tuple[str, ...]
     """One variable (element or key), or two (index or key, and value)."""
     condition: "Node | None"
-    """Which elements count."""
+    """Selects elements."""
     body: "Node | None"
-    """What is made of each."""
+    """Computes the value for an element."""
 
 
 @dataclass(frozen=True, slots=True)

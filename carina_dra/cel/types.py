@@ -1,6 +1,7 @@
-"""Static types: what can be told of an expression before there is a device.
+"""Static types of expressions.
 
-`dyn` is what cannot be told; it suits everything, and is looked at again when there is a value.
+`dyn` is a type that is not known at compile time: it matches every type, and is checked when the
+expression is evaluated.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; its name is what the kind of its values is called."""
+    """A type. Its name is the kind of its values."""
 
     name: str
     parameters: tuple["Type", ...] = ()
@@ -37,9 +38,9 @@ URL: Final = Type("kubernetes.URL")
 FORMAT: Final = Type("kubernetes.NamedFormat")
 DEVICE: Final = Type("kubernetes.DRADevice")
 UNBOUND: Final = Type("unbound")
-"""What the elements of an empty list are: whatever they have to be."""
+"""The type of the elements of an empty list: it matches every type."""
 A: Final = Type("?A")
-"""Any type, the same wherever it stands in a signature; so is B."""
+"""A type variable of signatures, like B."""
 B: Final = Type("?B")
 
 _NEVER_NULL: Final = frozenset(
@@ -58,7 +59,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def optional_of(value: Type) -> Type:
-    """A value or none."""
+    """An optional value."""
     return Type("optional_type", (value,))
 
 
@@ -68,9 +69,9 @@ def type_of(value: Type) -> Type:
 
 
 def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
-    """Whether a value of type `given` may stand where `wanted` is written.
+    """Whether a value of type `given` matches `wanted`.
 
-    `bound` says what A and B are so far, and learns.
+    bound: the types of A and B so far; they are updated.
     """
     if wanted.name.startswith("?"):
         known = bound.get(wanted.name, UNBOUND)
@@ -98,22 +99,24 @@ def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
 
 
 def filled_in(written: Type, bound: dict[str, Type]) -> Type:
-    """A type of a signature with what A and B turned out to be."""
+    """A type of a signature, with A and B replaced by the types they are bound to."""
     if written.name.startswith("?"):
         return bound.get(written.name, UNBOUND)
-    return Type(written.name, tuple(filled_in(each, bound) for each in written.parameters))
+    return Type(
+        written.name, tuple(filled_in(parameter, bound) for parameter in written.parameters)
+    )
 
 
 def joined(types: list[Type]) -> Type | None:
-    """The one type of several values; `dyn` if one of them is, None if they differ."""
+    """The common type of several values: `dyn` if one of them is, None if they differ."""
     bound: dict[str, Type] = {}
-    if not all(suits(A, each, bound) for each in types):
+    if not all(suits(A, type_, bound) for type_ in types):
         return None
     return filled_in(A, bound)
 
 
 def is_same(one: Type, other: Type) -> bool:
-    """Whether two types are the same, so that values may stand side by side in a literal."""
+    """Whether two types are equal, as the elements of a literal must be."""
     if UNBOUND in (one, other):
         return True
     if one.name != other.name or len(one.parameters) != len(other.parameters):
@@ -122,10 +125,10 @@ def is_same(one: Type, other: Type) -> bool:
 
 
 def is_open(type_: Type) -> bool:
-    """Whether it has elements that may be anything."""
+    """Whether it contains UNBOUND."""
     return type_ == UNBOUND or any(map(is_open, type_.parameters))
 
 
 def may_be(kind_of_value: str, wanted: Type) -> bool:
-    """Whether a value of this kind may stand where `wanted` is written."""
+    """Whether a value of this kind matches `wanted`."""
     return wanted == DYN or wanted.name.startswith("?") or wanted.name == kind_of_value

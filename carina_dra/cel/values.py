@@ -1,7 +1,7 @@
-"""The values that expressions work with, how they compare, and what their kinds are called.
+"""The values of expressions, their comparison, and their kinds.
 
-Numbers, texts and truth values are Python's own; a list is a tuple, a map a dict. What Python has
-no type for is here.
+Numbers, strings, bytes and booleans are Python's; a list is a tuple, a map is a dict. Other values
+have the types of this module.
 """
 
 import math
@@ -28,7 +28,7 @@ class Uint(int):
 
 
 class DomainMap(dict[str, Value]):
-    """A map of maps in which looking up what is not there gives an empty map."""
+    """A map of maps in which an absent key has an empty map as its value."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ EMPTY_MAP: Final[dict[str, Value]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A value, or none."""
+    """An optional value."""
 
     values: tuple[Value, ...] = ()
 
@@ -51,21 +51,21 @@ NONE: Final = Optional()
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A span of time."""
+    """A duration."""
 
     nanos: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A moment, in nanoseconds since 1970 in UTC."""
+    """A point in time, in nanoseconds since 1970-01-01 UTC."""
 
     nanos: int
 
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """What `type(x)` gives."""
+    """The result of `type(x)`."""
 
     name: str
 
@@ -79,14 +79,14 @@ class Ip:
 
 @dataclass(frozen=True, slots=True)
 class Cidr:
-    """An address with the length of its network's prefix."""
+    """An address with a prefix length."""
 
     address: IPv4Address | IPv6Address
     prefix: int
 
     @property
     def network(self) -> IPv4Network | IPv6Network:
-        """The network that the address is in."""
+        """The network of the address."""
         if isinstance(self.address, IPv4Address):
             return IPv4Network((self.address, self.prefix), strict=False)
         return IPv6Network((self.address, self.prefix), strict=False)
@@ -94,25 +94,25 @@ class Cidr:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL, in its parts."""
+    """The parts of a URL."""
 
     scheme: str
     host: str
-    """With the port."""
+    """Host and port."""
     path: str
     query: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:
-    """A format of names that Kubernetes knows."""
+    """A named format of Kubernetes, such as `dns1123Label`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Semver:
-    """A semantic version 2.0.0, ordered by precedence: build metadata does not count."""
+    """A semantic version 2.0.0, ordered by precedence, which ignores build metadata."""
 
     major: int
     minor: int
@@ -127,7 +127,7 @@ class Semver:
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """What versions are ordered by."""
+        """The key by which versions are ordered."""
         release = (self.major, self.minor, self.patch)
         if not self.prerelease:
             return (*release, 1)
@@ -171,24 +171,24 @@ _STRICT: Final = frozenset(
         "kubernetes.NamedFormat",
     }
 )
-"""Kinds that can be compared with their like only."""
+"""Kinds that can be compared only with the same kind."""
 
 
 def kind(value: Value) -> str:
-    """What kind of value it is; `device` is an object of its own."""
+    """The kind of a value, as the name of its type."""
     return _KINDS.get(type(value), "kubernetes.DRADevice")
 
 
 def no_overload() -> EvaluationError:
-    """There is no such operation on such values."""
+    """The operation does not support these values."""
     return EvaluationError("no such overload")
 
 
 def equal(one: Value, other: Value) -> bool:
-    """Whether two values are the same: numbers by what they are, whatever their kinds.
+    """Whether two values are equal; numbers of different kinds can be equal.
 
     Raises:
-        EvaluationError: the first is of a kind that is compared with its like only.
+        EvaluationError: the first is of a kind that can be compared only with the same kind.
     """
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one != kind_of_other:
@@ -213,7 +213,7 @@ def equal(one: Value, other: Value) -> bool:
 
 
 def is_same(one: Value, other: Value) -> bool:
-    """Whether two values are the same; those that cannot be compared are not."""
+    """Whether two values are equal; values that cannot be compared are not."""
     try:
         return equal(one, other)
     except EvaluationError:
@@ -221,10 +221,10 @@ def is_same(one: Value, other: Value) -> bool:
 
 
 def less(one: Value, other: Value) -> bool:
-    """Whether the one comes before the other.
+    """Whether `one` is less than `other`.
 
     Raises:
-        EvaluationError: they have no order.
+        EvaluationError: the values have no order.
     """
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one in _NUMBERS and kind_of_other in _NUMBERS:
@@ -241,24 +241,24 @@ def less(one: Value, other: Value) -> bool:
 
 
 def find(among: Mapping[Value, Value], key: Value) -> tuple[Value, ...]:
-    """The value under a key, or nothing.
+    """The value for a key in a tuple; empty if there is none.
 
-    To Python true is 1; to this language it is not.
+    In Python True equals 1; in CEL it does not.
     """
     try:
         if key not in among:
             return ()
     except TypeError:
         return ()
-    if isinstance(key, bool) or any(isinstance(each, bool) for each in among):
+    if isinstance(key, bool) or any(isinstance(other, bool) for other in among):
         return tuple(
             value
-            for each, value in among.items()
-            if each == key and isinstance(each, bool) == isinstance(key, bool)
+            for other, value in among.items()
+            if other == key and isinstance(other, bool) == isinstance(key, bool)
         )
     return (among[key],)
 
 
 def is_nan(value: Value) -> bool:
-    """Whether it is the number that equals nothing."""
+    """Whether it is NaN."""
     return isinstance(value, float) and math.isnan(value)

@@ -105,7 +105,7 @@ class Reflector(Generic[T]):
             _log.info("listing again", extra={"error": str(error)})
             self._version = None
         except ApiError as error:
-            _log.warning("cannot follow", extra={"error": str(error)})
+            _log.warning("cannot follow the API server", extra={"error": str(error)})
         except Exception:  # noqa: BLE001 - a bug must not end the observation silently
             _log.exception("listing again", extra={"resource": self._resource.qualified_name})
             self._version = None

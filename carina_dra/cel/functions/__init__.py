@@ -1,7 +1,7 @@
-"""The functions that expressions can call, by their names.
+"""The functions of expressions, by name.
 
-Those of the standard environment (CEL specification), of cel-go's extensions and of Kubernetes
-(k8s.io/apiserver v0.37.0 `pkg/cel/library`), as far as DRA has them.
+They are those of the standard environment (CEL specification), of cel-go's extensions and of
+Kubernetes (k8s.io/apiserver v0.37.0 `pkg/cel/library`) that DRA enables.
 """
 
 from collections.abc import Mapping
@@ -40,4 +40,4 @@ def _by_name() -> Mapping[str, tuple[Overload, ...]]:
 
 
 FUNCTIONS: Final = _by_name()
-"""Every way to call each function."""
+"""The overloads of each function."""

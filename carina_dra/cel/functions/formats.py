@@ -1,4 +1,4 @@
-"""Formats of names that Kubernetes knows (apiserver `library/format.go`)."""
+"""Named formats of Kubernetes (apiserver `library/format.go`)."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ def _pattern(pattern: str, longest: int, what: str) -> Callable[[str], Iterator[
 
 
 def _prefix(check: Callable[[str], Iterator[str]]) -> Callable[[str], Iterator[str]]:
-    """Of a name to which more will be added."""
+    """The check for a prefix of a name."""
     return lambda text: check(f"{text[:-1]}a" if len(text) > 1 and text.endswith("-") else text)
 
 

@@ -1,7 +1,7 @@
 """`template.format(arguments)` (cel-go `ext.Strings`, version 2, in the locale en_US).
 
-A template that is written out is checked against the types of its arguments, all others when there
-are values.
+A literal template is checked against the types of its arguments at compile time, other templates
+when the expression is evaluated.
 """
 
 import json
@@ -28,25 +28,25 @@ _TIMES: Final = frozenset({"google.protobuf.Duration", "google.protobuf.Timestam
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """What stands for an argument in a template."""
+    """A formatting clause of a template."""
 
     name: str
     kinds: frozenset[str]
-    """What it can be used on."""
+    """The kinds of values that it supports."""
     write: Callable[[Value, int], str]
 
     def refuses(self, given: str) -> EvaluationError:
-        """It cannot be used on a value of this kind."""
+        """The error for a value of an unsupported kind."""
         return EvaluationError(
             f"error during formatting: {self.name} clause cannot be used on {given}"
         )
 
 
 def format_text(template: str, arguments: tuple[Value, ...]) -> str:
-    """Fills the arguments in.
+    """Replaces the clauses of a template by the arguments.
 
     Raises:
-        EvaluationError: the template is wrong, or an argument does not suit it.
+        EvaluationError: the template is invalid, or does not support the arguments.
     """
     made: list[str] = []
     index = 0
@@ -69,7 +69,7 @@ def check_format(template: str, types: Sequence[Type]) -> None:
     """Checks a template against the types of its arguments.
 
     Raises:
-        EvaluationError: no arguments of these types suit it.
+        EvaluationError: the template is invalid, or does not support arguments of these types.
     """
     clauses = [part[0] for part in _parts(template) if not isinstance(part, str)]
     if len(clauses) > len(types):
@@ -80,9 +80,9 @@ def check_format(template: str, types: Sequence[Type]) -> None:
             f"(expected {len(clauses)}, got {len(types)})"
         )
     for clause, given in zip(clauses, types, strict=True):
-        for each in (given, *(given.parameters if given.name in ("list", "map") else ())):
-            if each not in (DYN, UNBOUND) and each.name not in clause.kinds:
-                raise clause.refuses(each.name)
+        for type_ in (given, *(given.parameters if given.name in ("list", "map") else ())):
+            if type_ not in (DYN, UNBOUND) and type_.name not in clause.kinds:
+                raise clause.refuses(type_.name)
 
 
 def _parts(template: str) -> Iterator[str | tuple[_Clause, int]]:
@@ -138,13 +138,13 @@ def _string(value: Value, _: int) -> str:
 
 
 def _nested(value: Value) -> str:
-    """A value inside of a list or map."""
+    """A value within a list or map."""
     match kind(value):
         case "list":
             return f"[{', '.join(map(_nested, value))}]"
         case "map":
-            entries = sorted((_nested(key), _nested(each)) for key, each in value.items())
-            return "{" + ", ".join(f"{key}:{each}" for key, each in entries) + "}"
+            entries = sorted((_nested(key), _nested(item)) for key, item in value.items())
+            return "{" + ", ".join(f"{key}:{item}" for key, item in entries) + "}"
         case "string":
             return json.dumps(value, ensure_ascii=False)
         case "bytes":

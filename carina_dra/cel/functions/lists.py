@@ -1,4 +1,4 @@
-"""Lists and sets (cel-go `ext.Lists` version 3 and `ext.Sets`; Kubernetes' lists)."""
+"""Lists and sets (cel-go `ext.Lists` version 3 and `ext.Sets`; the list library of Kubernetes)."""
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
@@ -28,10 +28,10 @@ _LONGEST: Final = 1_000_000
 
 
 def ordered(items: Sequence[Value], keys: Sequence[Value]) -> tuple[Value, ...]:
-    """The items in the order of their keys.
+    """The items, sorted by their keys.
 
     Raises:
-        EvaluationError: the keys are not all of one kind that has an order.
+        EvaluationError: the keys are of different kinds, or of one without an order.
     """
     if len({kind(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
@@ -61,19 +61,19 @@ def _flatten(items: tuple[Value, ...], depth: int = 1) -> tuple[Value, ...]:
         raise EvaluationError("level must be non-negative")
     flat = items
     for _ in range(depth):
-        if not any(isinstance(each, tuple) for each in flat):
+        if not any(isinstance(item, tuple) for item in flat):
             break
         flat = tuple(
-            inner for each in flat for inner in (each if isinstance(each, tuple) else (each,))
+            inner for item in flat for inner in (item if isinstance(item, tuple) else (item,))
         )
     return flat
 
 
 def _distinct(items: tuple[Value, ...]) -> tuple[Value, ...]:
     found: list[Value] = []
-    for each in items:
-        if not _contains(found, each):
-            found.append(each)
+    for item in items:
+        if not _contains(found, item):
+            found.append(item)
     return tuple(found)
 
 
@@ -86,11 +86,11 @@ def _range(count: int) -> tuple[Value, ...]:
 
 
 def _contains(among: Sequence[Value], item: Value) -> bool:
-    return any(is_same(each, item) for each in among)
+    return any(is_same(element, item) for element in among)
 
 
 def _contains_all(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    return all(_contains(one, each) for each in other)
+    return all(_contains(one, item) for item in other)
 
 
 def _equivalent(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
@@ -98,7 +98,7 @@ def _equivalent(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
 
 
 def _intersects(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    return any(_contains(one, each) for each in other)
+    return any(_contains(one, item) for item in other)
 
 
 def _is_sorted(items: tuple[Value, ...]) -> bool:
@@ -109,9 +109,9 @@ def _least(items: tuple[Value, ...]) -> Value:
     if not items:
         raise EvaluationError("min called on empty list")
     least = items[0]
-    for each in items[1:]:
-        if less(each, least):
-            least = each
+    for item in items[1:]:
+        if less(item, least):
+            least = item
     return least
 
 
@@ -119,14 +119,14 @@ def _most(items: tuple[Value, ...]) -> Value:
     if not items:
         raise EvaluationError("max called on empty list")
     most = items[0]
-    for each in items[1:]:
-        if less(most, each):
-            most = each
+    for item in items[1:]:
+        if less(most, item):
+            most = item
     return most
 
 
 def _index(items: tuple[Value, ...], item: Value) -> int:
-    return next((index for index, each in enumerate(items) if is_same(each, item)), -1)
+    return next((index for index, element in enumerate(items) if is_same(element, item)), -1)
 
 
 def _last_index(items: tuple[Value, ...], item: Value) -> int:
@@ -134,15 +134,15 @@ def _last_index(items: tuple[Value, ...], item: Value) -> int:
 
 
 def _sum(items: tuple[Value, ...]) -> Value:
-    """Of a list of which the kind is known only now."""
-    kinds = {kind(each) for each in items}
+    """The sum of a list whose element type was not known at compile time."""
+    kinds = {kind(item) for item in items}
     match kinds.pop() if len(kinds) == 1 else None:
         case "uint":
             return uint64(sum(items))
         case "double":
             return float(sum(items))
         case "google.protobuf.Duration":
-            return Duration(int64(sum(each.nanos for each in items)))
+            return Duration(int64(sum(item.nanos for item in items)))
         case "int":
             return int64(sum(items))
         case None if not items:

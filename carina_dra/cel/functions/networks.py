@@ -9,7 +9,7 @@ from carina_dra.cel.types import BOOL, CIDR, INT, IP, STRING
 from carina_dra.cel.values import Cidr, Ip
 
 _CANONICAL_PREFIX: Final = 3
-"""Digits of the longest prefix length."""
+"""The maximal number of digits of a prefix length."""
 
 
 def _ip(text: str) -> Ip:

@@ -1,4 +1,4 @@
-"""Values that may be missing (cel-go's optional types, with `first` and `last` of lists)."""
+"""Optional values (cel-go's optional types, with `first` and `last` of lists)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One way to call a function."""
+"""Overloads of functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from carina_dra.cel.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A signature, and what it does."""
+    """A signature and its implementation."""
 
     name: str
     is_member: bool
-    """Whether the first parameter stands before the dot."""
+    """Whether it is called as a method of its first argument."""
     parameters: tuple[Type, ...]
     result: Type
     implementation: Callable[..., Value]
     """Raises EvaluationError."""
     cost: Callable[..., int] | None = None
-    """What a call costs, by its arguments; 1 if not given."""
+    """The cost of a call with given arguments; 1 if None."""
     checks_kinds: bool = False
-    """Whether it says itself what it is not for; others are called with what suits them only."""
+    """Whether the implementation checks the types of its arguments itself."""
 
 
 def function(
@@ -33,7 +33,7 @@ def function(
     *,
     checks_kinds: bool = False,
 ) -> Overload:
-    """A function that is called by its name alone."""
+    """A function without a receiver."""
     return Overload(
         name,
         is_member=False,
@@ -52,7 +52,7 @@ def method(
     implementation: Callable[..., Value],
     cost: Callable[..., int] | None = None,
 ) -> Overload:
-    """A function that is called on its first argument."""
+    """A function that is called as a method of its first argument."""
     return Overload(
         name,
         is_member=True,
@@ -64,5 +64,5 @@ def method(
 
 
 def tenth(size: int) -> int:
-    """The cost of going through so many characters or elements."""
+    """The cost of a pass over `size` characters or elements."""
     return (size + 9) // 10

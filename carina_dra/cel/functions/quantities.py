@@ -25,10 +25,10 @@ _UINT64_MAX: Final = 2**64 - 1
 
 @lru_cache(maxsize=1024)
 def quantity(text: str) -> Quantity:
-    """Reads a quantity.
+    """Parses a quantity.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: the text is not a quantity.
     """
     try:
         return Quantity.parse(text)
@@ -38,24 +38,24 @@ def quantity(text: str) -> Quantity:
 
 @lru_cache(maxsize=1024)
 def semver(text: str) -> Semver:
-    """Reads a semantic version.
+    """Parses a semantic version.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: the text is not a semantic version.
     """
     match = _SEMVER.fullmatch(text)
     if match is None:
-        raise EvaluationError(f"{text!r} is no semantic version")
+        raise EvaluationError(f"{text!r} is not a semantic version")
     numbers = [int(match[name]) for name in ("major", "minor", "patch")]
     if max(numbers) > _UINT64_MAX:
-        raise EvaluationError(f"{text!r} is no semantic version")
+        raise EvaluationError(f"{text!r} is not a semantic version")
     prerelease = tuple(match["prerelease"].split(".")) if match["prerelease"] else ()
     build = tuple(match["build"].split(".")) if match["build"] else ()
     return Semver(numbers[0], numbers[1], numbers[2], prerelease, build)
 
 
 def _normalized(text: str, normalize: bool) -> Semver:  # noqa: FBT001 - an argument
-    """A version after `v` is taken off, zeros are, and what is missing is added."""
+    """Parses a version. `normalize` removes `v` and leading zeros, and adds missing numbers."""
     match = _LOOSE.fullmatch(text) if normalize else None
     if match is None:
         return semver(text)
@@ -97,9 +97,9 @@ def _compare_versions(one: Semver, other: Semver) -> int:
 
 
 def _includes(attribute: Value, value: Value) -> bool:
-    """Whether an attribute is the value, or a list that has it (DRA)."""
+    """Whether an attribute equals the value, or is a list that contains it (DRA)."""
     if isinstance(attribute, tuple):
-        return any(is_same(each, value) for each in attribute)
+        return any(is_same(element, value) for element in attribute)
     return is_same(attribute, value)
 
 

@@ -1,6 +1,7 @@
-"""Regular expressions: RE2's, which take time by the length of the text, whatever the pattern.
+"""Regular expressions of RE2, which take time linear in the length of the text.
 
-A selector is what a tenant wrote, and is run for each device of a cluster.
+A selector is written by a tenant and evaluated for each device of a cluster, so the time must be
+bounded for every pattern.
 """
 
 from functools import lru_cache
@@ -15,10 +16,10 @@ _MAX_MEMORY: Final = 8 << 20
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> "re2._Regexp":
-    """A pattern, ready to be looked for.
+    """A compiled pattern.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: the pattern is invalid.
     """
     options = re2.Options()
     options.log_errors = False
@@ -30,10 +31,10 @@ def compiled(pattern: str) -> "re2._Regexp":
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether the pattern is found anywhere in the text.
+    """Whether the pattern matches any part of the text.
 
     Raises:
-        EvaluationError: it is no pattern.
+        EvaluationError: the pattern is invalid, or the text is not Unicode.
     """
     try:
         return compiled(pattern).search(text) is not None

@@ -1,4 +1,4 @@
-"""Operators, sizes, texts and conversions of the standard environment (CEL specification)."""
+"""Operators, sizes, strings and conversions of the standard environment (CEL specification)."""
 
 import math
 import re
@@ -47,7 +47,7 @@ from carina_dra.cel.values import (
 _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _FEW_ZEROS, _MANY_DIGITS = 4, 6
-"""Beyond these Go writes an exponent."""
+"""Beyond these limits Go writes an exponent."""
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 
@@ -56,7 +56,7 @@ def int64(number: int) -> int:
     """A number as an int.
 
     Raises:
-        EvaluationError: it has more than 64 bits.
+        EvaluationError: it does not fit in 64 bits.
     """
     if INT64_MIN <= number <= INT64_MAX:
         return int(number)
@@ -64,10 +64,10 @@ def int64(number: int) -> int:
 
 
 def uint64(number: int) -> Uint:
-    """A number as an uint.
+    """A number as a uint.
 
     Raises:
-        EvaluationError: it is negative, or has more than 64 bits.
+        EvaluationError: it is negative, or does not fit in 64 bits.
     """
     if 0 <= number <= UINT64_MAX:
         return Uint(number)
@@ -124,7 +124,7 @@ def _span(one: Timestamp | Duration, other: Timestamp | Duration) -> Duration:
 
 
 def _contained(item: Value, among: tuple[Value, ...]) -> bool:
-    return any(is_same(each, item) for each in among)
+    return any(is_same(element, item) for element in among)
 
 
 def _has_key(key: Value, among: dict[Value, Value]) -> bool:
@@ -178,7 +178,7 @@ def _to_string(value: Value) -> str:
 
 
 def text_of(value: Value) -> str:
-    """A scalar as text, as Go writes it."""
+    """A scalar as a string, in Go's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -189,7 +189,7 @@ def text_of(value: Value) -> str:
 
 
 def double_text(value: float) -> str:
-    """A double in its shortest form, as Go's `%g` writes it."""
+    """The shortest form of a double, as written by Go's `%g`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -262,7 +262,7 @@ _LIST: Final = list_of(A)
 _MAP: Final = map_of(A, B)
 
 _ARITHMETIC: Final = (
-    # What is still open is taken for the first: cel-go has them in this order.
+    # An open type takes the first overload, so the order is that of cel-go.
     function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, _joined),
     function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
     function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
@@ -307,9 +307,9 @@ _COMPARISONS: Final = (
     function("_==_", (A, A), BOOL, equal, _both, checks_kinds=True),
     function("_!=_", (A, A), BOOL, _unequal, _both, checks_kinds=True),
     *(
-        function(name, (each, each), BOOL, compare, _both, checks_kinds=True)
+        function(name, (type_, type_), BOOL, compare, _both, checks_kinds=True)
         for name, compare in _ORDERS
-        for each in _COMPARABLE
+        for type_ in _COMPARABLE
     ),
     *(
         function(name, (one, other), BOOL, compare, checks_kinds=True)
@@ -323,9 +323,9 @@ _COMPARISONS: Final = (
 )
 
 _SIZES: Final = tuple(
-    form("size", (each,), INT, _size)
+    form("size", (type_,), INT, _size)
     for form in (function, method)
-    for each in (STRING, BYTES, _LIST, _MAP)
+    for type_ in (STRING, BYTES, _LIST, _MAP)
 )
 
 _TEXTS: Final = (
@@ -346,7 +346,7 @@ _TEXTS: Final = (
 def _conversions(
     name: str, result: Type, implementation: Callable[[Value], Value], *given: Type
 ) -> tuple[Overload, ...]:
-    return tuple(function(name, (each,), result, implementation) for each in given)
+    return tuple(function(name, (type_,), result, implementation) for type_ in given)
 
 
 _CONVERSIONS: Final = (
@@ -383,4 +383,4 @@ TYPE_NAMES: Final[dict[str, Type]] = {
     "list": list_of(DYN),
     "map": map_of(DYN, DYN),
 }
-"""Names of types, which are values themselves."""
+"""The names of types, which are values."""

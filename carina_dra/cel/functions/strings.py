@@ -1,4 +1,4 @@
-"""Texts (cel-go `ext.Strings`, version 2), and looking for patterns in them (Kubernetes)."""
+"""Strings (cel-go `ext.Strings`, version 2), and the regular expressions of Kubernetes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -102,15 +102,15 @@ def _find(text: str, pattern: str) -> str:
 
 def _find_all(text: str, pattern: str, count: int = -1) -> tuple[str, ...]:
     found: list[str] = []
-    for each in compiled(pattern).finditer(text):
+    for match in compiled(pattern).finditer(text):
         if len(found) == count:
             break
-        found.append(each[0])
+        found.append(match[0])
     return tuple(found)
 
 
 def quote(text: str) -> str:
-    """The text as it would be written in an expression."""
+    """The text as a string literal."""
     return f'"{text.translate(_QUOTED)}"'
 
 

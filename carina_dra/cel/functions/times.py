@@ -32,10 +32,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> Duration:
-    """Reads a duration as Go does: `1h30m`, `-1.5s`.
+    """Parses a duration in Go's notation: `1h30m`, `-1.5s`.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: the text is not a duration.
     """
     problem = EvaluationError(f'time: invalid duration "{text}"')
     rest = text.lstrip("+-") if text[:1] in "+-" and text[1:2] not in "+-" else text
@@ -58,10 +58,10 @@ def parse_duration(text: str) -> Duration:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Reads a timestamp as RFC 3339 has it.
+    """Parses a timestamp of RFC 3339.
 
     Raises:
-        EvaluationError: it is none.
+        EvaluationError: the text is not a timestamp.
     """
     problem = EvaluationError(f'parsing time "{text}": it is not RFC 3339')
     match = _TIMESTAMP.fullmatch(text)
@@ -77,7 +77,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def written(value: Timestamp | Duration) -> str:
-    """A duration in seconds, a timestamp as RFC 3339."""
+    """A duration in seconds, or a timestamp in RFC 3339."""
     whole, nanos = divmod(abs(value.nanos) if isinstance(value, Duration) else value.nanos, 10**9)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     if isinstance(value, Duration):

@@ -20,10 +20,10 @@ _SAFE_IN_PATH: Final = "/$&+,;=:@!'()*%~[]"
 
 
 def _url(text: str) -> Url:
-    """Reads an absolute URL, or an absolute path.
+    """Parses an absolute URL or an absolute path.
 
     Raises:
-        EvaluationError: it is neither.
+        EvaluationError: the text is neither.
     """
     match = _URL.fullmatch(text)
     if match is None or not text or _BAD.search(text.partition("?")[0]):
@@ -44,9 +44,9 @@ def _check_port(text: str, host: str) -> None:
 
 def _pairs(query: str) -> list[tuple[str, str]]:
     found = []
-    for each in query.split("&"):
-        if each and ";" not in each and not _BAD.search(each.replace(" ", "")):
-            name, _, value = each.partition("=")
+    for pair in query.split("&"):
+        if pair and ";" not in pair and not _BAD.search(pair.replace(" ", "")):
+            name, _, value = pair.partition("=")
             found.append((unquote_plus(name), unquote_plus(value)))
     return found
 
