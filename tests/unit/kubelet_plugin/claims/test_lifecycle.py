@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
-from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, NotFound, Unreachable
+from carina_dra.kube.errors import (
+    ApiError,
+    ApiOperation,
+    Forbidden,
+    NotFound,
+    PathNotFound,
+    Unreachable,
+)
 from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
@@ -228,6 +235,7 @@ def test_what_overlaps(
         (NotFound(GET, "not found"), ClaimGone, "default/train does not exist", False),
         (Forbidden(GET, "no right"), ApiUnavailable, "no right", False),
         (Unreachable(GET, "refused"), ApiUnavailable, "cannot be read from the API", True),
+        (PathNotFound(GET, "no such path"), ApiUnavailable, "no such path", True),
         (body(TRAIN), ClaimGone, "default/train is not allocated", False),
         (
             body(ClaimReference("new", "default", "train"), "gpu-0"),
@@ -239,7 +247,17 @@ def test_what_overlaps(
         (body(TRAIN, "gpu-0", driver="other"), ClaimGone, "no device of gpu.carina.dev", False),
         (body(TRAIN, "gpu-0", request=5), AllocationRefused, "results[0].request", False),
     ],
-    ids=["gone", "forbidden", "unreachable", "unallocated", "replaced", "pool", "driver", "odd"],
+    ids=[
+        "gone",
+        "forbidden",
+        "unreachable",
+        "no path",
+        "unallocated",
+        "replaced",
+        "pool",
+        "driver",
+        "odd",
+    ],
 )
 def test_what_cannot_be_prepared_says_why(
     world: World, found: Any, kind: type[ClaimFailure], words: str, retriable: bool
@@ -519,10 +537,11 @@ def test_a_claim_that_the_kubelet_holds_is_kept_whatever_the_api_says(world: Wor
     [
         body(TRAIN, "gpu-0"),
         Unreachable(GET, "refused"),
+        PathNotFound(GET, "404 page not found"),
         Forbidden(GET, "no"),
         body(TRAIN, "gpu-0", request=5),
     ],
-    ids=["allocated", "unreachable", "forbidden", "odd"],
+    ids=["allocated", "unreachable", "another 404", "forbidden", "odd"],
 )
 def test_a_claim_that_is_not_gone_is_kept_and_asked_about_rarely(
     world: World, found: dict[str, Any] | ApiError
