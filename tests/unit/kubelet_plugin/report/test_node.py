@@ -1,13 +1,10 @@
 """What operators read about a node: Events, metrics."""
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from carina_dra.kube.api_resource import RESOURCE_SLICES
 from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, ServerError
-from carina_dra.kube.event import EventType, ObjectReference
-from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.kube.event import EventType
 from kubelet_plugin.inventory.change import (
     DriverArrived,
     DriverGone,
@@ -36,6 +33,7 @@ from kubelet_plugin.publish.other_drivers import (
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport, notice
+from tests.fakes.events import RecordedEvents
 from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, whole
 
 NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
@@ -44,31 +42,9 @@ CREATE = ApiOperation.on("create", RESOURCE_SLICES)
 PUBLISHED = pool([whole(0)], driver="gpu.carina.dev", node="node-1")
 
 
-@dataclass
-class Recorded(EventRecorder):
-    """Keeps Events for the test instead of writing them."""
-
-    events: list[tuple[str, EventType, str, str]] = field(default_factory=list)
-
-    def record(
-        self,
-        regarding: ObjectReference,
-        event_type: EventType,
-        reason: str,
-        note: str,
-        *,
-        action: str,
-    ) -> None:
-        assert action
-        self.events.append((f"{regarding.kind} {regarding.name}", event_type, reason, note))
-
-    def reasons(self) -> list[str]:
-        return [reason for _, _, reason, _ in self.events]
-
-
 @pytest.fixture
-def recorded() -> Recorded:
-    return Recorded()
+def recorded() -> RecordedEvents:
+    return RecordedEvents()
 
 
 @pytest.fixture
@@ -77,7 +53,7 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def report(recorded: Recorded, metrics: Metrics) -> NodeReport:
+def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
     return NodeReport(events=recorded, node="node-1", metrics=metrics)
 
 
@@ -119,7 +95,7 @@ def test_words_for_a_change(
 
 
 def test_a_change_of_the_gpus_is_an_event_on_the_node(
-    report: NodeReport, recorded: Recorded
+    report: NodeReport, recorded: RecordedEvents
 ) -> None:
     report.inventory_changed(GpuAppeared(gpu(3)))
 
@@ -134,7 +110,7 @@ def test_a_change_of_the_gpus_is_an_event_on_the_node(
     ],
 )
 def test_what_keeps_slices_from_being_published_is_told_with_the_remedy(
-    report: NodeReport, recorded: Recorded, error: ApiError, words: str
+    report: NodeReport, recorded: RecordedEvents, error: ApiError, words: str
 ) -> None:
     report.publishing_failed(error)
 
@@ -144,7 +120,7 @@ def test_what_keeps_slices_from_being_published_is_told_with_the_remedy(
 
 
 def test_a_failure_is_told_once_until_it_is_another_or_over(
-    report: NodeReport, recorded: Recorded, metrics: Metrics
+    report: NodeReport, recorded: RecordedEvents, metrics: Metrics
 ) -> None:
     for _ in range(3):
         report.publishing_failed(Forbidden(CREATE, "no right"))
@@ -161,7 +137,7 @@ def test_a_failure_is_told_once_until_it_is_another_or_over(
 
 @pytest.mark.parametrize("gate", FeatureGate)
 def test_a_feature_gate_that_is_off_is_named(
-    report: NodeReport, recorded: Recorded, gate: FeatureGate
+    report: NodeReport, recorded: RecordedEvents, gate: FeatureGate
 ) -> None:
     report.feature_gate_off(gate)
 
@@ -207,7 +183,7 @@ def test_a_feature_gate_that_is_off_is_named(
 )
 def test_gpus_that_another_driver_offers_are_told_with_the_remedy(
     report: NodeReport,
-    recorded: Recorded,
+    recorded: RecordedEvents,
     offer: Offer,
     policy: BesideOtherDrivers,
     reason: str,
@@ -222,7 +198,7 @@ def test_gpus_that_another_driver_offers_are_told_with_the_remedy(
     assert all(word in note for word in words), note
 
 
-def test_the_end_of_other_offers_is_told(report: NodeReport, recorded: Recorded) -> None:
+def test_the_end_of_other_offers_is_told(report: NodeReport, recorded: RecordedEvents) -> None:
     report.gpus_contested(decide([whole(0)], [], "withhold"))
 
     ((_, type_, reason, _),) = recorded.events
@@ -230,7 +206,7 @@ def test_the_end_of_other_offers_is_told(report: NodeReport, recorded: Recorded)
 
 
 def test_a_kubelet_that_refuses_the_plugin_is_told_of(
-    report: NodeReport, recorded: Recorded
+    report: NodeReport, recorded: RecordedEvents
 ) -> None:
     report.registration_refused("no version in common")
 

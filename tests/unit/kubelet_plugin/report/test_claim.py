@@ -1,0 +1,138 @@
+"""What users and operators read about claims: Events, metrics."""
+
+import pytest
+
+from carina_dra.kube.event import EventType
+from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.failure import (
+    CallerGone,
+    ClaimFailure,
+    DeviceMissing,
+    LockUnavailable,
+    NodeResourceFailed,
+)
+from kubelet_plugin.report.claim import ClaimReport
+from kubelet_plugin.report.metrics import Metrics
+from tests.fakes.events import RecordedEvents
+from tests.samples.claims import UID, claim
+
+TRAIN = ClaimReference(UID, "default", "train")
+MISSING = DeviceMissing(claim(), "gpu-0", ("gpu-1",))
+
+
+@pytest.fixture
+def events() -> RecordedEvents:
+    return RecordedEvents()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def report(events: RecordedEvents, metrics: Metrics) -> ClaimReport:
+    return ClaimReport(events=events, node="node-1", metrics=metrics)
+
+
+def test_a_failed_call_is_an_event_on_the_claim_and_counted_by_reason(
+    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+) -> None:
+    report.call_ended("prepare", TRAIN, 0.5, MISSING)
+
+    ((subject, type_, reason, note),) = events.events
+    assert (subject, type_) == ("ResourceClaim train", EventType.WARNING)
+    assert (reason, note) == ("PrepareFailed", str(MISSING))
+    assert (
+        b'carina_claim_call_failures_total{operation="prepare",reason="DeviceMissing"} 1.0'
+        in metrics.exposition()
+    )
+
+
+def test_a_call_that_succeeds_is_measured_and_no_event(
+    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+) -> None:
+    report.call_ended("unprepare", TRAIN, 0.5, None)
+
+    assert events.events == []
+    assert b'duration_seconds_count{operation="unprepare",result="ok"} 1.0' in metrics.exposition()
+
+
+def test_a_caller_that_has_gone_is_counted_and_no_event(
+    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+) -> None:
+    report.call_ended("prepare", TRAIN, 40.0, CallerGone(TRAIN))
+
+    assert events.events == []
+    assert b'{operation="prepare",reason="CallerGone"} 1.0' in metrics.exposition()
+
+
+def test_a_call_that_waits_says_for_what(report: ClaimReport, events: RecordedEvents) -> None:
+    report.call_waits("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
+
+    ((_, _, reason, note),) = events.events
+    assert reason == "PrepareWaits"
+    assert note == "gpu-0.lock is held (trying again)"
+
+
+@pytest.mark.parametrize(
+    ("tell", "subject", "reason", "words"),
+    [
+        pytest.param(
+            lambda report: report.repair_failed(claim(), MISSING),
+            "ResourceClaim train",
+            "RepairFailed",
+            "device gpu-0",
+            id="repair failed",
+        ),
+        pytest.param(
+            lambda report: report.leftover_stuck(
+                "CDI spec x", NodeResourceFailed(None, "busy", retriable=True)
+            ),
+            "Node node-1",
+            "LeftoverStuck",
+            "CDI spec x is needed by no claim and cannot be removed: busy",
+            id="leftover stuck",
+        ),
+        pytest.param(
+            lambda report: report.kubelet_record_unusable("checksum"),
+            "Node node-1",
+            "KubeletRecordUnusable",
+            "checksum",
+            id="kubelet record",
+        ),
+        pytest.param(
+            lambda report: report.claim_abandoned(claim()),
+            "Node node-1",
+            "ClaimAbandoned",
+            "default/train",
+            id="abandoned",
+        ),
+        pytest.param(
+            lambda report: report.checkpoint_set_aside("/kept", "line 1 is damaged", 3),
+            "Node node-1",
+            "CheckpointRebuilt",
+            "kept as /kept; 3 claims",
+            id="checkpoint",
+        ),
+    ],
+)
+def test_what_operators_have_to_know_is_an_event(
+    report: ClaimReport, events: RecordedEvents, tell: object, subject: str, reason: str, words: str
+) -> None:
+    assert callable(tell)
+    tell(report)
+
+    ((about, type_, given, note),) = events.events
+    assert (about, type_, given) == (subject, EventType.WARNING, reason)
+    assert words in note
+
+
+@pytest.mark.parametrize("failure", [MISSING, LockUnavailable("held")])
+def test_failed_repairs_are_counted_by_reason(
+    report: ClaimReport, metrics: Metrics, failure: ClaimFailure
+) -> None:
+    report.repair_failed(claim(), failure)
+
+    line = f'carina_claim_repair_failures_total{{reason="{failure.reason}"}} 1.0'
+    assert line.encode() in metrics.exposition()
