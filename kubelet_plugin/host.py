@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["CharacterDevice", "DeviceFileParameters", "HostPaths", "Permissions"]
-
 _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
 _PARAMETER = re.compile(r"(\w+): (\d+)")
 _DEVICE_NUMBERS = re.compile(r"(\d+):(\d+)")

@@ -35,8 +35,6 @@ from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.report import logs
 
-__all__ = ["COMMAND"]
-
 SHOWN: Final = 0
 NO_DRIVER: Final = 3
 DRIVER_REFUSES: Final = 4

@@ -153,7 +153,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
 
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
         claims = _claims(chosen, client, host, poller, claim_report)
-        service = DraService(claims, observer=claim_report, clock=time.monotonic, pause=stop.wait)
+        service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
             endpoint=chosen.dra_socket,
@@ -242,7 +242,7 @@ def _claims(
         node_lock=FileLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
         gpu_locks=GpuLocks(chosen.plugin_directory, clock=time.monotonic, pause=time.sleep),
         preparer=preparer,
-        observer=report,
+        reporter=report,
         clock=time.monotonic,
         random=random.random,
     )

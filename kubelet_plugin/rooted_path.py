@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RootedPath", "RootedPaths"]
-
 _LINKS_AT_MOST = 40  # as the kernel: path_resolution(7)
 
 

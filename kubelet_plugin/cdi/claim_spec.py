@@ -31,8 +31,6 @@ from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeCla
 from kubelet_plugin.devices.device import Device
 from kubelet_plugin.devices.whole import WholeGpu
 
-__all__ = ["cdi_device_id", "claim_of", "claim_spec", "driver_edits", "kind", "prepared_devices"]
-
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _CLAIM_VARIABLE = re.compile(
     r"CARINA_CLAIM_(?P<uid>[a-z0-9_]+)=(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+)"

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from kubelet_plugin.claims.checkpoint_file import sync_folder
 
-__all__ = ["CdiDirectory"]
-
 _SUFFIX = ".json"
 _TEMPORARY = ".new"
 _TEMPORARY_BEFORE = ".tmp"

@@ -20,8 +20,6 @@ from typing import TypeAlias
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
 from kubelet_plugin.rooted_path import RootedPath, RootedPaths
 
-__all__ = ["DriverFilesError", "DriverRoot", "nvml_libraries"]
-
 _LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib/x86_64-linux-gnu",

@@ -13,18 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "CdiDevice",
-    "CdiSpec",
-    "CdiSpecError",
-    "ContainerEdits",
-    "DeviceNode",
-    "Hook",
-    "HookName",
-    "Mount",
-    "render",
-]
-
 _KIND = re.compile(r"[A-Za-z]([\w.-]*[A-Za-z0-9])?/[A-Za-z]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=[^\0]*", re.ASCII)

@@ -1,4 +1,4 @@
-"""What a ResourceClaim's allocation says about this node: `Wanted | Gone | Refused | Unknown`."""
+"""Reads from a ResourceClaim's allocation which devices of this node the claim has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,74 +31,81 @@ _WRITTEN_IN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The claim holds these devices of this node."""
+class AllocatedHere:
+    """The claim has these devices of this node allocated."""
 
     claim: NodeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """The claim holds nothing of this node: it was deleted, deallocated, or allocated elsewhere."""
+class NotAllocatedHere:
+    """The claim has no device of this node: it was deleted, deallocated, or allocated elsewhere."""
 
     failure: ClaimGone
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The claim holds devices of this node in a way that cannot be served."""
+class InvalidAllocation:
+    """The claim has devices of this node allocated, but they cannot be prepared as requested."""
 
     failure: AllocationRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """The API server could not be asked, which says nothing about the claim."""
+class UnknownAllocation:
+    """The claim could not be read from the API server, so its allocation is not known."""
 
     failure: ApiUnavailable
 
 
-Reading: TypeAlias = Wanted | Gone | Refused | Unknown
+AllocationState: TypeAlias = (
+    AllocatedHere | NotAllocatedHere | InvalidAllocation | UnknownAllocation
+)
 
 
 def read_allocation(
     body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
-) -> Wanted | Gone | Refused:
-    """Gives what the claim with that UID holds of this driver's devices in this node's pool."""
+) -> AllocatedHere | NotAllocatedHere | InvalidAllocation:
+    """Returns which devices of this driver and this node's pool the claim has allocated.
+
+    `body` is the ResourceClaim from the API server; its UID must be that of `reference`.
+    """
     try:
         claim = decode(ResourceClaim, body)
     except DecodeError as error:
-        return Refused(AllocationRefused(reference, str(error)))
+        return InvalidAllocation(AllocationRefused(reference, str(error)))
     if claim.metadata.uid != reference.uid:
-        return _gone(
+        return _not_allocated_here(
             reference,
-            f"has the UID {claim.metadata.uid} now, not {reference.uid}: it was deleted and "
-            "created again",
+            f"has UID {claim.metadata.uid}, not {reference.uid}: the claim was deleted and created "
+            "again",
         )
     allocation = claim.status.allocation
     if allocation is None:
-        return _gone(reference, "is not allocated")
+        return _not_allocated_here(reference, "is not allocated")
     results = [result for result in allocation.devices.results if result.driver == driver]
     if not results:
-        return _gone(reference, f"was allocated no device of {driver}")
+        return _not_allocated_here(reference, f"has no device of driver {driver} allocated")
     elsewhere = [result for result in results if result.pool != pool]
     if elsewhere:
         problem = (
-            f"was allocated {elsewhere[0].device} of the pool {elsewhere[0].pool}; this node's "
-            f"pool is {pool}"
+            f"has device {elsewhere[0].device} of pool {elsewhere[0].pool} allocated, but this "
+            f"node's pool is {pool}"
         )
         if len(elsewhere) == len(results):
-            return _gone(reference, problem)
-        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+            return _not_allocated_here(reference, problem)
+        return InvalidAllocation(
+            AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}")
+        )
     try:
         devices = _devices(reference, results, allocation, driver)
     except DeviceConfigError as error:
-        return Refused(AllocationRefused(reference, str(error)))
-    return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+        return InvalidAllocation(AllocationRefused(reference, str(error)))
+    return AllocatedHere(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
 
 
-def _gone(claim: ClaimReference, what: str) -> Gone:
-    return Gone(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
+def _not_allocated_here(claim: ClaimReference, what: str) -> NotAllocatedHere:
+    return NotAllocatedHere(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
 
 
 def _devices(
@@ -126,9 +133,9 @@ def _devices(
 
 
 def _accepts(name: DeviceName) -> type[DeviceConfig]:
-    """The kind of configuration that a device takes."""
+    """Returns the kind of configuration that a device accepts."""
     match name:
-        case WholeGpuName() | UnknownName():  # an unknown device is refused when it is looked for
+        case WholeGpuName() | UnknownName():  # an unknown device is refused later, as missing
             return GpuConfig
     assert_never(name)
 

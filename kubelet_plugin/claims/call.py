@@ -1,4 +1,4 @@
-"""A call of the kubelet, as far as carrying it out depends on who waits for the answer."""
+"""How long the kubelet waits for the response to a call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Until when a call makes sense."""
+    """The limits of one call."""
 
     deadline: float
-    """A reading of the monotonic clock, in seconds."""
+    """Time on the monotonic clock by which the plugin must respond, in seconds."""
     abandoned: Callable[[], bool]
-    """Whether the caller has gone, so that nothing may be done for it any more."""
+    """Returns whether the kubelet has cancelled the call; then nothing more may be done for it."""

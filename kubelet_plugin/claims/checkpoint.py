@@ -1,14 +1,14 @@
 """The checkpoint: which claims hold devices of this node.
 
-It is the desired state and nothing else. A claim is recorded before anything is made for it, and
-struck out after everything made for it is gone; what has to exist for a claim follows from its
-entry and is made again whenever it is missing. So there are no half-way states to record: killed
-at any line, it leaves an entry that the next call or the next repair completes, or none.
+The checkpoint holds the desired state only. A claim is recorded before anything is created for it,
+and removed after everything that was created for it has been removed. What a claim needs follows
+from its entry, and is created again if it is missing. Intermediate states need no record: if the
+plugin is killed at any point, the next call or the next repair completes what the entry says.
 
-The file is JSON lines: a whole state, then each change since. A last line without an end is a
-change that was cut off before its call was answered, and does not count; any other line that cannot
-be read makes the checkpoint unreadable. Unknown fields are ignored, so that a plugin reads what a
-newer one of the same version number wrote.
+The file consists of JSON lines: first a complete state, then one line for each later change. A last
+line without a newline is a change that was cut off before its call returned; it is ignored. Any
+other line that cannot be read makes the checkpoint unreadable. Unknown fields are ignored, so that
+a plugin can read what a newer plugin with the same format version wrote.
 """
 
 import json
@@ -27,28 +27,28 @@ VERSION = 1
 
 
 class CheckpointError(Exception):
-    """A checkpoint that cannot be read: says what is wrong with it."""
+    """The checkpoint cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The claims that hold devices of this node, by UID, and the boot in which that was written."""
+    """The claims that hold devices of this node, by UID, and the boot that recorded them."""
 
     boot_id: str
     claims: Mapping[str, NodeClaim]
 
     def with_claim(self, claim: NodeClaim) -> "Checkpoint":
-        """Gives it with the claim added, or replaced where its UID is there."""
+        """Returns a copy in which the claim is added, or replaces the one with its UID."""
         return replace(self, claims={**self.claims, claim.uid: claim})
 
     def without(self, uid: str) -> "Checkpoint":
-        """Gives it without that claim."""
+        """Returns a copy without the claim with this UID."""
         return replace(self, claims={u: c for u, c in self.claims.items() if u != uid})
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A claim was added, or replaced."""
+    """A claim was added or replaced."""
 
     claim: NodeClaim
 
@@ -64,7 +64,7 @@ Change: TypeAlias = Recorded | Removed
 
 
 def change(before: Checkpoint, after: Checkpoint) -> Change | None:
-    """Gives the one claim in which they differ; None where they differ in more, or in nothing."""
+    """Returns the change from `before` to `after`; None if not exactly one claim differs."""
     if before.boot_id != after.boot_id:
         return None
     changes: list[Change] = [Removed(uid) for uid in before.claims.keys() - after.claims.keys()]
@@ -73,13 +73,13 @@ def change(before: Checkpoint, after: Checkpoint) -> Change | None:
 
 
 def render(checkpoint: Checkpoint) -> bytes:
-    """Gives the line with which a file begins: the same for the same checkpoint."""
+    """Returns the first line of a file. Equal checkpoints have equal lines."""
     claims = [_claim_json(claim) for _, claim in sorted(checkpoint.claims.items())]
     return _line({"version": VERSION, "bootID": checkpoint.boot_id, "claims": claims})
 
 
 def render_change(changed: Change) -> bytes:
-    """Gives the line that a change adds to the file."""
+    """Returns the line that records a change."""
     match changed:
         case Recorded(claim):
             return _line({"claim": _claim_json(claim)})
@@ -91,7 +91,7 @@ def parse(content: bytes) -> Checkpoint:
     """Reads a file's content.
 
     Raises:
-        CheckpointError: saying which line is wrong, and what is wrong with it.
+        CheckpointError: a line cannot be read; the message names the line and the reason.
     """
     first, *later = content.split(b"\n")[:-1] or [content]
     checkpoint = _parsed(_parse_state, first, 1)
@@ -101,14 +101,14 @@ def parse(content: bytes) -> Checkpoint:
             case Recorded(claim):
                 claims[claim.uid] = claim
             case Removed(uid) if claims.pop(uid, None) is None:
-                raise CheckpointError(f"line {number} strikes out the unknown claim {uid}")
+                raise CheckpointError(f"line {number} removes claim {uid}, which is not recorded")
     return Checkpoint(checkpoint.boot_id, claims)
 
 
 def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeClaim, Hold] | None:
-    """Finds what keeps `claim` from its devices.
+    """Returns a conflict between a device of `claim` and one that another claim holds, or None.
 
-    Gives the device that it cannot have, the claim in its way and the device which that one holds.
+    The result is the device that `claim` cannot have, the other claim, and the device it holds.
     """
     holds = claim.holds
     for other in checkpoint.claims.values():
@@ -131,14 +131,16 @@ def _parsed(parse_line: Callable[[Any], T], line: bytes, number: int) -> T:
     except CheckpointError as error:
         raise CheckpointError(f"line {number} {error}") from error
     except KeyError as error:
-        raise CheckpointError(f"line {number} lacks the field {error}") from error
+        raise CheckpointError(f"line {number} has no field {error}") from error
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"line {number} is damaged: {error}") from error
 
 
 def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
     if content["version"] != VERSION:
-        raise CheckpointError(f"is of version {content['version']}, not {VERSION}")
+        raise CheckpointError(
+            f"has version {content['version']}; only version {VERSION} is supported"
+        )
     claims = [_parse_claim(claim) for claim in content["claims"]]
     return Checkpoint(str(content["bootID"]), {claim.uid: claim for claim in claims})
 
@@ -206,5 +208,7 @@ def _parse_device(content: Mapping[str, Any]) -> AllocatedDevice:
 def _text(content: Mapping[str, Any], field: str) -> str:
     value = content[field]
     if not isinstance(value, str) or not value:
-        raise CheckpointError(f"has {value!r} for the field {field}, not a name")
+        raise CheckpointError(
+            f"has {value!r} in field {field}, which must be a string that is not empty"
+        )
     return value

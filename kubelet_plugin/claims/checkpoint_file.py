@@ -1,9 +1,9 @@
-"""The checkpoint's file: durable when a call returns, whole whenever the plugin is killed.
+"""The checkpoint's file: durable when a call returns, and consistent if the plugin is killed.
 
-A change is one line added to the file, which takes a disk half as long as replacing the file, and
-no longer where there are many claims. After many changes, and whenever more than one claim changes,
-the file is replaced: temporary file, fsync, rename, fsync of the folder. During a rolling update
-several plugin processes share the file, under the lock of `kubelet_plugin.claims.lock`.
+A change appends one line, which takes half as long as replacing the file and does not take longer
+when there are many claims. After many changes, and whenever more than one claim changes, the file
+is replaced: temporary file, fsync, rename, fsync of the folder. During a rolling update, several
+plugin processes share the file, protected by the node's lock in `kubelet_plugin.claims.lock`.
 """
 
 import os
@@ -22,15 +22,13 @@ from kubelet_plugin.claims.checkpoint import (
     render_change,
 )
 
-__all__ = ["CHANGES_KEPT", "CheckpointFile", "sync_folder"]
-
 CHANGES_KEPT: Final = 200
-"""Changes after which the file is replaced by the state that they lead to."""
+"""Number of changes after which the file is replaced by the resulting state."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What differs once the file is another, or longer."""
+    """Attributes that change if the file is replaced or extended."""
 
     inode: int
     modified_ns: int
@@ -49,11 +47,11 @@ class _Known:
     checkpoint: Checkpoint
     changes: int
     whole: bool
-    """Whether its last line has an end."""
+    """Whether the last line ends with a newline."""
 
 
 class CheckpointFile:
-    """The checkpoint's file. Every method is to be called with the node's lock held."""
+    """The checkpoint's file. The caller of each method must hold the node's lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,15 +60,15 @@ class CheckpointFile:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
         return self._path
 
     def load(self) -> Checkpoint | None:
-        """Gives what is on disk, None where nothing is yet.
+        """Returns the checkpoint on disk; None if there is no file yet.
 
         Raises:
-            CheckpointError: there is a file, and it cannot be read.
-            OSError: it cannot be put on disk.
+            CheckpointError: the file cannot be read.
+            OSError: the file cannot be synced to disk.
         """
         known, self._known = self._known, None
         try:
@@ -79,17 +77,17 @@ class CheckpointFile:
             return None
         if known is None or known.stamp != stamp:
             known = self._read(stamp)
-            # Whoever wrote it may have been killed before it was on disk.
+            # Its writer may have been killed before it synced the file.
             sync_file(self._path)
             sync_folder(self._path.parent)
         self._known = known
         return known.checkpoint
 
     def store(self, checkpoint: Checkpoint) -> None:
-        """Makes it what `load` gives, durably. To be called after `load`, under the same lock.
+        """Writes the checkpoint durably. Call `load` first, while holding the same lock.
 
         Raises:
-            OSError: it cannot be written; what was there before still is.
+            OSError: the checkpoint cannot be written; the file is unchanged.
         """
         known, self._known = self._known, None
         changed = None if known is None else change(known.checkpoint, checkpoint)
@@ -100,9 +98,9 @@ class CheckpointFile:
             self._known = _Known(stamp, checkpoint, known.changes + 1, whole=True)
 
     def keep_copy(self) -> Path:
-        """Gives an unreadable file a second name, for whoever looks into it, before it is replaced.
+        """Keeps a copy of an unreadable file for inspection, and returns the copy's path.
 
-        The name follows from the file, so that being killed and starting over makes one copy.
+        The name depends only on the file, so a repetition after a crash makes no second copy.
         """
         modified = self._path.stat().st_mtime_ns
         copy = self._path.with_name(f"{self._path.name}.unreadable-{modified}")
@@ -110,7 +108,7 @@ class CheckpointFile:
             copy.hardlink_to(self._path)
         except FileExistsError:
             pass
-        except OSError:  # refused by the file system, or by the kernel for a file of another user
+        except OSError:  # unsupported by the file system, or denied for a file of another user
             shutil.copyfile(self._path, copy)
             sync_file(copy)
         sync_folder(self._path.parent)
@@ -132,7 +130,7 @@ class CheckpointFile:
             os.fdatasync(descriptor)
             return _Stamp.of(os.fstat(descriptor))
         except OSError:
-            # What the disk refused must not be found by the next try and taken for written.
+            # A line that was not synced must not be read by the next attempt as a recorded change.
             os.truncate(descriptor, size)
             raise
         finally:
@@ -153,12 +151,12 @@ class CheckpointFile:
 
 
 def sync_file(path: Path) -> None:
-    """Puts a file's content on disk."""
+    """Syncs a file's content to disk."""
     _sync(path, os.O_RDONLY)
 
 
 def sync_folder(folder: Path) -> None:
-    """Puts a folder's entries on disk: without it a rename may be lost with the power."""
+    """Syncs a folder's entries to disk; otherwise a power failure can undo a rename."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 

@@ -1,7 +1,8 @@
-"""A claim as this node sees it: what the kubelet calls it, what it was allocated, what it gets.
+"""A claim as this node sees it: its reference, its allocated devices and its prepared devices.
 
-Pure values. A `NodeClaim` is read from a ResourceClaim's allocation when the kubelet asks for the
-claim to be prepared, recorded before anything is made for it, and kept until it is unprepared.
+Pure values. A `NodeClaim` is read from a ResourceClaim's allocation when the kubelet asks to
+prepare the claim. It is recorded before anything is created for it, and kept until it is
+unprepared.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from kubelet_plugin.devices.name import gpu_name, parse_name
 
 @dataclass(frozen=True, slots=True)
 class ClaimReference:
-    """A claim as the kubelet names it."""
+    """The identity of a claim, as the kubelet passes it."""
 
     uid: str
     namespace: str
@@ -23,13 +24,13 @@ class ClaimReference:
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as messages name it."""
+        """`namespace/name`, for messages."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """A prepared device, as the kubelet hands it to the container runtime."""
+    """A prepared device, as the plugin returns it to the kubelet."""
 
     request: str
     pool: str
@@ -43,43 +44,43 @@ class AllocatedDevice:
     """One allocation result of this driver: a device allocated to one request of the claim."""
 
     request: str
-    """Name of the request, without the chosen alternative's (`req`, never `req/sub`)."""
+    """Name of the request, without the name of the subrequest (`req`, never `req/sub`)."""
     pool: str
     device: str
     """Name of the device in its pool, such as `gpu-3`."""
     config: DeviceConfig
-    """Of the kind that the device takes."""
+    """The configuration, of a kind that the device accepts."""
     admin_access: bool = False
-    """Allocated beside the other users of the device (KEP-5018): never holds it."""
+    """Whether this is admin access (KEP-5018), which does not hold the device."""
     share_id: str | None = None
-    """The API's id of this share of a device that allows multiple allocations (KEP-5075)."""
+    """ID of this share of a device that allows multiple allocations (KEP-5075)."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    """What the share has of each of the device's capacities, by name (KEP-5075)."""
+    """The share's part of the device's capacities, by name (KEP-5075)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClaim:
-    """A claim with its devices on this node: all that is needed to prepare it, and to undo that."""
+    """A claim with its devices on this node: the input for preparing and unpreparing it."""
 
     uid: str
     namespace: str
     name: str
     devices: tuple[AllocatedDevice, ...]
-    """In the order of the allocation's results. Empty where it is not known what they were."""
+    """In the order of the allocation's results. Empty if they are not known."""
 
     @classmethod
     def unknown(cls, claim: ClaimReference) -> "NodeClaim":
-        """A claim of which no devices are known."""
+        """Returns a claim whose devices are not known."""
         return cls(claim.uid, claim.namespace, claim.name, ())
 
     @property
     def reference(self) -> ClaimReference:
-        """The claim as the kubelet names it."""
+        """The identity of the claim, as the kubelet passes it."""
         return ClaimReference(self.uid, self.namespace, self.name)
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as messages name it."""
+        """`namespace/name`, for messages."""
         return self.reference.key
 
     @property
@@ -89,7 +90,7 @@ class NodeClaim:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """The devices that nobody else may hold meanwhile: all but those for admin access."""
+        """The devices that no other claim may hold: all except those with admin access."""
         return tuple(
             Hold(parse_name(device.device), device.share_id)
             for device in self.devices

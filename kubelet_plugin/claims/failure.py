@@ -1,8 +1,7 @@
-"""Why a claim cannot be prepared or unprepared, as a closed union with the evidence.
+"""Why a claim cannot be prepared or unprepared, as a closed union.
 
-Each failure names an object and a remedy in its text, which becomes the pod's event. `retriable`
-says whether the same call may succeed after a while although nobody does anything; `reason` is one
-word for metrics.
+The text of each failure names an object and a remedy; it becomes an Event. `retriable` says whether
+the same call may succeed later without intervention. `reason` is the label in metrics.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from kubelet_plugin.inventory.health import Problem, Severity
 
 @dataclass(frozen=True, slots=True)
 class ClaimGone:
-    """The claim was deleted or made again, or no longer has devices on this node."""
+    """The claim was deleted or recreated, or no longer has devices on this node."""
 
     reason: ClassVar[str] = "ClaimGone"
     retriable: ClassVar[bool] = False
@@ -27,13 +26,13 @@ class ClaimGone:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRefused:
-    """The allocation, or a configuration in it, cannot be served."""
+    """The allocation, or a configuration in it, is not valid for this node."""
 
     reason: ClassVar[str] = "AllocationRefused"
     retriable: ClassVar[bool] = False
     claim: ClaimReference
     problem: str
-    """With the field and the remedy."""
+    """Names the field and the remedy."""
 
     def __str__(self) -> str:
         return self.problem
@@ -47,7 +46,7 @@ class ApiUnavailable:
     claim: ClaimReference
     problem: str
     retriable: bool
-    """False where the API server refuses, such as by RBAC."""
+    """False if the API server denies the request, for example by RBAC."""
 
     def __str__(self) -> str:
         return f"ResourceClaim {self.claim.key} cannot be read from the API server: {self.problem}"
@@ -55,7 +54,7 @@ class ApiUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHeld:
-    """Another claim holds the device, or one that overlaps it."""
+    """Another claim holds the device, or a device that overlaps it."""
 
     reason: ClassVar[str] = "DeviceHeld"
     retriable: ClassVar[bool] = True
@@ -69,7 +68,8 @@ class DeviceHeld:
         return (
             f"device {self.device} of ResourceClaim {self.claim.key} (UID {self.claim.uid}) is "
             f"still held on this node{held} by ResourceClaim {self.holder.key} "
-            f"(UID {self.holder.uid}); it is free once the last pod using that claim has ended here"
+            f"(UID {self.holder.uid}); it becomes free when the last pod that uses that claim on "
+            "this node has ended"
         )
 
 
@@ -85,15 +85,15 @@ class DeviceMissing:
 
     def __str__(self) -> str:
         return (
-            f"device {self.device} of ResourceClaim {self.claim.key} is not on this node, which "
-            f"has {', '.join(self.present) or 'none'}; unless the GPU comes back, delete the pod "
-            "to have it scheduled again"
+            f"device {self.device} of ResourceClaim {self.claim.key} does not exist on this node "
+            f"(devices: {', '.join(self.present) or 'none'}); if the GPU does not come back, "
+            "delete the pod so that it is scheduled again"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUnhealthy:
-    """The device has a problem that keeps it from being used."""
+    """The device has a problem that prevents its use."""
 
     reason: ClassVar[str] = "DeviceUnhealthy"
     claim: NodeClaim
@@ -114,7 +114,7 @@ class DeviceUnhealthy:
 
 @dataclass(frozen=True, slots=True)
 class DriverUnknown:
-    """The NVIDIA driver does not report its version, so that its files cannot be chosen."""
+    """The NVIDIA driver does not report its version, which is needed to find its files."""
 
     reason: ClassVar[str] = "DriverUnknown"
     retriable: ClassVar[bool] = True
@@ -123,19 +123,19 @@ class DriverUnknown:
     def __str__(self) -> str:
         return (
             f"ResourceClaim {self.claim.key}: the NVIDIA driver does not report its version, "
-            "without which its libraries cannot be found; check that nvidia-smi works on the node"
+            "which is needed to find its libraries; check that nvidia-smi works on the node"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResourceFailed:
-    """Something that the claim needs on the node cannot be made or removed."""
+    """A node resource that the claim needs cannot be created or removed."""
 
     reason: ClassVar[str] = "NodeResourceFailed"
     claim: ClaimReference | None
-    """None where it concerns no claim, or is not known which."""
+    """None if the resource belongs to no claim, or the claim is not known."""
     problem: str
-    """With the resource and the remedy."""
+    """Names the resource and the remedy."""
     retriable: bool
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ class CheckpointUnusable:
 
 @dataclass(frozen=True, slots=True)
 class LockUnavailable:
-    """Another call or another plugin process holds a lock for too long, or it cannot be used."""
+    """A lock was not free in time, because another call or process holds it, or is unusable."""
 
     reason: ClassVar[str] = "LockUnavailable"
     retriable: ClassVar[bool] = True
@@ -172,7 +172,7 @@ class LockUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class CallerGone:
-    """The kubelet no longer waits for the answer: what it asks for now is another call."""
+    """The kubelet has cancelled the call; it repeats it in a new call if necessary."""
 
     reason: ClassVar[str] = "CallerGone"
     retriable: ClassVar[bool] = False

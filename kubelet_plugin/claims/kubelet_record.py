@@ -2,14 +2,14 @@
 
 The kubelet's DRA manager keeps its state in `dra_manager_state`, in its root folder. It adds a
 claim there before it first calls NodePrepareResources for it, and removes the claim after
-NodeUnprepareResources succeeded for the last pod, whichever driver's devices the claim has. So a
-prepared claim that the record does not name is one that the kubelet has forgotten, and will not ask
-to be unprepared.
+NodeUnprepareResources succeeded for the last pod, whichever driver's devices the claim has. So if
+the record does not name a prepared claim, the kubelet has forgotten the claim and will not ask to
+unprepare it.
 
-The format is the same in Kubernetes 1.34 to 1.37: a JSON object with the text `Data`, itself JSON,
-and its CRC-32 (pkg/kubelet/cm/dra/state/checkpoint.go). The releases differ only in fields of the
-claims' drivers and devices, which are not read here. Anything else is refused: a misread record
-could make the plugin unprepare a claim whose pod runs.
+The format is the same in Kubernetes 1.34 to 1.37: a JSON object with the string `Data`, which is
+JSON itself, and its CRC-32 (pkg/kubelet/cm/dra/state/checkpoint.go). The releases differ only in
+fields of the claims' drivers and devices, which are not read here. Any other format is an error: a
+record read incorrectly could make the plugin unprepare a claim whose pod is running.
 """
 
 import json
@@ -28,7 +28,7 @@ _API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
 
 
 class KubeletRecordError(Exception):
-    """The content is not a record that can be relied on: says what is wrong with it."""
+    """The content is not a valid record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class KubeletRecord:
     claims: Mapping[str, ClaimReference]
 
     def holds(self, uid: str) -> bool:
-        """Whether the kubelet may still ask for this claim to be unprepared.
+        """Returns whether the kubelet may still ask to unprepare this claim.
 
-        Any entry with the UID counts: one without pods is a claim whose unprepare has not succeeded
-        yet, and one without our driver's devices is a claim whose prepare has not.
+        Any entry with the UID counts. An entry without pods is a claim that is not unprepared yet;
+        an entry without this driver's devices is a claim that is not prepared yet.
         """
         return uid in self.claims
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """What the kubelet holds is not known, for this reason."""
+class UnreadableRecord:
+    """The record cannot be read, so the kubelet's claims are not known."""
 
     reason: str
 
@@ -57,7 +57,7 @@ def parse(content: bytes) -> KubeletRecord:
     """Reads the file's content.
 
     Raises:
-        KubeletRecordError: it is damaged, or of a format that is not known.
+        KubeletRecordError: the content is damaged, or its format is not supported.
     """
     record = _fields(_json(content, "the record"), "the record", {"Data", "Checksum"})
     data, checksum = record["Data"], record["Checksum"]
@@ -103,7 +103,7 @@ def _name(entry: Mapping[str, object], path: str, field: str) -> str:
 
 
 def _fields(content: object, what: str, fields: set[str]) -> Mapping[str, Any]:
-    """Gives an object that has exactly these fields: claims may hide in one that is not known."""
+    """Returns an object with exactly these fields: an unknown field could contain claims."""
     if not isinstance(content, dict):
         raise KubeletRecordError(f"{what} must be an object")
     if content.keys() != fields:

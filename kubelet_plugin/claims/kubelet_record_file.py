@@ -1,9 +1,9 @@
-"""The file of the kubelet's record of claims, read and never written.
+"""The file with the kubelet's record of claims. It is read and never written.
 
 The kubelet replaces the file by renaming a temporary one over it (pkg/kubelet/util/store), so each
-read sees one whole state. The folder has to be visible here, not the file alone: a mount of the
-file would go on showing the replaced one. It must be the root of the kubelet that has registered
-the plugin, as it is where both follow from the setting `kubelet_root`.
+read sees a consistent state. Mount the folder, not the file: a mounted file would remain the
+replaced one. The folder must be the root of the kubelet that registered the plugin; this holds
+because both paths follow from the setting `kubelet_root`.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from kubelet_plugin.claims.kubelet_record import (
     FILE_NAME,
     KubeletRecord,
     KubeletRecordError,
-    Unreadable,
+    UnreadableRecord,
     parse,
 )
 
@@ -26,26 +26,26 @@ class KubeletRecordFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """Path of the file."""
         return self._path
 
-    def read(self) -> KubeletRecord | Unreadable:
-        """Gives what the kubelet has recorded by now.
+    def read(self) -> KubeletRecord | UnreadableRecord:
+        """Returns the kubelet's current record.
 
-        Read it under the node's lock, right before a claim is unprepared unasked: the kubelet
-        records a claim before it asks for it, so a call that comes later waits for the lock and
-        prepares the claim again.
+        Hold the node's lock while reading it before a claim is unprepared without a call. The
+        kubelet records a claim before it calls the plugin for it, so a call that comes later waits
+        for the lock and prepares the claim again.
 
-        A missing file is unreadable: a kubelet with DRA creates it when it starts, so there is none
-        where its root is elsewhere or is not mounted, or where somebody removed the file while the
-        kubelet still knows its claims.
+        A missing file is an unreadable record: a kubelet with DRA creates the file when it starts.
+        If it is missing, the kubelet's root is a different or an unmounted folder, or the file was
+        deleted while the kubelet still holds claims.
         """
         try:
             return parse(self._path.read_bytes())
         except FileNotFoundError:
-            return Unreadable(
+            return UnreadableRecord(
                 f"the kubelet's record {self._path} does not exist; set kubelet_root to "
                 "the kubelet's --root-dir, and mount that folder into the plugin's container"
             )
         except (OSError, KubeletRecordError) as error:
-            return Unreadable(f"the kubelet's record {self._path} cannot be used: {error}")
+            return UnreadableRecord(f"the kubelet's record {self._path} cannot be used: {error}")

@@ -1,16 +1,16 @@
 """Prepares and unprepares claims: the state machine behind the kubelet's calls.
 
-A claim is either in the checkpoint or not, and each call moves it across durably:
+A claim is either recorded in the checkpoint or not. Each call changes that durably:
 
-    prepare:    read the claim  ->  record it  ->  make what it needs  ->  answer
-    unprepare:  remove what it needed  ->  remove its record  ->  answer
+    prepare:    read the claim  ->  record it  ->  create what it needs  ->  respond
+    unprepare:  remove what it needed  ->  remove its record  ->  respond
 
-What the checkpoint says exists is made again when it is missing, and what it does not say is
-removed: by the next call for the claim, and by `repair`, at start and once a minute. So a call may
-be repeated, may be killed at any line, and may meet a node that was rebooted meanwhile.
+What a recorded claim needs is created again if it is missing, and what no recorded claim needs is
+removed: by the next call for the claim, and by `repair`, which runs at the start and periodically.
+Therefore a call can be repeated, can be killed at any point, and can follow a reboot of the node.
 
-A call holds the locks of its claim's GPUs from deciding to its end, and the node's lock only while
-it decides and records: a slow GPU delays nobody but those who want it.
+A call holds the locks of its claim's GPUs from its decision to its end, and the node's lock only
+while it decides and records. So a slow GPU delays only the claims on that GPU.
 """
 
 import logging
@@ -21,11 +21,11 @@ from typing import Protocol, assert_never
 
 from carina_dra.kube.errors import ApiError, NotFound
 from kubelet_plugin.claims.allocation import (
-    Gone,
-    Reading,
-    Refused,
-    Unknown,
-    Wanted,
+    AllocatedHere,
+    AllocationState,
+    InvalidAllocation,
+    NotAllocatedHere,
+    UnknownAllocation,
     read_allocation,
 )
 from kubelet_plugin.claims.call import Call
@@ -42,80 +42,80 @@ from kubelet_plugin.claims.failure import (
     DeviceHeld,
     LockUnavailable,
 )
-from kubelet_plugin.claims.kubelet_record import KubeletRecord, Unreadable
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockError
 
 _LOCK_PATIENCE = 10.0
-"""Seconds for which one try of a call waits for locks."""
+"""Seconds for which one attempt of a call waits for locks."""
 _READ_PATIENCE = 5.0
-"""Seconds for the API server to answer, where there is a record to go on with, or no caller."""
-_FORGOTTEN_PATIENCE = 600.0
-"""Seconds for which the kubelet must not know a claim before we ask whether it is gone."""
-_ASK_AGAIN = 300.0
-"""Seconds between two questions to the API server about such a claim, and half of it as jitter."""
+"""Seconds to wait for the API server if the claim is recorded, or if no call is waiting."""
+_FORGOTTEN_DELAY = 600.0
+"""Seconds that the kubelet's record must lack a claim before it is read from the API server."""
+_READ_INTERVAL = 300.0
+"""Seconds between two such reads of a claim, plus up to half of it as jitter."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something on the node that may be needed by no claim."""
+    """A resource on the node that possibly no claim needs."""
 
     kind: str
     name: str
     gpu: str
-    """The GPU under whose lock it is made and removed; empty where it is done under the node's."""
+    """The GPU whose lock protects it; empty if the node's lock does."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
 
 class NodePreparer(Protocol):
-    """Makes and removes what claims need on the node. Every method is idempotent."""
+    """Creates and removes what claims need on the node. Every method is idempotent."""
 
     def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
-        """Makes the node hold, of all that the concerned claims need, what live claims need.
+        """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
-        A concerned claim that is live gets what is missing; of one that is not, everything that no
-        live claim needs is removed. Raises ClaimError.
+        What a live claim needs and lacks is created. What a claim needed that is not live is
+        removed, unless a live claim needs it. Raises ClaimError.
         """
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
-        """Gives what is on the node and no live claim needs; raises ClaimError."""
+        """Returns the resources on the node that no live claim needs; raises ClaimError."""
 
     def is_needed(self, leftover: Leftover, live: Collection[NodeClaim]) -> bool:
-        """Whether a live claim needs it now."""
+        """Returns whether a live claim needs the resource."""
 
     def remove(self, leftover: Leftover) -> None:
-        """Removes it; raises ClaimError."""
+        """Removes the resource; raises ClaimError."""
 
     def owners(self) -> tuple[ClaimReference, ...]:
-        """Gives the claims for which there is something on the node; raises ClaimError."""
+        """Returns the claims that have a resource on the node; raises ClaimError."""
 
     def prepared_devices(self, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
-        """Gives the answer for a claim that has everything it needs."""
+        """Returns the devices of a prepared claim, as the kubelet receives them."""
 
 
-class ClaimObserver(Protocol):
-    """Is told what an operator should know."""
+class ClaimReporter(Protocol):
+    """Reports what operators should know about claims."""
 
-    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
-        """The checkpoint was unreadable: kept as `kept`; `rebuilt` claims were found again."""
+    def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
+        """The checkpoint was unreadable; a copy is `kept`, and `rebuilt` claims were restored."""
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
-        """A prepared claim lacks something that could not be made."""
+        """A prepared claim lacks something that could not be created."""
 
-    def leftover_stuck(self, leftover: str, failure: ClaimFailure) -> None:
-        """Something that no claim needs could not be removed. Told once for each reason."""
+    def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
+        """A resource that no claim needs could not be removed. Called once per reason."""
 
     def kubelet_record_unusable(self, reason: str) -> None:
-        """The kubelet's record cannot be read, so no claim is given up. Told once a reason."""
+        """The kubelet's record cannot be read. Called once per reason."""
 
     def claim_abandoned(self, claim: NodeClaim) -> None:
-        """A claim was unprepared unasked: the kubelet has forgotten it, and it is gone."""
+        """A claim was unprepared without a call: kubelet and API server no longer hold it."""
 
     def prepared_claims(self, count: int) -> None:
-        """The number of claims that are recorded now."""
+        """The number of recorded claims may have changed."""
 
 
 class ClaimLifecycle:
@@ -128,18 +128,18 @@ class ClaimLifecycle:
         pool: str,
         boot_id: str,
         read_claim: Callable[[ClaimReference, float], Mapping[str, object]],
-        read_kubelet_record: Callable[[], KubeletRecord | Unreadable],
+        read_kubelet_record: Callable[[], KubeletRecord | UnreadableRecord],
         checkpoint: CheckpointFile,
         node_lock: FileLock,
         gpu_locks: GpuLocks,
         preparer: NodePreparer,
-        observer: ClaimObserver,
+        reporter: ClaimReporter,
         clock: Callable[[], float],
         random: Callable[[], float],
     ) -> None:
-        """`read_claim` gets a ResourceClaim within a number of seconds, raising ApiError.
+        """`read_claim` reads a ResourceClaim within a number of seconds; it raises ApiError.
 
-        `clock` is monotonic, in seconds; `random` gives numbers from 0 to 1.
+        `clock` is monotonic, in seconds; `random` returns numbers from 0 to 1.
         """
         self._driver = driver
         self._pool = pool
@@ -150,67 +150,70 @@ class ClaimLifecycle:
         self._node_lock = node_lock
         self._gpu_locks = gpu_locks
         self._preparer = preparer
-        self._observer = observer
+        self._reporter = reporter
         self._clock = clock
         self._random = random
-        self._last_seen: Mapping[str, NodeClaim] = {}
+        self._latest_claims: Mapping[str, NodeClaim] = {}
         self._forgotten_since: dict[str, float] = {}
-        self._ask_at: dict[str, float] = {}
-        self._stuck: dict[Leftover, str] = {}
-        self._record_unusable = ""
+        self._next_read: dict[str, float] = {}
+        self._not_removed: dict[Leftover, str] = {}
+        self._record_problem = ""
 
     def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
-        """Prepares a claim, or finds it prepared.
+        """Prepares a claim. If it is prepared already, restores what is missing.
 
         Raises:
-            ClaimError: with what is wrong.
+            ClaimError: the claim cannot be prepared.
         """
         claim = self._read_for(call, reference)
         while True:
             with self._gpus(reference.uid, claim.gpus, call.deadline) as waited:
-                if waited:  # what was read may have changed meanwhile
-                    again = self._read_for(call, reference)
-                    if again != claim:
-                        claim = again
+                if waited:  # the claim may have changed meanwhile
+                    current = self._read_for(call, reference)
+                    if current != claim:
+                        claim = current
                         continue
                 return self._prepare(claim, call)
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
-        """Unprepares a claim, or finds nothing to undo. The claim may be gone from the API.
+        """Unprepares a claim, if it is prepared. The claim need not exist in the API any more.
 
         Raises:
-            ClaimError: with what is wrong.
+            ClaimError: the claim cannot be unprepared.
         """
         with self._gpus(reference.uid, frozenset(), call.deadline):
             with self._checkpoint() as checkpoint:
-                _refuse_without_caller(reference, call)
+                _refuse_abandoned_call(reference, call)
             self._undo(checkpoint, reference)
         self._forgotten_since.pop(reference.uid, None)
 
     def repair(self) -> None:
-        """Makes the node agree with the checkpoint, then the checkpoint with kubelet and API.
+        """Makes the node agree with the checkpoint, and the checkpoint with kubelet and API server.
 
-        What fails is reported and tried again the next time, each thing by itself. Raises nothing.
+        A failure is reported, does not affect the other claims, and is retried by the next repair.
+        Raises nothing.
         """
         try:
             live = self._after_reboot()
         except ClaimError as error:
-            _log.warning("prepared claims cannot be checked now", extra={"reason": str(error)})
+            _log.warning(
+                "prepared claims cannot be checked; retrying later", extra={"reason": str(error)}
+            )
             return
         for claim in live:
             try:
                 self._repair_claim(claim)
             except ClaimError as error:
-                self._observer.repair_failed(claim, error.failure)
+                self._reporter.repair_failed(claim, error.failure)
         self._remove_leftovers(live)
-        self._give_up_abandoned(live)
+        self._unprepare_abandoned(live)
 
     # --- one call ---
 
     def _prepare(self, claim: NodeClaim, call: Call) -> tuple[PreparedDevice, ...]:
-        """Under the locks of the claim's GPUs."""
+        """Prepares a claim. The caller holds the locks of its GPUs."""
         with self._checkpoint() as checkpoint:
-            _refuse_without_caller(claim.reference, call)
+            _refuse_abandoned_call(claim.reference, call)
             _refuse_conflict(checkpoint, claim)
             before = checkpoint.claims.get(claim.uid)
             if before is None:
@@ -227,7 +230,7 @@ class ClaimLifecycle:
         return self._preparer.prepared_devices(claim)
 
     def _replace(self, checkpoint: Checkpoint, old: NodeClaim, new: NodeClaim) -> None:
-        """Undoes an allocation that was replaced, before its record goes."""
+        """Removes what a replaced allocation needed, then replaces its record."""
         others = checkpoint.without(old.uid)
         self._preparer.reconcile((old,), tuple(others.claims.values()))
         with self._checkpoint() as current:
@@ -237,14 +240,14 @@ class ClaimLifecycle:
         try:
             self._undo(checkpoint, reference)
         except ClaimError as error:
-            # Still recorded, so that the next call or the next repair goes on with it.
+            # The claim is still recorded, so the next call or the next repair continues.
             _log.warning(
-                "a failed prepare is not rolled back yet",
+                "a failed prepare could not be rolled back; retrying later",
                 extra={"claim": reference.key, "reason": str(error)},
             )
 
     def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
-        """Removes what a claim needed, then its record. Under the locks of its GPUs."""
+        """Removes what a claim needed, then its record. The caller holds the locks of its GPUs."""
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
         others = tuple(checkpoint.without(claim.uid).claims.values())
         self._preparer.reconcile((claim,), others)
@@ -253,19 +256,25 @@ class ClaimLifecycle:
                 self._store(current.without(claim.uid))
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:
-        """What a call is to prepare. An allocation never changes, so a record will do."""
+        """Reads the claim to prepare; from its record if the API server does not respond.
+
+        The record is as good, because the allocation of a claim that is in use does not change.
+        """
         left = call.deadline - self._clock()
-        recorded = reference.uid in self._last_seen
-        # Half of what is left leaves time for another try, in case the answer was lost.
+        recorded = reference.uid in self._latest_claims
+        # Half of the remaining time leaves room for a second attempt if a response is lost.
         patience = _READ_PATIENCE if recorded else max(left / 2, _READ_PATIENCE)
         reading = self._read(reference, max(1.0, min(patience, left)))
         match reading:
-            case Wanted(claim):
+            case AllocatedHere(claim):
                 return claim
-            case Gone(failure) | Refused(failure):
+            case NotAllocatedHere(failure) | InvalidAllocation(failure):
                 raise ClaimError(failure)
-            case Unknown(failure):
-                _log.warning("a claim cannot be read", extra={"reason": str(failure)})
+            case UnknownAllocation(failure):
+                _log.warning(
+                    "a claim cannot be read from the API server; looking for its record",
+                    extra={"reason": str(failure)},
+                )
                 with self._checkpoint() as checkpoint:
                     claim_recorded = checkpoint.claims.get(reference.uid)
                 if claim_recorded is None:
@@ -273,14 +282,16 @@ class ClaimLifecycle:
                 return claim_recorded
         assert_never(reading)
 
-    def _read(self, reference: ClaimReference, patience: float) -> Reading:
-        """What the API says the claim holds here, waiting no longer than that many seconds."""
+    def _read(self, reference: ClaimReference, patience: float) -> AllocationState:
+        """Reads the claim's allocation from the API server, waiting at most `patience` seconds."""
         try:
             body = self._read_claim(reference, patience)
         except NotFound:
-            return Gone(ClaimGone(reference, f"ResourceClaim {reference.key} does not exist"))
+            return NotAllocatedHere(
+                ClaimGone(reference, f"ResourceClaim {reference.key} does not exist")
+            )
         except ApiError as error:
-            return Unknown(ApiUnavailable(reference, str(error), error.retriable))
+            return UnknownAllocation(ApiUnavailable(reference, str(error), error.retriable))
         return read_allocation(body, reference, driver=self._driver, pool=self._pool)
 
     # --- repairing ---
@@ -291,7 +302,7 @@ class ClaimLifecycle:
             if checkpoint.boot_id != self._boot_id:
                 _log.info("the node was rebooted", extra={"claims": len(claims)})
                 self._store(Checkpoint(self._boot_id, claims))
-            self._observer.prepared_claims(len(claims))
+            self._reporter.prepared_claims(len(claims))
             return tuple(claims.values())
 
     def _repair_claim(self, claim: NodeClaim) -> None:
@@ -305,84 +316,89 @@ class ClaimLifecycle:
         try:
             leftovers = self._preparer.leftovers(live)
         except ClaimError as error:
-            _log.warning("the node cannot be observed now", extra={"reason": str(error)})
+            _log.warning(
+                "the node's resources cannot be read; retrying later", extra={"reason": str(error)}
+            )
             return
-        stuck = {}
+        failures = {}
         for leftover in leftovers:
             try:
                 self._remove_leftover(leftover)
             except ClaimError as error:
-                stuck[leftover] = str(error)
-                if self._stuck.get(leftover) != str(error):
-                    self._observer.leftover_stuck(str(leftover), error.failure)
-        self._stuck = stuck
+                failures[leftover] = str(error)
+                if self._not_removed.get(leftover) != str(error):
+                    self._reporter.leftover_not_removed(str(leftover), error.failure)
+        self._not_removed = failures
 
     def _remove_leftover(self, leftover: Leftover) -> None:
-        """Decided again under the locks: a call may need it by now."""
+        """Removes a leftover, unless a call that came meanwhile needs it."""
         gpus = frozenset({leftover.gpu} - {""})
         with self._locked_gpus(gpus, self._clock() + _LOCK_PATIENCE):
             with self._checkpoint() as checkpoint:
                 if self._preparer.is_needed(leftover, tuple(checkpoint.claims.values())):
                     return
-                _log.info("removing what no claim needs", extra={"leftover": str(leftover)})
+                _log.info(
+                    "removing a node resource that no claim needs",
+                    extra={"leftover": str(leftover)},
+                )
                 if not leftover.gpu:
                     self._preparer.remove(leftover)
                     return
             self._preparer.remove(leftover)
 
-    def _give_up_abandoned(self, live: Collection[NodeClaim]) -> None:
-        """Unprepares claims that the kubelet has forgotten and that are gone from the API.
+    def _unprepare_abandoned(self, live: Collection[NodeClaim]) -> None:
+        """Unprepares claims that neither the kubelet nor the API server holds any longer.
 
-        The kubelet asks as soon as the last container has ended, and only it knows when that is.
-        So the API server is asked only about claims that the kubelet's own record has not had for
-        long, and nothing is given up while that record cannot be read.
+        Only the kubelet knows when the last container has ended; it then asks to unprepare the
+        claim. So this considers only claims that the kubelet's record has lacked for a while, and
+        does nothing while that record cannot be read.
         """
         record = self._read_kubelet_record()
         match record:
-            case Unreadable(reason):
-                if self._record_unusable != reason:
-                    self._observer.kubelet_record_unusable(reason)
-                self._record_unusable = reason
+            case UnreadableRecord(reason):
+                if self._record_problem != reason:
+                    self._reporter.kubelet_record_unusable(reason)
+                self._record_problem = reason
                 self._forgotten_since.clear()
                 return
             case KubeletRecord():
-                self._record_unusable = ""
+                self._record_problem = ""
         now = self._clock()
         forgotten = {claim.uid: claim for claim in live if not record.holds(claim.uid)}
         since = {uid: self._forgotten_since.get(uid, now) for uid in forgotten}
         self._forgotten_since = since
-        self._ask_at = {uid: at for uid, at in self._ask_at.items() if uid in forgotten}
+        self._next_read = {uid: at for uid, at in self._next_read.items() if uid in forgotten}
         for uid, claim in forgotten.items():
-            if now - since[uid] < _FORGOTTEN_PATIENCE or now < self._ask_at.get(uid, now):
+            if now - since[uid] < _FORGOTTEN_DELAY or now < self._next_read.get(uid, now):
                 continue
-            self._ask_at[uid] = now + _ASK_AGAIN * (1 + self._random() / 2)
-            if isinstance(self._read(claim.reference, _READ_PATIENCE), Gone):
+            self._next_read[uid] = now + _READ_INTERVAL * (1 + self._random() / 2)
+            if isinstance(self._read(claim.reference, _READ_PATIENCE), NotAllocatedHere):
                 try:
-                    self._abandon(claim)
+                    self._unprepare_unless_held(claim)
                 except ClaimError as error:
-                    self._observer.repair_failed(claim, error.failure)
+                    self._reporter.repair_failed(claim, error.failure)
 
-    def _abandon(self, claim: NodeClaim) -> None:
-        """Unprepares it, unless the kubelet has come back to it meanwhile."""
+    def _unprepare_unless_held(self, claim: NodeClaim) -> None:
+        """Unprepares a claim, unless the kubelet holds it again."""
         with self._gpus(claim.uid, claim.gpus, self._clock() + _LOCK_PATIENCE):
             with self._checkpoint() as checkpoint:
                 record = self._read_kubelet_record()
-                held = isinstance(record, Unreadable) or record.holds(claim.uid)
+                held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
                 if held or checkpoint.claims.get(claim.uid) != claim:
                     return
             self._undo(checkpoint, claim.reference)
-        self._observer.claim_abandoned(claim)
+        self._reporter.claim_abandoned(claim)
 
     # --- locks and record ---
 
     @contextmanager
     def _gpus(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
-        """Holds the locks of these GPUs and of those that the claim is recorded with.
+        """Holds the locks of these GPUs and of those in the claim's record.
 
-        Gives whether they had to be waited for.
+        The value of the `with` block is whether it had to wait.
         """
-        seen = self._last_seen.get(uid)
-        gpus |= frozenset() if seen is None else seen.gpus
+        latest = self._latest_claims.get(uid)
+        gpus |= frozenset() if latest is None else latest.gpus
         waited_before = False
         while True:
             with self._locked_gpus(gpus, deadline) as waited:
@@ -405,42 +421,45 @@ class ClaimLifecycle:
 
     @contextmanager
     def _checkpoint(self) -> Iterator[Checkpoint]:
-        """Holds the node's lock, and gives what is recorded."""
+        """Holds the node's lock; the value of the `with` block is the checkpoint."""
         try:
             with self._node_lock.held(self._clock() + _LOCK_PATIENCE):
-                yield self._loaded()
+                yield self._load()
         except LockError as error:
             raise ClaimError(LockUnavailable(str(error))) from error
 
-    def _loaded(self) -> Checkpoint:
+    def _load(self) -> Checkpoint:
         try:
             known = self._file.load()
         except CheckpointError as error:
-            return self._rebuilt(str(error))
+            return self._rebuild(str(error))
         except OSError as error:
             raise self._unusable(error) from error
         if known is None:
-            return self._rebuilt(None)
-        self._last_seen = known.claims
+            return self._rebuild(None)
+        self._latest_claims = known.claims
         return known
 
-    def _rebuilt(self, unreadable: str | None) -> Checkpoint:
-        """Finds the claims again by what exists for them, asking the API what they hold.
+    def _rebuild(self, unreadable: str | None) -> Checkpoint:
+        """Restores the checkpoint: resources on the node name claims, which are read from the API.
 
-        A file that is unreadable stays in its place until the new one replaces it, so that being
-        killed in between loses nothing.
+        An unreadable file stays in place until the new one replaces it, so that a crash loses
+        nothing.
         """
         claims = {}
         for owner in self._preparer.owners():
             reading = self._read(owner, _READ_PATIENCE)
             match reading:
-                case Wanted(claim):
+                case AllocatedHere(claim):
                     claims[claim.uid] = claim
-                case Gone(failure) | Refused(failure):
-                    _log.warning("a claim is not recorded again", extra={"reason": str(failure)})
-                case Unknown(failure):
+                case NotAllocatedHere(failure) | InvalidAllocation(failure):
+                    _log.warning(
+                        "a claim is left out of the rebuilt checkpoint",
+                        extra={"reason": str(failure)},
+                    )
+                case UnknownAllocation(failure):
                     raise ClaimError(
-                        CheckpointUnusable(f"the checkpoint is being rebuilt, and {failure}")
+                        CheckpointUnusable(f"the checkpoint is being rebuilt: {failure}")
                     )
                 case _:
                     assert_never(reading)
@@ -451,7 +470,7 @@ class ClaimLifecycle:
         checkpoint = Checkpoint(self._boot_id, claims)
         self._store(checkpoint)
         if unreadable is not None:
-            self._observer.checkpoint_set_aside(str(kept), unreadable, len(claims))
+            self._reporter.checkpoint_rebuilt(str(kept), unreadable, len(claims))
         return checkpoint
 
     def _store(self, checkpoint: Checkpoint) -> None:
@@ -459,8 +478,8 @@ class ClaimLifecycle:
             self._file.store(checkpoint)
         except OSError as error:
             raise self._unusable(error) from error
-        self._last_seen = checkpoint.claims
-        self._observer.prepared_claims(len(checkpoint.claims))
+        self._latest_claims = checkpoint.claims
+        self._reporter.prepared_claims(len(checkpoint.claims))
 
     def _unusable(self, error: OSError) -> ClaimError:
         return ClaimError(
@@ -470,14 +489,14 @@ class ClaimLifecycle:
         )
 
 
-def _refuse_without_caller(reference: ClaimReference, call: Call) -> None:
-    """Nothing is begun for a caller that has gone: what it asks for by now is another call."""
+def _refuse_abandoned_call(reference: ClaimReference, call: Call) -> None:
+    """Refuses a call that the kubelet has cancelled."""
     if call.abandoned():
         raise ClaimError(CallerGone(reference))
 
 
 def _refuse_conflict(checkpoint: Checkpoint, claim: NodeClaim) -> None:
-    found = conflicting(checkpoint, claim)
-    if found is not None:
-        wanted, holder, held = found
+    conflict = conflicting(checkpoint, claim)
+    if conflict is not None:
+        wanted, holder, held = conflict
         raise ClaimError(DeviceHeld(claim, str(wanted.device), holder, str(held.device)))

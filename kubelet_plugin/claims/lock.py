@@ -1,10 +1,10 @@
-"""Locks on what plugin threads and processes share: one file for the node, one for each GPU.
+"""Locks between the plugin's threads and processes: one file for the node, one for each GPU.
 
-A lock is an flock(2) on a file beside the checkpoint, which the kernel frees when its holder dies.
-Waiting for it means polling, so threads of one process wait for each other first.
+A lock is an flock(2) on a file beside the checkpoint; the kernel releases it when its holder dies.
+Waiting for flock means polling, so the threads of one process first wait for a mutex.
 
-The order is fixed: locks of GPUs by name, then the node's. Nobody waits for a GPU while holding the
-node's lock, so that a slow GPU does not delay claims on others.
+The order is fixed: the GPUs' locks by name, then the node's lock. No thread waits for a GPU's lock
+while it holds the node's lock, so a slow GPU does not delay claims on other GPUs.
 """
 
 import fcntl
@@ -15,20 +15,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 POLL = 0.01
-"""Seconds between two tries: flock(2) has no deadline of its own."""
+"""Seconds between two attempts: flock(2) has no timeout."""
 
 
 class LockError(Exception):
-    """A lock cannot be taken: says what stands in the way, and the remedy."""
+    """A lock cannot be acquired; the message gives the reason and the remedy."""
 
 
 class FileLock:
-    """A lock among the threads of this process and all processes that use the same file."""
+    """A lock between all threads of all processes that use the same file."""
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float], pause: Callable[[float], object]
     ) -> None:
-        """Locks by the file at `path`; `clock` and `pause` are in seconds."""
+        """Creates a lock on the file at `path`; `clock` and `pause` use seconds."""
         self._path = path
         self._clock = clock
         self._pause = pause
@@ -36,11 +36,11 @@ class FileLock:
 
     @contextmanager
     def held(self, deadline: float) -> Iterator[bool]:
-        """Holds the lock inside the `with` block. Gives whether it had to be waited for.
+        """Holds the lock inside the `with` block; its value is whether it had to wait.
 
         Raises:
-            LockError: it was not free by `deadline`, a reading of the clock, or its file cannot be
-                used.
+            LockError: the lock was not free by `deadline`, a time on the clock, or the file cannot
+                be locked.
         """
         waited = not self._threads.acquire(blocking=False)
         if waited and not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
@@ -64,7 +64,8 @@ class FileLock:
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LockError(
-                f"the lock file cannot be opened: {error}; repair its folder"
+                f"the lock file cannot be opened: {error}; check that its folder exists and is "
+                "writable"
             ) from error
 
     def _try_lock(self, descriptor: int) -> bool:
@@ -74,14 +75,15 @@ class FileLock:
             return False
         except OSError as error:
             raise LockError(
-                f"{self._path} cannot be locked: {error}; it must be on a file system with locks"
+                f"{self._path} cannot be locked: {error}; the file system must support flock"
             ) from error
         return True
 
     def _timeout(self) -> LockError:
         return LockError(
             f"{self._path} is held by another call or another plugin process; "
-            "if this lasts, look for a plugin that hangs in a driver call"
+            "if this continues, check for a plugin process that hangs in a call to the NVIDIA "
+            "driver"
         )
 
 
@@ -91,7 +93,7 @@ class GpuLocks:
     def __init__(
         self, folder: Path, *, clock: Callable[[], float], pause: Callable[[float], object]
     ) -> None:
-        """Locks by files in `folder`; `clock` and `pause` are in seconds."""
+        """Creates locks on files in `folder`; `clock` and `pause` use seconds."""
         self._folder = folder
         self._clock = clock
         self._pause = pause
@@ -100,10 +102,10 @@ class GpuLocks:
 
     @contextmanager
     def held(self, gpus: Collection[str], deadline: float) -> Iterator[bool]:
-        """Holds the locks of these GPUs inside the `with` block. Gives whether it had to wait.
+        """Holds the GPUs' locks inside the `with` block; its value is whether it had to wait.
 
         Raises:
-            LockError: one was not free by `deadline`, a reading of the clock, or cannot be used.
+            LockError: a lock was not free by `deadline`, a time on the clock, or is unusable.
         """
         with ExitStack() as stack:
             locks = [self._lock(gpu) for gpu in sorted(gpus)]

@@ -13,8 +13,6 @@ from typing import Protocol
 from kubelet_plugin.inventory.change import InventoryChange, changes
 from kubelet_plugin.inventory.inventory import Inventory
 
-__all__ = ["InventoryPoller", "InventoryReporter"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -37,10 +37,10 @@ _SHORT = 1.5
 ClaimOperation: TypeAlias = Literal["prepare", "unprepare"]
 
 
-class CallObserver(Protocol):
+class CallReporter(Protocol):
     """Is told how calls went."""
 
-    def call_waits(
+    def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
     ) -> None:
         """A call for one claim has failed for a while, and is still being tried."""
@@ -72,7 +72,7 @@ class DraService:
         self,
         claims: NodeClaims,
         *,
-        observer: CallObserver,
+        reporter: CallReporter,
         clock: Callable[[], float],
         pause: Callable[[float], bool],
     ) -> None:
@@ -81,7 +81,7 @@ class DraService:
         `pause` waits for a number of seconds, and gives True when the plugin is to stop.
         """
         self._claims = claims
-        self._observer = observer
+        self._reporter = reporter
         self._clock = clock
         self._pause = pause
 
@@ -163,7 +163,7 @@ class DraService:
             for claim in pending:
                 failure = _try(once, claim, call)
                 if failure is None:
-                    self._observer.call_ended(operation, claim, self._clock() - begun, None)
+                    self._reporter.call_ended(operation, claim, self._clock() - begun, None)
                 elif failure.retriable:
                     waiting.append((claim, failure))
                 else:
@@ -178,7 +178,7 @@ class DraService:
                 break
             pending = [claim for claim, _ in waiting]
         for claim, failure in failed:
-            self._observer.call_ended(operation, claim, self._clock() - begun, failure)
+            self._reporter.call_ended(operation, claim, self._clock() - begun, failure)
         return failed
 
     def _announce(
@@ -191,7 +191,7 @@ class DraService:
         for claim, failure in waiting:
             if claim.uid not in announced:
                 announced.add(claim.uid)
-                self._observer.call_waits(operation, claim, failure)
+                self._reporter.call_retried(operation, claim, failure)
 
 
 def _try(

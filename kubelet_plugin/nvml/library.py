@@ -22,16 +22,6 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.rooted_path import RootedPath
 
-__all__ = [
-    "NO_SUCH",
-    "NvmlBusyError",
-    "NvmlCallError",
-    "NvmlLibrary",
-    "NvmlSession",
-    "call",
-    "optional_call",
-]
-
 _log = logging.getLogger(__name__)
 
 _CODES: Final[Mapping[int, str]] = {

@@ -9,8 +9,6 @@ from kubelet_plugin.inventory.mig import MigLayout, MigPlacement, MigProfile, Mi
 from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, optional_call
 from kubelet_plugin.nvml.names import mig_profile_name
 
-__all__ = ["read_layout"]
-
 
 def read_layout(handle: object) -> MigLayout:
     """Reads the profiles and placements of a GPU with MIG, whether its MIG mode is on or off.

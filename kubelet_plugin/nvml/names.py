@@ -6,8 +6,6 @@ written for that driver match.
 
 from collections.abc import Mapping
 
-__all__ = ["ADDRESSING_MODES", "ARCHITECTURES", "BRANDS", "mig_profile_name"]
-
 ARCHITECTURES: Mapping[int, str] = {
     2: "Kepler",
     3: "Maxwell",

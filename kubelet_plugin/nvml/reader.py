@@ -40,8 +40,6 @@ from kubelet_plugin.nvml.library import (
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS
 
-__all__ = ["NvmlReader"]
-
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
 
 _HOPPER = 9

@@ -1,1 +1,1 @@
-"""What claims need on the node: what is wanted, what is there, and how one becomes the other."""
+"""The resources that claims need on the node: wanted, observed, created and removed."""

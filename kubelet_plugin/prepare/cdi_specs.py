@@ -1,8 +1,8 @@
-"""The port for CDI specs: composes what a claim's containers get, and keeps the file so.
+"""The port for CDI specs: composes and writes the CDI spec of a claim.
 
-A spec is always composed from what is on the node now, and written if the file differs. Making it
-therefore also makes the device nodes that it names, and brings back what was in /var/run before a
-reboot.
+A spec is always composed from the node's current state, and written if the file differs. This also
+creates the device nodes that the spec names, and restores a spec that a reboot removed from
+/var/run.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ from kubelet_plugin.prepare.resource import ClaimSpec, Identity, ResourceError, 
 
 
 class CdiSpecs:
-    """The CDI specs of one driver's claims."""
+    """The CDI specs of this driver's claims on the node."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class CdiSpecs:
         host_device_root: Path,
         directory: CdiDirectory,
     ) -> None:
-        """`host_device_root` is the root of the host's /dev as the container runtime sees it.
+        """`host_device_root` is the root of the host's /dev, as the container runtime sees it.
 
-        `host.root` is the same as this process sees it.
+        `host.root` is the same folder, as this process sees it.
         """
         self._driver = driver
         self._driver_root = driver_root
@@ -48,7 +48,7 @@ class CdiSpecs:
         self._driver_edits: tuple[DriverFiles, tuple[DeviceNode, ...], ContainerEdits] | None = None
 
     def observe(self) -> Collection[Identity]:
-        """Identifies the specs that are there, half-written ones included.
+        """Returns the identities of the specs on the node, including incomplete ones.
 
         Raises:
             ResourceError: the folder cannot be read.
@@ -57,12 +57,13 @@ class CdiSpecs:
             return {spec_identity(uid) for uid in self._directory.uids()}
         except OSError as error:
             raise ResourceError(
-                f"CDI specs in {self._directory.path} cannot be listed: {error}; repair the folder",
+                f"CDI specs in {self._directory.path} cannot be listed: {error}; check that the "
+                "folder exists and is readable",
                 retriable=True,
             ) from error
 
     def owner(self, uid: str) -> ClaimReference | None:
-        """Reads whose spec it is; None if that cannot be told, such as of a damaged one."""
+        """Returns the claim that the spec names; None if the spec is missing or damaged."""
         try:
             content = self._directory.read(uid)
         except OSError:
@@ -71,12 +72,12 @@ class CdiSpecs:
         return owner if owner is not None and owner.uid == uid else None
 
     def make(self, spec: ClaimSpec, _made: Mapping[Identity, None]) -> None:
-        """Writes the spec, unless the file has it already.
+        """Writes the spec, unless the file is up to date.
 
         Raises:
             ClaimError: the driver's version is not known.
-            ResourceError: a device node or the driver's files are missing, a name of the claim
-                cannot be in a spec, or the file cannot be written.
+            ResourceError: a device node or a file of the driver is missing, a name in the claim is
+                not valid in a spec, or the file cannot be written.
         """
         version = _driver_version(spec)
         try:
@@ -101,22 +102,22 @@ class CdiSpecs:
             ) from error
 
     def remove(self, uid: str) -> None:
-        """Removes the spec of the claim with that UID, if there is one.
+        """Removes the spec of the claim with this UID, if it exists.
 
         Raises:
-            ResourceError: it cannot be removed.
+            ResourceError: the spec cannot be removed.
         """
         try:
             self._directory.remove(uid)
         except OSError as error:
             raise ResourceError(
                 f"the CDI spec of the claim with UID {uid} in {self._directory.path} cannot be "
-                f"removed: {error}; remove it by hand",
+                f"removed: {error}; delete the file manually",
                 retriable=True,
             ) from error
 
     def _shared(self, files: DriverFiles, control_nodes: tuple[DeviceNode, ...]) -> ContainerEdits:
-        """Composed once for as long as the driver stays: it takes a third of a prepare."""
+        """Returns the edits of all devices, cached: composing them is a third of a prepare."""
         known = self._driver_edits
         if known is None or known[0] is not files or known[1] != control_nodes:
             known = files, control_nodes, driver_edits(files, control_nodes)

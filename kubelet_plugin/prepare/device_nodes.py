@@ -1,10 +1,10 @@
 """The NVIDIA device nodes in the host's /dev.
 
-The NVIDIA modules do not register their nodes with devtmpfs: `nvidia-modprobe` or a udev rule makes
-them, often only when the first program uses a GPU, and nothing removes them when a module is
-unloaded. A node can therefore be missing, or left over from a module that was loaded with another
-major number. The nodes that a container needs are compared with the numbers that the kernel
-reports, and made or replaced as nvidia-modprobe would (`mknod_helper`).
+The NVIDIA modules do not register their nodes with devtmpfs. `nvidia-modprobe` or a udev rule
+creates them, often only when the first program uses a GPU, and nothing removes them when a module
+is unloaded. A node can therefore be missing, or have the major number of a module that was loaded
+before. This module compares the nodes that a container needs with the numbers that the kernel
+reports, and creates or replaces nodes as nvidia-modprobe does (`mknod_helper`).
 """
 
 import os
@@ -16,25 +16,23 @@ from dataclasses import dataclass
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
 
-__all__ = ["DeviceNodeError", "ensure_control_nodes", "ensure_gpu_nodes"]
-
 _NVIDIA = ("nvidia", "nvidia-frontend", "nvidiactl")
 """Names of the NVIDIA module in /proc/devices: the first since driver 550, the second before."""
 _UVM = ("nvidia-uvm",)
 _MODESET = ("nvidia-modeset", "nvidia-frontend")
 _ATTEMPTS = 10
-"""An attempt fails without an error only if another process makes the same node meanwhile."""
+"""An attempt fails without an error only if another process creates the same node."""
 
 
 class DeviceNodeError(Exception):
-    """A device node is missing or wrong and cannot be made. Names the path and the remedy."""
+    """A device node is missing or wrong, and cannot be created; names the path and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
     path: str
     drivers: tuple[str, ...]
-    """Names in /proc/devices under which the node's driver may be listed, by preference."""
+    """Names under which /proc/devices may list the node's driver, by preference."""
     minor: int
     load: str
     """How to load the driver."""
@@ -55,18 +53,17 @@ _MODESET_NODE = _Node("/dev/nvidia-modeset", _MODESET, 254, _LOAD_MODESET)
 
 
 def ensure_control_nodes(host: HostPaths) -> tuple[str, ...]:
-    """Gives the host's nodes that every container with a GPU needs, made or replaced as needed.
+    """Creates or replaces the nodes that every container with a GPU needs; returns their paths.
 
-    `nvidia-modeset`, which only graphics needs, is among them if it exists and its module is
-    loaded.
+    They include `nvidia-modeset`, which only graphics needs, if it exists and its module is loaded.
 
     Raises:
-        DeviceNodeError: a node is missing or wrong and cannot be made.
+        DeviceNodeError: a node is missing or wrong, and cannot be created.
     """
     majors, parameters = host.device_majors(), host.device_file_parameters()
     _ensure(host, _CONTROL_NODE, majors, parameters)
-    # The parameters are those of the nvidia module. nvidia-modprobe does not apply them to UVM's
-    # nodes: two rules for one node would have each program undo the other's.
+    # nvidia-modprobe does not apply the nvidia module's parameters to UVM's nodes. With another
+    # rule here, each of the two programs would replace the other's nodes.
     uvm = DeviceFileParameters(modifiable=parameters.modifiable)
     for node in _UVM_NODES:
         _ensure(host, node, majors, uvm)
@@ -79,13 +76,13 @@ def ensure_control_nodes(host: HostPaths) -> tuple[str, ...]:
 
 
 def ensure_gpu_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
-    """Gives the host's nodes of a GPU: /dev/nvidia<minor>, made or replaced as needed, and DRM's.
+    """Creates or replaces /dev/nvidia<minor>; returns its path and those of the GPU's DRM nodes.
 
-    DRM nodes are the kernel's own (devtmpfs): those that are missing, or have other numbers than
-    sysfs reports, are left out.
+    The kernel creates DRM nodes (devtmpfs). A DRM node that is missing, or whose numbers are not
+    those in sysfs, is left out.
 
     Raises:
-        DeviceNodeError: /dev/nvidia<minor> is missing or wrong and cannot be made.
+        DeviceNodeError: /dev/nvidia<minor> is missing or wrong, and cannot be created.
     """
     node = _Node(f"/dev/nvidia{gpu.minor}", _NVIDIA, gpu.minor, _LOAD_NVIDIA)
     _ensure(host, node, host.device_majors(), host.device_file_parameters())
@@ -93,16 +90,16 @@ def ensure_gpu_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
 
 
 def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
-    """`/dev/dri/card<N>` and `renderD<N>`."""
+    """Returns the paths `/dev/dri/card<N>` and `/dev/dri/renderD<N>` of the GPU."""
     paths = {
         f"/dev/dri/{name}": numbers
         for name, numbers in host.drm_devices(gpu.pci_bus_id).items()
         if name.startswith(("card", "renderD"))
     }
-    found = {path: host.character_device(path) for path in paths}
+    existing = {path: host.character_device(path) for path in paths}
     return tuple(
         path
-        for path, device in found.items()
+        for path, device in existing.items()
         if device is not None and (device.major, device.minor) == paths[path]
     )
 
@@ -129,21 +126,21 @@ def _ensure(
             raise DeviceNodeError(f"{path} is not a character device; remove it")
         _replace(host, node.path, wanted)
     raise DeviceNodeError(
-        f"device node {path} was replaced {_ATTEMPTS} times and is still not {_words(wanted)}; "
-        "another program changes it: stop that program"
+        f"device node {path} was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, "
+        "because another program changes it; stop that program"
     )
 
 
 def _check_unmodifiable(
     host: HostPaths, node: _Node, found: CharacterDevice | None, wanted: CharacterDevice
 ) -> None:
-    """Only the numbers count: permissions are the administrator's."""
+    """Checks the numbers only, because the administrator decides on the permissions."""
     if found is not None and (found.major, found.minor) == (wanted.major, wanted.minor):
         return
     state = "missing" if found is None else f"{found.major}:{found.minor}"
     raise DeviceNodeError(
         f"device node {host.path(node.path)} is {state} and must be "
-        f"{wanted.major}:{wanted.minor}, but is not made, because "
+        f"{wanted.major}:{wanted.minor}; the plugin does not create it, because "
         f"{host.path('/proc/driver/nvidia/params')} has ModifyDeviceFiles: 0; "
         f"{_by_hand(host, node.path, wanted)}, or load the nvidia module with "
         "NVreg_ModifyDeviceFiles=1"
@@ -151,10 +148,10 @@ def _check_unmodifiable(
 
 
 def _replace(host: HostPaths, node: str, wanted: CharacterDevice) -> None:
-    """Makes the node under a name of its own and renames it, so that only whole nodes are found.
+    """Creates the node under a temporary name and renames it, so that it appears complete.
 
-    Then removes what killed processes have left under such names. If that takes another process's
-    node from under it, that process looks again and finds this one.
+    Then removes temporary nodes that killed processes left behind. If this removes the temporary
+    node of a running process, that process checks again and finds the node created here.
     """
     path, permissions = host.path(node), wanted.permissions
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
@@ -163,22 +160,22 @@ def _replace(host: HostPaths, node: str, wanted: CharacterDevice) -> None:
         os.chown(new, permissions.uid, permissions.gid)
         new.chmod(permissions.mode)  # mknod is subject to the umask, and chown clears bits
         new.rename(path)
-        for left in path.parent.glob(f".{path.name}.*.new"):
-            left.unlink(missing_ok=True)
+        for leftover in path.parent.glob(f".{path.name}.*.new"):
+            leftover.unlink(missing_ok=True)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():
-            return  # another process has removed it, and so has made the node
+            return  # another process has removed the temporary node, and has created the node
         new.unlink(missing_ok=True)
         raise DeviceNodeError(
-            f"device node {path} is missing or wrong and cannot be made: {error}; "
-            f"{_by_hand(host, node, wanted)}, or run the plugin with the right to"
+            f"device node {path} is missing or wrong and cannot be created: {error}; "
+            f"{_by_hand(host, node, wanted)}, or give the plugin's container the capability MKNOD"
         ) from error
 
 
 def _by_hand(host: HostPaths, node: str, wanted: CharacterDevice) -> str:
     path, permissions = host.path(node), wanted.permissions
     return (
-        f"make it with `rm -f {path}; mknod -m {permissions.mode:o} {path} c {wanted.major} "
+        f"create it with `rm -f {path}; mknod -m {permissions.mode:o} {path} c {wanted.major} "
         f"{wanted.minor}; chown {permissions.uid}:{permissions.gid} {path}`"
     )
 

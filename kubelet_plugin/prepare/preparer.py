@@ -1,4 +1,4 @@
-"""Prepares claims on the node: reconciles what they need with what is there. Knows no kind."""
+"""Prepares claims on the node: reconciles what they need with what exists, for any kind."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ M = TypeVar("M")
 
 
 class Preparer(Generic[R, M]):
-    """What `ClaimLifecycle` needs of the node."""
+    """Implements `NodePreparer`, for resources of any kind."""
 
     def __init__(
         self,
@@ -24,10 +24,10 @@ class Preparer(Generic[R, M]):
         wanted: Callable[[Sequence[NodeClaim]], Mapping[Identity, R]],
         answer: Callable[[NodeClaim], tuple[PreparedDevice, ...]],
     ) -> None:
-        """`identities` and `wanted` say what claims need, by identity and as it is now.
+        """`identities` returns what a claim may need; `wanted`, what live claims need now.
 
-        `wanted` raises ClaimError where a claim cannot have what it needs; `answer` gives what the
-        kubelet is told about a prepared claim.
+        `wanted` raises ClaimError if a claim cannot have what it needs. `answer` returns the
+        devices of a prepared claim, as the kubelet receives them.
         """
         self._ports = ports
         self._identities = identities
@@ -35,10 +35,11 @@ class Preparer(Generic[R, M]):
         self._answer = answer
 
     def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
-        """Makes the node hold, of all that the concerned claims need, what live claims need.
+        """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
         Raises:
-            ClaimError: a claim cannot have what it needs, or a resource cannot be made or removed.
+            ClaimError: a claim cannot have what it needs, or a resource cannot be created or
+                removed.
         """
         uids = {claim.uid for claim in concerned}
         resources = self._wanted([claim for claim in concerned if claim in live])
@@ -50,10 +51,10 @@ class Preparer(Generic[R, M]):
             raise _failed(error, concerned[0].reference) from error
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
-        """Gives what is on the node and no live claim needs.
+        """Returns the resources on the node that no live claim needs.
 
         Raises:
-            ClaimError: the node cannot be observed.
+            ClaimError: the node's resources cannot be read.
         """
         needed = _union(self._identities(claim) for claim in live)
         return tuple(
@@ -63,15 +64,15 @@ class Preparer(Generic[R, M]):
         )
 
     def is_needed(self, leftover: Leftover, live: Collection[NodeClaim]) -> bool:
-        """Whether a live claim needs it now."""
+        """Returns whether a live claim needs the resource."""
         identity = _identity(leftover)
         return any(identity in self._identities(claim) for claim in live)
 
     def remove(self, leftover: Leftover) -> None:
-        """Removes what no claim needs.
+        """Removes a resource that no claim needs.
 
         Raises:
-            ClaimError: it cannot be removed.
+            ClaimError: the resource cannot be removed.
         """
         try:
             self._ports.remove(_identity(leftover))
@@ -79,26 +80,26 @@ class Preparer(Generic[R, M]):
             raise _failed(error, None) from error
 
     def owners(self) -> tuple[ClaimReference, ...]:
-        """Gives the claims that resources on the node name.
+        """Returns the claims that resources on the node name.
 
         Raises:
-            ClaimError: the node cannot be observed.
+            ClaimError: the node's resources cannot be read.
         """
         named = (self._ports.owner(identity) for identity in self._observed())
         return tuple(dict.fromkeys(owner for owner in named if owner is not None))
 
     def prepared_devices(self, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
-        """Gives the answer for a claim that has everything it needs."""
+        """Returns the devices of a prepared claim, as the kubelet receives them."""
         return self._answer(claim)
 
     def _observed(self) -> Sequence[Identity]:
-        """What is on the node, in the order of removing."""
+        """Returns what is on the node, in the order of removal."""
         kinds = list(self._ports.kinds)
         try:
-            found = self._ports.observe()
+            observed = self._ports.observe()
         except ResourceError as error:
             raise _failed(error, None) from error
-        return sorted(found, key=lambda identity: (-kinds.index(identity.kind), identity.name))
+        return sorted(observed, key=lambda identity: (-kinds.index(identity.kind), identity.name))
 
 
 def _failed(error: ResourceError, claim: ClaimReference | None) -> ClaimError:

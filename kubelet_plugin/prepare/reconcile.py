@@ -1,12 +1,11 @@
-"""Makes the node hold the resources that are wanted, and no others: one diff for every occasion.
+"""Reconciles the node's resources with those that are wanted: one algorithm for all cases.
 
 A prepare, an unprepare, the rollback of a failed prepare, a changed allocation, a reboot and drift
-differ only in which resources are concerned and which of them are wanted. Nothing here knows a kind
-of resource.
+differ only in which resources are concerned and which of them are wanted. This module does not
+depend on any kind of resource.
 
-Invariant: after `reconcile` returns, every concerned resource that is wanted is there, and no other
-concerned one is. Killed at any point, or ended by an error, it has changed concerned resources
-only, and the same call completes it.
+Invariant: after `reconcile` returns, a concerned resource exists if and only if it is wanted. If
+the call is killed or fails, it has changed concerned resources only, and repeating it completes it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ class Resource(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Its own."""
+        """The identity of the resource."""
 
 
 R = TypeVar("R", bound=Resource)
@@ -35,28 +34,29 @@ class Ports(Protocol[R_contra, M]):
 
     @property
     def kinds(self) -> Sequence[str]:
-        """Every kind, in the order of making."""
+        """All kinds, in the order of creation."""
 
     def observe(self) -> Collection[Identity]:
-        """Gives what is on the node, half-made resources included; raises ResourceError."""
+        """Returns what is on the node, including incomplete resources; raises ResourceError."""
 
     def owner(self, identity: Identity) -> ClaimReference | None:
-        """Gives the claim that the resource itself names; None if it names none."""
+        """Returns the claim that the resource names; None if it names none."""
 
     def make(self, resource: R_contra, made: Mapping[Identity, M]) -> M:
-        """Makes the node hold the resource exactly as it is wanted, whatever is there.
+        """Creates the resource, or changes an existing one to be as wanted.
 
-        `made` has what making gave of all wanted resources of the kinds before its own. Gives what
-        is known only now, such as the UUID of a new MIG instance. Raises ResourceError.
+        `made` holds the results for the wanted resources of the kinds before its own. The result
+        is what is known only after creation, such as the UUID of a MIG instance. Raises
+        ResourceError.
         """
 
     def remove(self, identity: Identity) -> None:
-        """Removes the resource, if it is there; raises ResourceError."""
+        """Removes the resource, if it exists; raises ResourceError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[R]):
-    """Steps, in their order: everything is removed before anything is made."""
+class ResourcePlan(Generic[R]):
+    """The steps in order: all removals come before all creations."""
 
     remove: tuple[Identity, ...]
     make: tuple[R, ...]
@@ -64,17 +64,17 @@ class Plan(Generic[R]):
 
 def plan(
     kinds: Sequence[str], concerned: Collection[Identity], wanted: Mapping[Identity, R]
-) -> Plan[R]:
-    """Decides the steps that leave, of all concerned resources, exactly the wanted ones.
+) -> ResourcePlan[R]:
+    """Returns the steps after which exactly the wanted ones of the concerned resources exist.
 
-    Resources are made in the order of their kinds, and removed in the opposite order.
+    Resources are created in the order of their kinds, and removed in the reverse order.
     """
 
     def position(identity: Identity) -> tuple[int, str]:
         return kinds.index(identity.kind), identity.name
 
     ordered = sorted(concerned, key=position)
-    return Plan(
+    return ResourcePlan(
         remove=tuple(identity for identity in reversed(ordered) if identity not in wanted),
         make=tuple(wanted[identity] for identity in ordered if identity in wanted),
     )
@@ -83,11 +83,12 @@ def plan(
 def reconcile(
     ports: Ports[R, M], concerned: Collection[Identity], wanted: Mapping[Identity, R]
 ) -> None:
-    """Removes each concerned resource that is not wanted, and makes each that is.
+    """Removes each concerned resource that is not wanted, and creates each that is.
 
     Raises:
-        ResourceError: a resource cannot be removed, after the others of its kind and before any
-            that it may still need; or one cannot be made, before any that may need it.
+        ResourceError: a resource cannot be removed or created. After a failed removal, the other
+            resources of its kind are still removed, but none that it may need. After a failed
+            creation, none that may need the resource is created.
     """
     steps = plan(ports.kinds, concerned, wanted)
     failed: dict[str, ResourceError] = {}

@@ -1,9 +1,9 @@
 """Node resources: what claims need on the node, as values.
 
-A resource has an identity that can be read back from the node, so that what is there can be
-compared with what is wanted, by whichever process and after whatever has happened. `NodeResource`
-is a closed union with a member for each kind; each kind has a port that carries it out. Device
-nodes are no node resources: they are the node's, shared by all containers and never removed.
+A resource has an identity that can be read back from the node. So any process can compare what
+exists with what is wanted, at any time. `NodeResource` is a closed union with a member for each
+kind; a port for each kind creates and removes its resources. Device nodes are not node resources,
+because all containers share them and they are never removed.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from kubelet_plugin.devices.device import Device
 
 @dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """What tells a node resource from all others on the node."""
+    """The identity of a node resource, unique on the node."""
 
     kind: str
     name: str
-    """Unique within the kind, and found on the node."""
+    """Unique within the kind, and readable from the node."""
     gpu: str = ""
-    """`gpu-<minor>` of the GPU under whose lock it is made and removed; empty if it needs none."""
+    """`gpu-<minor>` of the GPU whose lock protects it; empty if it belongs to no single GPU."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -30,32 +30,32 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """The CDI spec of a claim: how its devices get into containers. Named by the claim's UID."""
+    """The CDI spec of a claim, which injects its devices into containers; named by the UID."""
 
     kind: ClassVar[str] = "CDI spec"
     claim: NodeClaim
     devices: Mapping[str, Device]
-    """By name, every device that the claim was allocated."""
+    """All devices that the claim has allocated, by name."""
 
     @property
     def identity(self) -> Identity:
-        """Its own, which follows from the claim alone."""
+        """The identity, which depends only on the claim."""
         return spec_identity(self.claim.uid)
 
 
 def spec_identity(uid: str) -> Identity:
-    """Identifies the CDI spec of the claim with that UID."""
+    """Returns the identity of the CDI spec of the claim with this UID."""
     return Identity(ClaimSpec.kind, uid)
 
 
 NodeResource: TypeAlias = ClaimSpec
 
 KINDS = (ClaimSpec.kind,)
-"""In the order of making: a resource may need those of kinds before its own."""
+"""In the order of creation: a resource may need resources of the kinds before its own."""
 
 
 class ResourceError(Exception):
-    """A node resource cannot be observed, made or removed: names it and the remedy."""
+    """A node resource cannot be read, created or removed; names it and the remedy."""
 
     def __init__(self, problem: str, *, retriable: bool) -> None:
         super().__init__(problem)

@@ -1,7 +1,7 @@
-"""What claims need on the node. Pure: the same claims and devices always need the same.
+"""What claims need on the node, as pure functions of the claims and the node's devices.
 
-`identities` follows from the claim alone, so that what was made for it can be removed after its
-devices have vanished; `wanted` also needs the devices, as they are now.
+`identities` depends on the claim only, so that its resources can be removed after its devices have
+vanished. `wanted` also depends on the current devices.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,14 @@ from kubelet_plugin.prepare.resource import ClaimSpec, Identity, NodeResource, s
 
 
 def identities(claim: NodeClaim) -> frozenset[Identity]:
-    """Identifies everything that the claim needs, or may have needed."""
+    """Returns the identities of all resources that the claim needs, or may have needed."""
     return frozenset({spec_identity(claim.uid)})
 
 
 def wanted(
     claims: Iterable[NodeClaim], devices: Mapping[str, Device]
 ) -> Mapping[Identity, NodeResource]:
-    """Gives everything that the claims need; `devices` are the node's, by name.
+    """Returns all resources that the claims need; `devices` are the node's devices by name.
 
     Raises:
         ClaimError: a device of a claim is missing or unhealthy.

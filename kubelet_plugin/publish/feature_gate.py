@@ -10,8 +10,6 @@ from enum import Enum
 from carina_dra.resource import Device, ResourceSliceSpec
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, SliceContent
 
-__all__ = ["FeatureGate", "needed", "without"]
-
 
 class FeatureGate(Enum):
     """A Kubernetes feature gate that slices may need; the value is its name."""

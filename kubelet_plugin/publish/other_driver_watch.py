@@ -17,8 +17,6 @@ from kubelet_plugin.publish.other_drivers import (
     remembered,
 )
 
-__all__ = ["OtherDriverWatch", "same_name_plugin"]
-
 _INTERVAL: Final = 60.0
 """Seconds between two readings of the Node; device plugins change rarely."""
 _MEMORY: Final = 300.0

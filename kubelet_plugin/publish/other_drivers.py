@@ -25,23 +25,6 @@ from carina_dra.resource import (
 from kubelet_plugin.devices.device import Device
 from kubelet_plugin.inventory.gpu import Gpu
 
-__all__ = [
-    "BesideOtherDrivers",
-    "Contested",
-    "Decision",
-    "DevicePlugin",
-    "DraDriver",
-    "ExtendedResource",
-    "Offer",
-    "OtherDriver",
-    "PublishedGpu",
-    "SameNamePlugin",
-    "decide",
-    "extended_resources",
-    "published_gpus",
-    "remembered",
-]
-
 BesideOtherDrivers: TypeAlias = Literal["withhold", "publish"]
 """Whether a GPU that another driver offers is withheld or published nevertheless."""
 

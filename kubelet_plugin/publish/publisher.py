@@ -40,8 +40,6 @@ from kubelet_plugin.publish.other_drivers import (
 from kubelet_plugin.publish.pool import Pool, pool
 from kubelet_plugin.publish.sync import Plan, sync
 
-__all__ = ["PublishReporter", "Publisher", "SliceOperation"]
-
 _SETTLE: Final = 0.1
 """Seconds between another client's change and the next check, since changes come in groups."""
 _QUIET: Final = 300.0

@@ -27,8 +27,6 @@ from carina_dra.resource import (
 )
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool
 
-__all__ = ["Plan", "resource_slices", "sync"]
-
 _GENERATE_NAME_LENGTH: Final = 248
 """Names may have 253 characters, and the API server adds five."""
 

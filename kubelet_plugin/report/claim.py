@@ -16,7 +16,7 @@ _WAITS: dict[ClaimOperation, str] = {"prepare": "PrepareWaits", "unprepare": "Un
 
 
 class ClaimReport:
-    """The CallObserver and the ClaimObserver of a plugin."""
+    """The CallReporter and the ClaimReporter of a plugin."""
 
     def __init__(self, *, events: EventRecorder, node: str, metrics: Metrics) -> None:
         self._events = events
@@ -25,7 +25,7 @@ class ClaimReport:
 
     # --- from the DRA service ---
 
-    def call_waits(
+    def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
     ) -> None:
         """A call for one claim has failed for a while, and is still being tried."""
@@ -58,7 +58,7 @@ class ClaimReport:
 
     # --- from the claims' lifecycle ---
 
-    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
+    def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
         """The checkpoint was unreadable and has been rebuilt."""
         self._metrics.checkpoint_rebuilds.inc()
         note = f"{reason}. It is kept as {kept}; {rebuilt} claims were found and recorded again"
@@ -74,7 +74,7 @@ class ClaimReport:
         )
         self._warn(_claim(claim.reference), "RepairFailed", "Repair", str(failure))
 
-    def leftover_stuck(self, leftover: str, failure: ClaimFailure) -> None:
+    def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
         """Something that no claim needs could not be removed."""
         _log.error(
             "leftover cannot be removed", extra={"leftover": leftover, "reason": str(failure)}

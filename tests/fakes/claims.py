@@ -65,8 +65,8 @@ class FakePreparer:
 
 
 @dataclass
-class FakeObserver:
-    """A CallObserver and ClaimObserver that keeps what it is told."""
+class FakeReporter:
+    """A CallReporter and ClaimReporter that keeps what it is told."""
 
     waits: list[tuple[ClaimOperation, str, ClaimFailure]] = field(default_factory=list)
     ended: list[tuple[ClaimOperation, str, ClaimFailure | None]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class FakeObserver:
     abandoned: list[str] = field(default_factory=list)
     prepared: int | None = None
 
-    def call_waits(
+    def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
     ) -> None:
         self.waits.append((operation, claim.name, failure))
@@ -92,13 +92,13 @@ class FakeObserver:
         assert seconds >= 0
         self.ended.append((operation, claim.name, failure))
 
-    def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:
+    def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
         self.rebuilt.append((kept, reason, rebuilt))
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         self.unrepaired.append((claim.name, failure))
 
-    def leftover_stuck(self, leftover: str, failure: ClaimFailure) -> None:
+    def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
         self.stuck.append((leftover, failure))
 
     def kubelet_record_unusable(self, reason: str) -> None:

@@ -38,7 +38,7 @@ from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
-from tests.fakes.claims import PATIENT, FakeObserver
+from tests.fakes.claims import PATIENT, FakeReporter
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -72,7 +72,7 @@ class Node:
     def gpus(self) -> SimulatedNode:
         return SimulatedNode(self.folder / "node")
 
-    def claims(self, observer: FakeObserver | None = None) -> ClaimLifecycle:
+    def claims(self, reporter: FakeReporter | None = None) -> ClaimLifecycle:
         """What a plugin process that has just started works with."""
         gpus = self.gpus
         version = gpus.hardware.driver_version
@@ -102,7 +102,7 @@ class Node:
                 wanted=lambda claims: wanted(claims, devices),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
-            observer=observer or FakeObserver(),
+            reporter=reporter or FakeReporter(),
             clock=time.monotonic,
             random=lambda: 0.0,
         )
@@ -241,9 +241,9 @@ def _skip_without_device_nodes(path: Path) -> None:
 def _check_repaired(node: Node) -> None:
     """What a started plugin makes of what it finds: recorded is prepared, and nothing else is."""
     node.specs()  # whole as they are: container runtimes read them at any time
-    observer = FakeObserver()
-    node.claims(observer).repair()
-    assert observer == FakeObserver(prepared=len(node.recorded()))
+    reporter = FakeReporter()
+    node.claims(reporter).repair()
+    assert reporter == FakeReporter(prepared=len(node.recorded()))
     assert node.specs() == set(node.recorded())
     held = list(node.recorded().values())
     assert len(held) == len(set(held))

@@ -70,12 +70,12 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
     [
         (b"", "line 1 is damaged"),
         (b"[]", "line 1 is damaged"),
-        (b'{"version": 2}', "line 1 is of version 2, not 1"),
-        (b'{"version": 1, "bootID": "b"}', "line 1 lacks the field 'claims'"),
-        (b'{"version": 1, "bootID": "b", "claims": [{"uid": 5}]}', "line 1 has 5 for the field"),
+        (b'{"version": 2}', "line 1 has version 2; only version 1"),
+        (b'{"version": 1, "bootID": "b"}', "line 1 has no field 'claims'"),
+        (b'{"version": 1, "bootID": "b", "claims": [{"uid": 5}]}', "line 1 has 5 in field uid"),
         (EMPTY + b"\0\0\n", "line 2 is damaged"),
-        (EMPTY + b"{}\n", "line 2 lacks the field 'claim'"),
-        (EMPTY + b'{"gone": "u"}\n', "line 2 strikes out the unknown claim u"),
+        (EMPTY + b"{}\n", "line 2 has no field 'claim'"),
+        (EMPTY + b'{"gone": "u"}\n', "line 2 removes claim u, which is not recorded"),
         (EMPTY + b"{\n" + render_change(Recorded(claim(allocated("gpu-0")))), "line 2 is damaged"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_plugin.claims.kubelet_record import KubeletRecord, Unreadable
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 
 _DATA = Path(__file__).parents[1] / "data" / "kubelet_record" / "v1.37.0"
@@ -26,7 +26,7 @@ def _holds(file: KubeletRecordFile) -> bool:
 
 def _reason(file: KubeletRecordFile) -> str:
     record = file.read()
-    assert isinstance(record, Unreadable)
+    assert isinstance(record, UnreadableRecord)
     assert str(file.path) in record.reason
     return record.reason
 

@@ -35,10 +35,10 @@ from kubelet_plugin.claims.failure import (
     LockUnavailable,
     NodeResourceFailed,
 )
-from kubelet_plugin.claims.kubelet_record import KubeletRecord, Unreadable
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
-from tests.fakes.claims import PATIENT, FakeObserver, FakePreparer
+from tests.fakes.claims import PATIENT, FakePreparer, FakeReporter
 from tests.samples.claims import UID, allocated, claim
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -74,9 +74,11 @@ class World:
     api: dict[str, dict[str, Any] | ApiError] = field(default_factory=dict)
     asked: list[tuple[str, float]] = field(default_factory=list)
     """Claims that were read from the API, with the patience in seconds."""
-    record: KubeletRecord | Unreadable = field(default_factory=lambda: record_of(TRAIN, OTHER))
+    record: KubeletRecord | UnreadableRecord = field(
+        default_factory=lambda: record_of(TRAIN, OTHER)
+    )
     node: FakePreparer = field(default_factory=FakePreparer)
-    observer: FakeObserver = field(default_factory=FakeObserver)
+    reporter: FakeReporter = field(default_factory=FakeReporter)
     now: float = 0.0
     boot: str = "boot-1"
     pause: Callable[[float], object] = time.sleep
@@ -99,7 +101,7 @@ class World:
             node_lock=FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep),
             gpu_locks=GpuLocks(self.folder, clock=time.monotonic, pause=self.pause),
             preparer=self.node,
-            observer=self.observer,
+            reporter=self.reporter,
             clock=lambda: self.now or time.monotonic(),
             random=lambda: 0.0,
         )
@@ -240,11 +242,16 @@ def test_what_overlaps(
         (
             body(ClaimReference("new", "default", "train"), "gpu-0"),
             ClaimGone,
-            "has the UID new now",
+            "has UID new, not",
             False,
         ),
-        (body(TRAIN, "gpu-0", pool="node-2"), ClaimGone, "of the pool node-2", False),
-        (body(TRAIN, "gpu-0", driver="other"), ClaimGone, "no device of gpu.carina.dev", False),
+        (body(TRAIN, "gpu-0", pool="node-2"), ClaimGone, "of pool node-2 allocated", False),
+        (
+            body(TRAIN, "gpu-0", driver="other"),
+            ClaimGone,
+            "no device of driver gpu.carina.dev",
+            False,
+        ),
         (body(TRAIN, "gpu-0", request=5), AllocationRefused, "results[0].request", False),
     ],
     ids=[
@@ -411,7 +418,7 @@ def test_a_leftover_that_cannot_be_removed_is_told_once_and_stops_nothing_else(
     claims.repair()
     claims.repair()
     assert set(world.node.made) == {UID, "a"}
-    assert world.observer.stuck == [("thing a", busy)]
+    assert world.reporter.stuck == [("thing a", busy)]
 
 
 def test_the_node_is_mended_without_the_api_server(world: World) -> None:
@@ -448,7 +455,7 @@ def test_what_cannot_be_repaired_is_told_and_does_not_stop_the_rest(world: World
 
     world.node.making = making
     claims.repair()
-    assert world.observer.unrepaired == [("train", NO_NODE)]
+    assert world.reporter.unrepaired == [("train", NO_NODE)]
     assert set(world.node.made) == {OTHER.uid}
     assert world.recorded() == {"train": ("gpu-0",), "other": ("gpu-1",)}
 
@@ -462,7 +469,7 @@ def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: byt
     world.claims().repair()
     assert world.recorded() == {"train": ("gpu-0",)}
     (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
-    ((named, reason, found),) = world.observer.rebuilt
+    ((named, reason, found),) = world.reporter.rebuilt
     assert (named, found) == (str(kept), 1)
     assert reason.startswith(f"checkpoint {world.checkpoint}: line 1")
     assert kept.read_bytes() == content
@@ -518,7 +525,7 @@ def test_a_claim_forgotten_by_kubelet_and_api_is_unprepared_at_last(
     claims.repair()
     assert world.recorded() == {}
     assert world.node.made == {}
-    assert world.observer.abandoned == ["train"]
+    assert world.reporter.abandoned == ["train"]
 
 
 def test_a_claim_that_the_kubelet_holds_is_kept_whatever_the_api_says(world: World) -> None:
@@ -580,20 +587,20 @@ def test_nothing_is_given_up_while_the_kubelets_record_cannot_be_read(world: Wor
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
     world.api["train"] = NotFound(GET, "gone")
-    world.record = Unreadable("checksum")
+    world.record = UnreadableRecord("checksum")
     for _ in range(5):
         claims.repair()
         world.now += 600
     assert world.recorded() == {"train": ("gpu-0",)}
-    assert world.observer.record_unusable == ["checksum"]
+    assert world.reporter.record_unusable == ["checksum"]
     world.record = record_of()
     claims.repair()
     assert world.recorded() == {"train": ("gpu-0",)}, "the ten minutes begin when it can be read"
 
 
-@pytest.mark.parametrize("record", [record_of(TRAIN), Unreadable("damaged")])
+@pytest.mark.parametrize("record", [record_of(TRAIN), UnreadableRecord("damaged")])
 def test_giving_up_is_checked_again_under_the_locks(
-    world: World, record: KubeletRecord | Unreadable
+    world: World, record: KubeletRecord | UnreadableRecord
 ) -> None:
     world.now = 1000.0
     claims = world.claims()
@@ -609,7 +616,7 @@ def test_giving_up_is_checked_again_under_the_locks(
     world.reading = kubelet_comes_back
     claims.repair()
     assert world.recorded() == {"train": ("gpu-0",)}
-    assert world.observer.abandoned == []
+    assert world.reporter.abandoned == []
 
 
 def test_an_unreadable_checkpoint_is_kept_where_no_hard_links_are_allowed(

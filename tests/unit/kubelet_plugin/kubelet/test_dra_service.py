@@ -18,7 +18,7 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.kubelet.dra_service import DraService
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
-from tests.fakes.claims import FakeObserver
+from tests.fakes.claims import FakeReporter
 
 NOT_YET = LockUnavailable("not yet")
 
@@ -38,10 +38,10 @@ class Script:
     """When the caller goes."""
     tried: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    observer: FakeObserver = field(default_factory=FakeObserver)
+    reporter: FakeReporter = field(default_factory=FakeReporter)
 
     def service(self) -> DraService:
-        return DraService(self, observer=self.observer, clock=lambda: self.now, pause=self._pause)
+        return DraService(self, reporter=self.reporter, clock=lambda: self.now, pause=self._pause)
 
     def _pause(self, seconds: float) -> bool:
         self.now += seconds
@@ -111,7 +111,7 @@ def test_trying_ends_before_the_kubelets_patience() -> None:
     )
     assert answer.claims["uid-stuck"].error == "not yet"
     assert 35 <= script.now <= 40
-    assert script.observer.ended == [("prepare", "stuck", NOT_YET)]
+    assert script.reporter.ended == [("prepare", "stuck", NOT_YET)]
 
 
 @pytest.mark.parametrize("patience", [45.0, 60.0, 1e9], ids=["the kubelet's", "more", "endless"])
@@ -160,7 +160,7 @@ def test_nothing_is_tried_for_a_caller_that_has_gone() -> None:
     )
     assert script.tried == []
     late = ClaimReference("uid-late", "ns", "late")
-    assert script.observer.ended == [("unprepare", "late", CallerGone(late))]
+    assert script.reporter.ended == [("unprepare", "late", CallerGone(late))]
 
 
 def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
@@ -168,7 +168,7 @@ def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
     script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
     )
-    assert script.observer.waits == [("prepare", "stuck", NOT_YET)]
+    assert script.reporter.waits == [("prepare", "stuck", NOT_YET)]
 
 
 def test_trying_ends_when_the_plugin_stops() -> None:
@@ -188,4 +188,4 @@ def test_unprepared_claims_are_told_without_an_error() -> None:
         "uid-one": "",
         "uid-two": "",
     }
-    assert script.observer.ended == [("unprepare", "one", None), ("unprepare", "two", None)]
+    assert script.reporter.ended == [("unprepare", "one", None), ("unprepare", "two", None)]

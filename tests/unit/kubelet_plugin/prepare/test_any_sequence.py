@@ -24,7 +24,7 @@ from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import ResourceError
-from tests.fakes.claims import PATIENT, FakeObserver
+from tests.fakes.claims import PATIENT, FakeReporter
 from tests.unit.kubelet_plugin.prepare.made_up_kinds import MadeUpNode, identities, wanted
 
 CLAIMS = tuple(ClaimReference(f"uid-{n}", "default", f"claim-{n}") for n in range(3))
@@ -67,7 +67,7 @@ class World:
             node_lock=lock,
             gpu_locks=GpuLocks(self.folder, clock=time.monotonic, pause=time.sleep),
             preparer=Preparer(self.node, identities=identities, wanted=wanted, answer=_answer),
-            observer=FakeObserver(),
+            reporter=FakeReporter(),
             clock=time.monotonic,
             random=lambda: 0.0,
         )

@@ -289,7 +289,7 @@ def test_without_the_right_to_the_error_says_what_to_run(host: HostPaths, kernel
 
 def test_without_dev_the_error_says_so(host: HostPaths, kernel: Kernel) -> None:
     host.path("/dev").rmdir()
-    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia2 .* cannot be made.*No such file"):
+    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia2 .* cannot be created.*No such file"):
         ensure_gpu_nodes(host, gpu(2))
 
 
