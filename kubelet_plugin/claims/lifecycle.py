@@ -70,6 +70,14 @@ class Leftover:
         return f"{self.kind} {self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The GPUs whose locks a call holds, and whether it had to wait for them."""
+
+    gpus: frozenset[str]
+    waited: bool
+
+
 class NodePreparer(Protocol):
     """Makes and removes what claims need on the node. Every method is idempotent."""
 
@@ -167,13 +175,13 @@ class ClaimLifecycle:
         """
         claim = self._read_for(call, reference)
         while True:
-            with self._gpus(reference.uid, claim.gpus, call.deadline) as waited:
-                if waited:  # what was read may have changed meanwhile
+            with self._gpus(reference.uid, claim.gpus, call.deadline) as held:
+                if held.waited:  # what was read may have changed meanwhile
                     again = self._read_for(call, reference)
                     if again != claim:
                         claim = again
                         continue
-                return self._prepare(claim, call)
+                return self._prepare(claim, call, held)
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
         """Unprepares a claim, or finds nothing to undo. The claim may be gone from the API.
@@ -181,10 +189,17 @@ class ClaimLifecycle:
         Raises:
             ClaimError: with what is wrong.
         """
-        with self._gpus(reference.uid, frozenset(), call.deadline):
+        with self._gpus(reference.uid, frozenset(), call.deadline) as held:
             with self._checkpoint() as checkpoint:
                 _refuse_without_caller(reference, call)
-            self._undo(checkpoint, reference)
+                recorded = checkpoint.claims.get(reference.uid)
+                if recorded is None:
+                    # Under the node's lock: a call that prepares it would have to record it first.
+                    self._undo(checkpoint, reference)
+                else:
+                    _refuse_without_locks(recorded, held)
+            if recorded is not None:
+                self._undo(checkpoint, reference)
         self._forgotten_since.pop(reference.uid, None)
 
     def repair(self) -> None:
@@ -207,13 +222,15 @@ class ClaimLifecycle:
 
     # --- one call ---
 
-    def _prepare(self, claim: NodeClaim, call: Call) -> tuple[PreparedDevice, ...]:
+    def _prepare(self, claim: NodeClaim, call: Call, held: _Held) -> tuple[PreparedDevice, ...]:
         """Under the locks of the claim's GPUs."""
         with self._checkpoint() as checkpoint:
             _refuse_without_caller(claim.reference, call)
             _refuse_conflict(checkpoint, claim)
             before = checkpoint.claims.get(claim.uid)
-            if before is None:
+            if before is not None:
+                _refuse_without_locks(before, held)
+            else:
                 self._store(checkpoint.with_claim(claim))
         if before is not None and before != claim:
             self._replace(checkpoint, before, claim)
@@ -376,11 +393,8 @@ class ClaimLifecycle:
     # --- locks and record ---
 
     @contextmanager
-    def _gpus(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
-        """Holds the locks of these GPUs and of those that the claim is recorded with.
-
-        Gives whether they had to be waited for.
-        """
+    def _gpus(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[_Held]:
+        """Holds the locks of these GPUs and of those that the claim is recorded with."""
         seen = self._last_seen.get(uid)
         gpus |= frozenset() if seen is None else seen.gpus
         waited_before = False
@@ -390,7 +404,7 @@ class ClaimLifecycle:
                     recorded = checkpoint.claims.get(uid)
                 needed = gpus | (frozenset() if recorded is None else recorded.gpus)
                 if needed == gpus:
-                    yield waited or waited_before
+                    yield _Held(gpus, waited or waited_before)
                     return
             gpus, waited_before = needed, True
 
@@ -474,6 +488,17 @@ def _refuse_without_caller(reference: ClaimReference, call: Call) -> None:
     """Nothing is begun for a caller that has gone: what it asks for by now is another call."""
     if call.abandoned():
         raise ClaimError(CallerGone(reference))
+
+
+def _refuse_without_locks(recorded: NodeClaim, held: _Held) -> None:
+    """Another call may have recorded the claim since the locks to take were decided."""
+    if not recorded.gpus <= held.gpus:
+        raise ClaimError(
+            LockUnavailable(
+                f"ResourceClaim {recorded.key} (UID {recorded.uid}) is being prepared by another "
+                "call at the same time; it is tried again after that one"
+            )
+        )
 
 
 def _refuse_conflict(checkpoint: Checkpoint, claim: NodeClaim) -> None:
