@@ -25,9 +25,11 @@ from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.devices.device import Device, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
@@ -232,15 +234,21 @@ def _claims(
         wanted=lambda claims: wanted(claims, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
     )
-    return ClaimLifecycle(
-        driver=chosen.driver_name,
-        pool=chosen.node_name,
+    reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
+    record = ClaimRecord(
+        CheckpointFile(chosen.checkpoint),
         boot_id=host.boot_id() or "unknown",
-        read_claim=read_claim,
-        read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
-        checkpoint=CheckpointFile(chosen.checkpoint),
         node_lock=FileLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
         gpu_locks=GpuLocks(chosen.plugin_directory, clock=time.monotonic, pause=time.sleep),
+        reader=reader,
+        owners=preparer.owners,
+        reporter=report,
+        clock=time.monotonic,
+    )
+    return ClaimLifecycle(
+        reader=reader,
+        record=record,
+        read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,
         clock=time.monotonic,

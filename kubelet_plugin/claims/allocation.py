@@ -31,41 +31,39 @@ _WRITTEN_IN = {
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatedHere:
+class Wanted:
     """The claim has these devices of this node allocated."""
 
     claim: NodeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class NotAllocatedHere:
+class Gone:
     """The claim has no device of this node: it was deleted, deallocated, or allocated elsewhere."""
 
     failure: ClaimGone
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidAllocation:
+class Refused:
     """The claim has devices of this node allocated, but they cannot be prepared as requested."""
 
     failure: AllocationRefused
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownAllocation:
+class Unknown:
     """The claim could not be read from the API server, so its allocation is not known."""
 
     failure: ApiUnavailable
 
 
-AllocationState: TypeAlias = (
-    AllocatedHere | NotAllocatedHere | InvalidAllocation | UnknownAllocation
-)
+Reading: TypeAlias = Wanted | Gone | Refused | Unknown
 
 
 def read_allocation(
     body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
-) -> AllocatedHere | NotAllocatedHere | InvalidAllocation:
+) -> Wanted | Gone | Refused:
     """Returns which devices of this driver and this node's pool the claim has allocated.
 
     `body` is the ResourceClaim from the API server; its UID must be that of `reference`.
@@ -73,7 +71,7 @@ def read_allocation(
     try:
         claim = decode(ResourceClaim, body)
     except DecodeError as error:
-        return InvalidAllocation(AllocationRefused(reference, str(error)))
+        return Refused(AllocationRefused(reference, str(error)))
     if claim.metadata.uid != reference.uid:
         return _not_allocated_here(
             reference,
@@ -94,18 +92,16 @@ def read_allocation(
         )
         if len(elsewhere) == len(results):
             return _not_allocated_here(reference, problem)
-        return InvalidAllocation(
-            AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}")
-        )
+        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
     try:
         devices = _devices(reference, results, allocation, driver)
     except DeviceConfigError as error:
-        return InvalidAllocation(AllocationRefused(reference, str(error)))
-    return AllocatedHere(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+        return Refused(AllocationRefused(reference, str(error)))
+    return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
 
 
-def _not_allocated_here(claim: ClaimReference, what: str) -> NotAllocatedHere:
-    return NotAllocatedHere(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
+def _not_allocated_here(claim: ClaimReference, what: str) -> Gone:
+    return Gone(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
 
 
 def _devices(

@@ -15,7 +15,6 @@ import os
 import signal
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +30,6 @@ from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.kubelet_record import KubeletRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
-from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.ports import NodePorts
@@ -39,6 +37,7 @@ from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
 from tests.fakes.claims import PATIENT, FakeReporter
+from tests.fakes.lifecycle import lifecycle
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -77,7 +76,6 @@ class Node:
         gpus = self.gpus
         version = gpus.hardware.driver_version
         devices = {f"gpu-{minor}": whole(minor, driver_version=version) for minor in range(3)}
-        plugin = self.folder / "plugin"
         cdi_specs = CdiSpecs(
             driver=DRIVER,
             driver_root=DriverRoot(gpus.root, gpus.root),
@@ -85,7 +83,8 @@ class Node:
             host_device_root=gpus.root,
             directory=CdiDirectory(self.folder / "cdi", DRIVER),
         )
-        return ClaimLifecycle(
+        return lifecycle(
+            self.folder / "plugin",
             driver=DRIVER,
             pool=NODE,
             boot_id="boot-1",
@@ -93,9 +92,6 @@ class Node:
             read_kubelet_record=lambda: KubeletRecord(
                 {uid: _reference(name) for name, uid in UIDS.items()}
             ),
-            checkpoint=CheckpointFile(plugin / "checkpoint.jsonl"),
-            node_lock=FileLock(plugin / "serialize.lock", clock=time.monotonic, pause=time.sleep),
-            gpu_locks=GpuLocks(plugin, clock=time.monotonic, pause=time.sleep),
             preparer=Preparer(
                 NodePorts(cdi_specs),
                 identities=identities,
@@ -103,8 +99,6 @@ class Node:
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
             reporter=reporter or FakeReporter(),
-            clock=time.monotonic,
-            random=lambda: 0.0,
         )
 
     def recorded(self) -> Mapping[str, str]:

@@ -3,8 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
-from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.claims.lock import FileLock
 from tests.fakes.claims import PATIENT, FakePreparer, FakeReporter
+from tests.fakes.lifecycle import lifecycle
 from tests.samples.claims import UID, allocated, claim
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -66,6 +67,18 @@ def record_of(*claims: ClaimReference) -> KubeletRecord:
     return KubeletRecord({claim.uid: claim for claim in claims})
 
 
+class WatchedLock(FileLock):
+    """A lock whose releases a test can act on."""
+
+    released: Callable[[], object]
+
+    @contextmanager
+    def held(self, deadline: float) -> Iterator[bool]:
+        with super().held(deadline) as waited:
+            yield waited
+        self.released()
+
+
 @dataclass
 class World:
     """The node, the kubelet's record and the API server, as a test wants them."""
@@ -84,6 +97,8 @@ class World:
     pause: Callable[[float], object] = time.sleep
     reading: Callable[[], object] = lambda: None
     """Called while the API server is asked."""
+    released: Callable[[], object] = lambda: None
+    """Called when the node's lock was released."""
 
     @property
     def checkpoint(self) -> Path:
@@ -91,19 +106,20 @@ class World:
 
     def claims(self) -> ClaimLifecycle:
         """A plugin that has just started."""
-        return ClaimLifecycle(
+        node_lock = WatchedLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
+        node_lock.released = self.released
+        return lifecycle(
+            self.folder,
             driver=DRIVER,
             pool=NODE,
             boot_id=self.boot,
             read_claim=self._read,
             read_kubelet_record=lambda: self.record,
-            checkpoint=CheckpointFile(self.checkpoint),
-            node_lock=FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep),
-            gpu_locks=GpuLocks(self.folder, clock=time.monotonic, pause=self.pause),
+            node_lock=node_lock,
+            pause=self.pause,
             preparer=self.node,
             reporter=self.reporter,
             clock=lambda: self.now or time.monotonic(),
-            random=lambda: 0.0,
         )
 
     def recorded(self) -> dict[str, tuple[str, ...]]:
@@ -363,6 +379,68 @@ def test_an_allocation_that_was_read_before_a_wait_is_read_again(world: World) -
     (prepared,) = world.claims().prepare(TRAIN, PATIENT)
     assert prepared.device == "gpu-2"
     assert world.recorded() == {"train": ("gpu-2",)}
+
+
+@pytest.mark.parametrize("release", [1, 2])
+@pytest.mark.parametrize("ends", ["before", "after"])
+def test_a_claim_is_not_unprepared_while_another_call_prepares_it(
+    world: World, release: int, ends: str
+) -> None:
+    """The other call begins when the node's lock is released for the first or the second time.
+
+    It ends before the unprepare goes on, or once that waits for the GPU or has ended.
+    """
+    preparing, go_on = threading.Event(), threading.Event()
+
+    def making(_: object) -> None:
+        preparing.set()
+        assert go_on.wait(DEADLINE)
+
+    world.node.making = making
+    prepare = threading.Thread(target=world.claims().prepare, args=(TRAIN, PATIENT))
+    releases = 0
+
+    def begin_to_prepare() -> None:
+        nonlocal releases
+        releases += 1
+        if releases == release:
+            prepare.start()
+            assert preparing.wait(DEADLINE)
+            if ends == "before":
+                go_on.set()
+                prepare.join(DEADLINE)
+
+    world.released = begin_to_prepare
+    world.pause = lambda _: go_on.set()
+    _tried_again(world.claims(), TRAIN)
+    go_on.set()
+    prepare.join(DEADLINE)
+    assert world.recorded().keys() == {made.name for made in world.node.made.values()}
+
+
+def test_an_allocation_that_another_call_has_replaced_is_not_prepared(world: World) -> None:
+    other = world.claims()
+
+    def prepare_a_newer_allocation() -> None:
+        if not world.node.made:
+            world.api["train"] = body(TRAIN, "gpu-2")
+            other.prepare(TRAIN, PATIENT)
+
+    world.released = prepare_a_newer_allocation
+    failure = refusal(world, TRAIN)
+    assert isinstance(failure, LockUnavailable)
+    assert failure.retriable
+    assert world.recorded() == {"train": ("gpu-2",)}
+
+
+def _tried_again(claims: ClaimLifecycle, reference: ClaimReference) -> None:
+    """Unprepares as the DRA service does."""
+    while True:
+        try:
+            return claims.unprepare(reference, PATIENT)
+        except ClaimError as error:
+            if not error.failure.retriable:
+                raise
 
 
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])

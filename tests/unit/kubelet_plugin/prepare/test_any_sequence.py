@@ -5,7 +5,6 @@ claims need are made up, so that nothing here holds for one kind alone.
 """
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,10 +20,10 @@ from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevic
 from kubelet_plugin.claims.failure import ClaimError
 from kubelet_plugin.claims.kubelet_record import KubeletRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
-from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import ResourceError
 from tests.fakes.claims import PATIENT, FakeReporter
+from tests.fakes.lifecycle import lifecycle
 from tests.unit.kubelet_plugin.prepare.made_up_kinds import MadeUpNode, identities, wanted
 
 CLAIMS = tuple(ClaimReference(f"uid-{n}", "default", f"claim-{n}") for n in range(3))
@@ -56,20 +55,15 @@ class World:
         self.plugin = self._started()
 
     def _started(self) -> ClaimLifecycle:
-        lock = FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
-        return ClaimLifecycle(
+        return lifecycle(
+            self.folder,
             driver="driver",
             pool="node",
             boot_id=f"boot-{self.boot}",
             read_claim=self._read,
             read_kubelet_record=lambda: KubeletRecord({claim.uid: claim for claim in CLAIMS}),
-            checkpoint=CheckpointFile(self.folder / "checkpoint.jsonl"),
-            node_lock=lock,
-            gpu_locks=GpuLocks(self.folder, clock=time.monotonic, pause=time.sleep),
             preparer=Preparer(self.node, identities=identities, wanted=wanted, answer=_answer),
             reporter=FakeReporter(),
-            clock=time.monotonic,
-            random=lambda: 0.0,
         )
 
     def _read(self, claim: ClaimReference, _: float) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def test_a_caller_that_has_gone_is_counted_and_no_event(
 
 
 def test_a_call_that_waits_says_for_what(report: ClaimReport, events: RecordedEvents) -> None:
-    report.call_waits("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
+    report.call_pending("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
 
     ((_, _, reason, note),) = events.events
     assert reason == "PrepareWaits"

@@ -1,0 +1,219 @@
+"""The record of claims on this node, under its locks.
+
+It joins the checkpoint's file with the locks that protect it. A file that cannot be read is rebuilt
+from what is on the node and what the API server says.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from kubelet_plugin.claims.allocation import Gone, Refused, Unknown, Wanted
+from kubelet_plugin.claims.checkpoint import Checkpoint, CheckpointError
+from kubelet_plugin.claims.checkpoint_file import CheckpointFile
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.claim_reader import ClaimReader
+from kubelet_plugin.claims.failure import CheckpointUnusable, ClaimError, LockUnavailable
+from kubelet_plugin.claims.lock import FileLock, GpuLocks, LockError
+
+LOCK_PATIENCE = 10.0
+"""Seconds for which one attempt of a call waits for locks."""
+READ_PATIENCE = 5.0
+"""Seconds to wait for the API server if the claim is recorded, or if no call is waiting."""
+
+_log = logging.getLogger(__name__)
+
+
+class RecordReporter(Protocol):
+    """Reports what operators should know about the record."""
+
+    def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
+        """The checkpoint was unreadable; a copy is `kept`, and `rebuilt` claims were restored."""
+
+    def prepared_claims(self, count: int) -> None:
+        """The number of recorded claims may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpus:
+    """The GPUs whose locks a call holds."""
+
+    gpus: frozenset[str]
+    waited: bool
+    """Whether it had to wait for them."""
+
+    def check(self, recorded: NodeClaim) -> None:
+        """Refuses to go on if another call has recorded the claim with other GPUs meanwhile.
+
+        Raises:
+            ClaimError: the locks of its GPUs are not all held.
+        """
+        if not recorded.gpus <= self.gpus:
+            raise ClaimError(
+                LockUnavailable(
+                    f"ResourceClaim {recorded.key} (UID {recorded.uid}) is being prepared by "
+                    "another call at the same time; it is tried again after that one"
+                )
+            )
+
+
+class ClaimRecord:
+    """The claims recorded on this node."""
+
+    def __init__(
+        self,
+        checkpoint: CheckpointFile,
+        *,
+        boot_id: str,
+        node_lock: FileLock,
+        gpu_locks: GpuLocks,
+        reader: ClaimReader,
+        owners: Callable[[], tuple[ClaimReference, ...]],
+        reporter: RecordReporter,
+        clock: Callable[[], float],
+    ) -> None:
+        """`owners` gives the claims that have a resource on the node; it raises ClaimError.
+
+        `clock` is monotonic, in seconds.
+        """
+        self._file = checkpoint
+        self._boot_id = boot_id
+        self._node_lock = node_lock
+        self._gpu_locks = gpu_locks
+        self._reader = reader
+        self._owners = owners
+        self._reporter = reporter
+        self._clock = clock
+        self._latest: Mapping[str, NodeClaim] = {}
+
+    def was_recorded(self, uid: str) -> bool:
+        """Returns whether the claim was recorded when this process last looked. Takes no lock."""
+        return uid in self._latest
+
+    @contextmanager
+    def gpus_of(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[HeldGpus]:
+        """Holds the locks of these GPUs and of those in the claim's record.
+
+        Raises:
+            ClaimError: they are not free by `deadline`, a reading of the clock.
+        """
+        latest = self._latest.get(uid)
+        gpus |= frozenset() if latest is None else latest.gpus
+        waited_before = False
+        while True:
+            with self.gpus(gpus, deadline) as waited:
+                with self.checkpoint() as checkpoint:
+                    recorded = checkpoint.claims.get(uid)
+                needed = gpus | (frozenset() if recorded is None else recorded.gpus)
+                if needed == gpus:
+                    yield HeldGpus(gpus, waited or waited_before)
+                    return
+            gpus, waited_before = needed, True
+
+    @contextmanager
+    def gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
+        """Holds the locks of these GPUs. The value is whether it had to wait.
+
+        Raises:
+            ClaimError: they are not free by `deadline`, a reading of the clock.
+        """
+        try:
+            deadline = min(deadline, self._clock() + LOCK_PATIENCE)
+            with self._gpu_locks.held(gpus, deadline) as waited:
+                yield waited
+        except LockError as error:
+            raise ClaimError(LockUnavailable(str(error))) from error
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[Checkpoint]:
+        """Holds the node's lock; the value is the checkpoint.
+
+        Raises:
+            ClaimError: the lock is not free, or the checkpoint cannot be read or rebuilt.
+        """
+        try:
+            with self._node_lock.held(self._clock() + LOCK_PATIENCE):
+                yield self._load()
+        except LockError as error:
+            raise ClaimError(LockUnavailable(str(error))) from error
+
+    def store(self, checkpoint: Checkpoint) -> None:
+        """Makes it the checkpoint, durably. The caller holds the node's lock.
+
+        Raises:
+            ClaimError: it cannot be written.
+        """
+        try:
+            self._file.store(checkpoint)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._latest = checkpoint.claims
+        self._reporter.prepared_claims(len(checkpoint.claims))
+
+    def after_reboot(self) -> tuple[NodeClaim, ...]:
+        """Gives the recorded claims, and records that this is the boot in which they live.
+
+        Raises:
+            ClaimError: the record cannot be used.
+        """
+        with self.checkpoint() as checkpoint:
+            claims = checkpoint.claims
+            if checkpoint.boot_id != self._boot_id:
+                _log.info("the node was rebooted", extra={"claims": len(claims)})
+                self.store(Checkpoint(self._boot_id, claims))
+            self._reporter.prepared_claims(len(claims))
+            return tuple(claims.values())
+
+    def _load(self) -> Checkpoint:
+        try:
+            known = self._file.load()
+        except CheckpointError as error:
+            return self._rebuild(str(error))
+        except OSError as error:
+            raise self._unusable(error) from error
+        if known is None:
+            return self._rebuild(None)
+        self._latest = known.claims
+        return known
+
+    def _rebuild(self, unreadable: str | None) -> Checkpoint:
+        """Restores the checkpoint: resources on the node name claims, which are read from the API.
+
+        An unreadable file stays in place until the new one replaces it, so that a crash loses
+        nothing.
+        """
+        claims = {}
+        for owner in self._owners():
+            reading = self._reader.read(owner, READ_PATIENCE)
+            match reading:
+                case Wanted(claim):
+                    claims[claim.uid] = claim
+                case Gone(failure) | Refused(failure):
+                    _log.warning(
+                        "a claim is left out of the rebuilt checkpoint",
+                        extra={"reason": str(failure)},
+                    )
+                case Unknown(failure):
+                    raise ClaimError(
+                        CheckpointUnusable(f"the checkpoint is being rebuilt: {failure}")
+                    )
+                case _:
+                    assert_never(reading)
+        try:
+            kept = None if unreadable is None else self._file.keep_copy()
+        except OSError as error:
+            raise self._unusable(error) from error
+        checkpoint = Checkpoint(self._boot_id, claims)
+        self.store(checkpoint)
+        if unreadable is not None:
+            self._reporter.checkpoint_rebuilt(str(kept), unreadable, len(claims))
+        return checkpoint
+
+    def _unusable(self, error: OSError) -> ClaimError:
+        return ClaimError(
+            CheckpointUnusable(
+                f"checkpoint {self._file.path} cannot be used: {error}; check its folder and disk"
+            )
+        )

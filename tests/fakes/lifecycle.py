@@ -1,0 +1,57 @@
+"""A claims' lifecycle with its real locks, record and checkpoint, on a folder."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from kubelet_plugin.claims.checkpoint_file import CheckpointFile
+from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.claim_reader import ClaimReader
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
+from kubelet_plugin.claims.lifecycle import ClaimLifecycle, ClaimReporter, NodePreparer
+from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.claims.record import ClaimRecord
+
+CHECKPOINT, LOCK = "checkpoint.jsonl", "serialize.lock"
+
+
+class _Preparer(NodePreparer, Protocol):
+    def owners(self) -> tuple[ClaimReference, ...]: ...
+
+
+def lifecycle(
+    folder: Path,
+    *,
+    driver: str,
+    pool: str,
+    boot_id: str,
+    read_claim: Callable[[ClaimReference, float], Mapping[str, object]],
+    read_kubelet_record: Callable[[], KubeletRecord | UnreadableRecord],
+    preparer: _Preparer,
+    reporter: ClaimReporter,
+    clock: Callable[[], float] = time.monotonic,
+    node_lock: FileLock | None = None,
+    pause: Callable[[float], object] = time.sleep,
+) -> ClaimLifecycle:
+    """The lifecycle of a plugin that has just started; `pause` waits for the lock of a GPU."""
+    reader = ClaimReader(read_claim, driver=driver, pool=pool)
+    record = ClaimRecord(
+        CheckpointFile(folder / CHECKPOINT),
+        boot_id=boot_id,
+        node_lock=node_lock or FileLock(folder / LOCK, clock=time.monotonic, pause=time.sleep),
+        gpu_locks=GpuLocks(folder, clock=time.monotonic, pause=pause),
+        reader=reader,
+        owners=preparer.owners,
+        reporter=reporter,
+        clock=clock,
+    )
+    return ClaimLifecycle(
+        reader=reader,
+        record=record,
+        read_kubelet_record=read_kubelet_record,
+        preparer=preparer,
+        reporter=reporter,
+        clock=clock,
+        random=lambda: 0.0,
+    )
