@@ -53,7 +53,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The API server could not be asked, which says nothing about the claim."""
+    """The API server was not reached or did not answer with the claim: that says nothing of it."""
 
     failure: ApiUnavailable
 
@@ -63,12 +63,15 @@ Reading: TypeAlias = Wanted | Gone | Refused | Unknown
 
 def read_allocation(
     body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
-) -> Wanted | Gone | Refused:
+) -> Reading:
     """Gives what the claim with that UID holds of this driver's devices in this node's pool."""
     try:
         claim = decode(ResourceClaim, body)
     except DecodeError as error:
-        return Refused(AllocationRefused(reference, str(error)))
+        return _no_answer(reference, str(error))
+    found = claim.metadata
+    if (found.namespace, found.name) != (reference.namespace, reference.name) or not found.uid:
+        return _no_answer(reference, f"the answer is {found.key or 'nameless'}, another object")
     if claim.metadata.uid != reference.uid:
         return _gone(
             reference,
@@ -95,6 +98,11 @@ def read_allocation(
     except DeviceConfigError as error:
         return Refused(AllocationRefused(reference, str(error)))
     return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+
+
+def _no_answer(claim: ClaimReference, what: str) -> Unknown:
+    problem = f"{what}; check that no proxy answers in its place"
+    return Unknown(ApiUnavailable(claim, problem, retriable=True))
 
 
 def _gone(claim: ClaimReference, what: str) -> Gone:
