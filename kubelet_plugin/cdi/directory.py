@@ -2,8 +2,8 @@
 
 Files are replaced as a whole: written beside under a name that ends in `.new`, which runtimes do
 not read, put on disk, renamed. That name follows from the claim's UID and counts as a file of the
-claim, so that what a killed process left is found, and removed, like any other. Every method is to
-be called with the node's lock held.
+claim, so that what a killed process left is found, and removed, like any other. A claim's file is
+changed under the locks of its GPUs, or under the node's while the claim is not recorded.
 
 Files are named by text: pathlib interns each part of a path, and the names of claims never end.
 """

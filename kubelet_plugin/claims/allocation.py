@@ -53,7 +53,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The claim could not be read from the API server, so its allocation is not known."""
+    """The API server was not reached, or did not respond with the claim."""
 
     failure: ApiUnavailable
 
@@ -63,7 +63,7 @@ Reading: TypeAlias = Wanted | Gone | Refused | Unknown
 
 def read_allocation(
     body: Mapping[str, Any], reference: ClaimReference, *, driver: str, pool: str
-) -> Wanted | Gone | Refused:
+) -> Reading:
     """Returns which devices of this driver and this node's pool the claim has allocated.
 
     `body` is the ResourceClaim from the API server; its UID must be that of `reference`.
@@ -71,7 +71,10 @@ def read_allocation(
     try:
         claim = decode(ResourceClaim, body)
     except DecodeError as error:
-        return Refused(AllocationRefused(reference, str(error)))
+        return _no_answer(reference, str(error))
+    found = claim.metadata
+    if (found.namespace, found.name) != (reference.namespace, reference.name) or not found.uid:
+        return _no_answer(reference, f"the response is {found.key}, another object")
     if claim.metadata.uid != reference.uid:
         return _not_allocated_here(
             reference,
@@ -98,6 +101,11 @@ def read_allocation(
     except DeviceConfigError as error:
         return Refused(AllocationRefused(reference, str(error)))
     return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+
+
+def _no_answer(claim: ClaimReference, what: str) -> Unknown:
+    problem = f"{what}; check that no proxy responds in its place"
+    return Unknown(ApiUnavailable(claim, problem, retriable=True))
 
 
 def _not_allocated_here(claim: ClaimReference, what: str) -> Gone:

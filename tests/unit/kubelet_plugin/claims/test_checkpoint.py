@@ -23,6 +23,14 @@ from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from tests.samples.claims import UID, allocated, claim
 
 EMPTY = render(Checkpoint("boot", {}))
+DEVICE = json.loads(render_change(Recorded(claim())))["claim"]["devices"][0]
+
+
+def recorded(device: object) -> bytes:
+    """A checkpoint whose second line records a claim with this device."""
+    entry = {"uid": UID, "namespace": "default", "name": "train", "devices": [device]}
+    return EMPTY + json.dumps({"claim": entry}).encode() + b"\n"
+
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 claim_devices = st.builds(
@@ -76,6 +84,10 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
         (EMPTY + b"\0\0\n", "line 2 is damaged"),
         (EMPTY + b"{}\n", "line 2 has no field 'claim'"),
         (EMPTY + b'{"gone": "u"}\n', "line 2 removes claim u, which is not recorded"),
+        (b"[" * 100_000 + b"\n", "line 1 is damaged"),
+        (recorded("gpu-0"), "line 2 is damaged"),
+        (recorded({**DEVICE, "config": []}), "line 2 is damaged"),
+        (recorded({**DEVICE, "consumedCapacity": [1]}), "line 2 is damaged"),
         (EMPTY + b"{\n" + render_change(Recorded(claim(allocated("gpu-0")))), "line 2 is damaged"),
     ],
 )

@@ -268,7 +268,7 @@ def test_what_overlaps(
             "no device of driver gpu.carina.dev",
             False,
         ),
-        (body(TRAIN, "gpu-0", request=5), AllocationRefused, "results[0].request", False),
+        (body(TRAIN, "gpu-0", request=5), ApiUnavailable, "results[0].request", True),
     ],
     ids=[
         "gone",
@@ -560,13 +560,24 @@ def test_a_lost_checkpoint_is_rebuilt(world: World) -> None:
     assert world.recorded() == {"train": ("gpu-0",)}
 
 
-@pytest.mark.parametrize("error", [Unreachable(GET, "refused"), Forbidden(GET, "no right")])
+@pytest.mark.parametrize(
+    "found",
+    [
+        Unreachable(GET, "refused"),
+        Forbidden(GET, "no right"),
+        {},
+        body(TRAIN, "gpu-0", request=5),
+        body(OTHER, "gpu-1"),
+        {"metadata": {"namespace": "default", "name": "train"}, "spec": {}},
+    ],
+    ids=["unreachable", "forbidden", "empty", "odd", "another claim", "without UID"],
+)
 def test_nothing_is_rebuilt_or_removed_while_claims_cannot_be_read(
-    world: World, error: ApiError
+    world: World, found: dict[str, Any] | ApiError
 ) -> None:
     world.claims().prepare(TRAIN, PATIENT)
     world.checkpoint.write_bytes(b"{")
-    world.api["train"] = error
+    world.api["train"] = found
     claims = world.claims()
     claims.repair()
     assert world.checkpoint.read_bytes() == b"{"
@@ -625,8 +636,9 @@ def test_a_claim_that_the_kubelet_holds_is_kept_whatever_the_api_says(world: Wor
         PathNotFound(GET, "404 page not found"),
         Forbidden(GET, "no"),
         body(TRAIN, "gpu-0", request=5),
+        body(OTHER, "gpu-1"),
     ],
-    ids=["allocated", "unreachable", "another 404", "forbidden", "odd"],
+    ids=["allocated", "unreachable", "another 404", "forbidden", "odd", "another claim"],
 )
 def test_a_claim_that_is_not_gone_is_kept_and_asked_about_rarely(
     world: World, found: dict[str, Any] | ApiError
