@@ -5,12 +5,15 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulation.kubernetes import images, process
+from simulation.kubernetes import images, mount_namespace, process
 from simulation.kubernetes.binaries import NodeBinaries
+from simulation.kubernetes.mount_namespace import MountNamespace
 from simulation.kubernetes.process import Process
 from simulation.kubernetes.state import StateDirectory
 
 _START_TIMEOUT_S = 30.0
+_KUBELET_ROOT = Path("/var/lib/kubelet")
+_CDI_FOLDER = Path("/var/run/cdi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,11 @@ class ContainerRuntime:
     socket: Path
     cdi_folders: tuple[Path, ...]
     ctr: Path
+
+    @property
+    def namespace(self) -> MountNamespace:
+        """The mount namespace of the node."""
+        return MountNamespace(self.process.popen.pid)
 
     def import_images(self, archive: Path) -> None:
         """Makes the images of a docker archive known to the kubelet."""
@@ -35,9 +43,18 @@ class ContainerRuntime:
 
 
 def start(
-    state: StateDirectory, folder: Path, binaries: NodeBinaries, name: str
+    state: StateDirectory,
+    folder: Path,
+    binaries: NodeBinaries,
+    name: str,
+    *,
+    index: int,
+    kubelet_root: Path,
 ) -> ContainerRuntime:
     """Starts containerd with everything of its own below `folder`, and waits for its socket.
+
+    In its mount namespace, `kubelet_root` is at /var/lib/kubelet and its own CDI specs are at
+    /var/run/cdi. `index` is the node's number in the cluster.
 
     Raises:
         ComponentDiedError: it ended at start.
@@ -45,9 +62,9 @@ def start(
     """
     home = folder / "containerd"
     cdi_folders = (folder / "cdi" / "static", folder / "cdi" / "run")
-    for made in (home, home / "net", *cdi_folders):
+    for made in (home, home / "net", kubelet_root, *cdi_folders):
         made.mkdir(parents=True)
-    (home / "net" / "10-pods.conflist").write_text(_network(state, home))
+    (home / "net" / "10-pods.conflist").write_text(_network(state, home, index))
     registries = home / "registries" / "_default"
     registries.mkdir(parents=True)
     (registries / "hosts.toml").write_text('server = "http://127.0.0.1:9"  # nobody\n')
@@ -55,7 +72,12 @@ def start(
     config.write_text(_config(home, binaries, cdi_folders))
     runtime = ContainerRuntime(
         process=process.start(
-            state, f"containerd-{name}", [binaries.containerd, "--config", config]
+            state,
+            f"containerd-{name}",
+            mount_namespace.created_by(
+                [binaries.containerd, "--config", config],
+                {_KUBELET_ROOT: kubelet_root, _CDI_FOLDER: cdi_folders[-1]},
+            ),
         ),
         socket=home / "containerd.sock",
         cdi_folders=cdi_folders,
@@ -109,11 +131,21 @@ SystemdCgroup = false
 """
 
 
-def _network(state: StateDirectory, home: Path) -> str:
-    """A veth pair for each pod: enough for the node to reach it, and no way out."""
+def _network(state: StateDirectory, home: Path, index: int) -> str:
+    """A veth pair for each pod: the node and the pod reach each other, and nothing else."""
+    first, last = state.pod_addresses(index)
     addresses = {
         "type": "host-local",
-        "ranges": [[{"subnet": str(state.pod_subnet)}]],
+        "ranges": [
+            [
+                {
+                    "subnet": str(state.subnet),
+                    "rangeStart": str(first),
+                    "rangeEnd": str(last),
+                    "gateway": str(state.api_service_address),
+                }
+            ]
+        ],
         "dataDir": str(home / "addresses"),
     }
     plugin = {"type": "ptp", "ipMasq": False, "ipam": addresses}

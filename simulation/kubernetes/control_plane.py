@@ -109,7 +109,9 @@ def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
 def _start_api_server(
     state: StateDirectory, program: Path, authority: Authority, more: list[str]
 ) -> Process:
-    serving = authority.issue("kube-apiserver", user="kube-apiserver")
+    serving = authority.issue(
+        "kube-apiserver", user="kube-apiserver", address=state.api_service_address
+    )
     to_kubelets = authority.issue(
         "kube-apiserver-kubelet-client", user="kube-apiserver", group="system:masters"
     )
@@ -123,7 +125,7 @@ def _start_api_server(
             "--bind-address=127.0.0.1",
             f"--secure-port={state.port(_API_SERVER)}",
             "--endpoint-reconciler-type=none",  # which refuses to advertise a loopback address
-            "--service-cluster-ip-range=198.19.255.0/24",
+            f"--service-cluster-ip-range={state.service_subnet}",
             f"--cert-dir={state.path / 'pki'}",
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from simulation.kubernetes import pki, process, reaper
 from simulation.kubernetes.control_plane import ControlPlane
+from simulation.kubernetes.mount_namespace import MountNamespace
 from simulation.kubernetes.process import Process
 from simulation.kubernetes.state import StateDirectory
 
@@ -98,13 +99,18 @@ def configure(
     *,
     program: Path,
     folder: Path,
+    root: Path,
     node: str,
     port: int,
     runtime_socket: Path,
+    namespace: MountNamespace,
     feature_gates: Mapping[str, bool],
     sync_period: str,
 ) -> Kubelet:
-    """Writes what a kubelet reads, and gives the kubelet, stopped."""
+    """Writes what a kubelet reads, and gives the kubelet, stopped.
+
+    It runs in the mount namespace of its container runtime.
+    """
     authority = control_plane.authority
     identity = authority.issue(f"kubelet-{node}", user=f"system:node:{node}", group="system:nodes")
     kubeconfig = pki.write_kubeconfig(
@@ -138,7 +144,7 @@ def configure(
                 "podLogsDir": str(folder / "pods"),
                 "volumePluginDir": str(folder / "volume-plugins"),
                 # There is none, but without one every pod gets a warning for it.
-                "clusterDNS": ["198.19.255.10"],
+                "clusterDNS": [str(state.service_subnet[10])],
                 "cgroupDriver": "cgroupfs",
                 "cgroupRoot": f"/{cgroup}",
                 "enforceNodeAllocatable": [],
@@ -158,13 +164,12 @@ def configure(
             indent=2,
         )
     )
-    root = folder / "kubelet"
     tls = ssl.create_default_context(cafile=str(authority.ca.certificate))
     admin = authority.issue("admin", user="carina-tests", group="system:masters")
     tls.load_cert_chain(admin.certificate, admin.key)
     name = f"kubelet-{node}"
     command = (
-        program,
+        *namespace.entered_by([program]),
         f"--config={config}",
         f"--kubeconfig={kubeconfig}",
         f"--root-dir={root}",

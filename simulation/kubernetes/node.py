@@ -1,11 +1,19 @@
 """A node that runs containers: containerd, kubelet and the images that pods name."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulation.kubernetes import binaries, container_runtime, images, kubelet, process
+from simulation.kubernetes import (
+    binaries,
+    container_runtime,
+    images,
+    kubelet,
+    process,
+    service_proxy,
+)
 from simulation.kubernetes.cluster import Cluster, KubectlError
 from simulation.kubernetes.container_runtime import ContainerRuntime
 from simulation.kubernetes.kubelet import Kubelet
@@ -50,15 +58,22 @@ def start(
     index = len(list(cluster.state.path.glob("n[0-9]")))
     folder = cluster.state.path / f"n{index}"
     folder.mkdir()
-    runtime = container_runtime.start(cluster.state, folder, programs, name)
+    root = folder / "kubelet"
+    runtime = container_runtime.start(
+        cluster.state, folder, programs, name, index=index, kubelet_root=root
+    )
+    if index == 0:
+        _connect_pods_to_the_api_server(cluster)
     node_kubelet = kubelet.configure(
         cluster.state,
         cluster.control_plane,
         program=programs.kubelet,
         folder=folder,
+        root=root,
         node=name,
         port=cluster.state.port(_FIRST_KUBELET_PORT + index),
         runtime_socket=runtime.socket,
+        namespace=runtime.namespace,
         feature_gates={**cluster.feature_gates, **(feature_gates or {})},
         sync_period=sync_period,
     )
@@ -67,6 +82,12 @@ def start(
     node = Node(name, cluster, node_kubelet, runtime)
     _initialize(node)
     return node
+
+
+def _connect_pods_to_the_api_server(cluster: Cluster) -> None:
+    address = str(cluster.state.api_service_address)
+    program = [sys.executable, "-I", service_proxy.__file__]
+    process.start(cluster.state, "service-proxy", [*program, cluster.kubeconfig, address])
 
 
 def _initialize(node: Node) -> None:

@@ -4,11 +4,13 @@ import base64
 import json
 import subprocess
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 _CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"  # none of the system's defaults
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _DAYS = "3650"
+_LOOPBACK = IPv4Address("127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,12 @@ class Authority:
         """What everyone trusts."""
         return self._files("ca")
 
-    def issue(self, name: str, *, user: str, group: str = "") -> Certificate:
+    def issue(
+        self, name: str, *, user: str, group: str = "", address: IPv4Address = _LOOPBACK
+    ) -> Certificate:
         """A certificate for a user (and group) that serves on the loopback address as well.
 
-        Made once: asked again, the same files are given.
+        `address` is another that it serves on. Made once: asked again, the same files are given.
         """
         files = self._files(name)
         if not files.certificate.exists():
@@ -44,7 +48,10 @@ class Authority:
                 *("-addext", "basicConstraints=critical,CA:FALSE"),
                 *("-addext", "keyUsage=critical,digitalSignature"),
                 *("-addext", "extendedKeyUsage=clientAuth,serverAuth"),
-                *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes"),
+                *(
+                    "-addext",
+                    f"subjectAltName=IP:{_LOOPBACK},IP:{address},DNS:localhost,DNS:kubernetes",
+                ),
                 *("-keyout", files.key, "-out", files.certificate),
             )
         return files

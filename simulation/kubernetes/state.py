@@ -23,6 +23,7 @@ from simulation.kubernetes import reaper
 ROOT = Path("/tmp/carina")
 _FIRST_PORT = 21000  # below the ports that Linux gives to outgoing connections
 _PORTS_EACH = 10
+_PODS_OF_A_NODE = 48  # five nodes share what services leave of 256 addresses
 # Of the range that RFC 2544 sets aside for tests in isolated networks: nothing routes it.
 _SUBNETS = tuple(ipaddress.IPv4Network("198.18.0.0/15").subnets(new_prefix=24))
 
@@ -45,9 +46,28 @@ class StateDirectory:
         return self.path / "logs"
 
     @property
-    def pod_subnet(self) -> ipaddress.IPv4Network:
-        """Where the pods' addresses come from."""
+    def subnet(self) -> ipaddress.IPv4Network:
+        """The addresses of services and pods."""
         return _SUBNETS[self.number]
+
+    @property
+    def service_subnet(self) -> ipaddress.IPv4Network:
+        """The addresses of services: the first 16.
+
+        The service `kubernetes` gets the first that is usable. It is that of the subnet's gateway,
+        too: the host's end of every pod's network link.
+        """
+        return next(self.subnet.subnets(new_prefix=28))
+
+    @property
+    def api_service_address(self) -> ipaddress.IPv4Address:
+        """The address of the service `kubernetes`."""
+        return self.service_subnet[1]
+
+    def pod_addresses(self, node: int) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+        """The first and the last address of the pods of a node, which is counted from 0."""
+        first = self.service_subnet.num_addresses + node * _PODS_OF_A_NODE
+        return self.subnet[first], self.subnet[first + _PODS_OF_A_NODE - 1]
 
     def port(self, index: int) -> int:
         """One of the loopback ports that are ours."""
