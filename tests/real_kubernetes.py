@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation.kubernetes import binaries, build, debian
+from simulation.kubernetes import binaries, build, debian, plugin_image
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, running_cluster
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.releases import Release
 
 _KUBERNETES, _NODE = "kubernetes", "node"
+_IMAGE = "plugin_image"
 _LOG_LINES = 20
 
 
@@ -34,6 +35,12 @@ def node() -> Iterator[Node]:
     """A node that runs containers; `node.cluster` is the cluster it is in."""
     with running_cluster() as running:
         yield nodes.start(running)
+
+
+@pytest.fixture(scope="session", name="plugin_image")
+def built_plugin_image() -> Path:
+    """The image of the kubelet plugin, as a docker archive."""
+    return plugin_image.archive()
 
 
 def require_real_kubernetes() -> None:
@@ -110,3 +117,5 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if installs:
             debian.install_missing()
         build.build(wanted)
+        if installs and any(_IMAGE in getattr(item, "fixturenames", ()) for item in session.items):
+            plugin_image.archive()

@@ -33,8 +33,8 @@ def build(wanted: Iterable[Release]) -> None:
     """
     missing = [release for release in wanted if not release.is_built]
     for number, release in enumerate(missing, start=1):
-        _say(f"[{number}/{len(missing)}] {release.project} {release.version} -> {release.home}")
-        with _alone(release.home):
+        say(f"[{number}/{len(missing)}] {release.project} {release.version} -> {release.home}")
+        with alone(release.home):
             if not release.is_built:  # another builder may have been faster
                 _build(release)
 
@@ -47,7 +47,7 @@ def _build(release: Release) -> None:
     started = time.monotonic()
     for program, package in release.packages.items():
         _go_build(release, package, partial / program)
-        _say(f"    {program} after {time.monotonic() - started:.0f} s")
+        say(f"    {program} after {time.monotonic() - started:.0f} s")
     partial.rename(release.home / "bin")
 
 
@@ -73,24 +73,26 @@ def _go_build(release: Release, package: str, output: Path) -> None:
             lines.append(line)
             if time.monotonic() - reported > _REPORT_EVERY_S:
                 reported = time.monotonic()
-                _say(f"    {output.name}: {len(lines)} packages so far")
+                say(f"    {output.name}: {len(lines)} packages so far")
     if go.returncode != 0:
         raise BuildError(f"{' '.join(command)} in {release.folder}:\n{''.join(lines[-30:])}")
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
+def alone(home: Path) -> Iterator[None]:
+    """The lock of a folder of the cache, which is created."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say(f"    another build of {home} is running: waiting for it")
+            say(f"    another build of {home} is running: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tells the developer what takes so long."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -110,4 +112,4 @@ if __name__ == "__main__":
         build(everything())
     except (BuildError, debian.PackagesMissingError, ValueError) as error:
         sys.exit(str(error))
-    _say(f"All binaries are in {releases.cache()}")
+    say(f"All binaries are in {releases.cache()}")

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
@@ -71,12 +72,42 @@ def install_missing() -> None:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise PackagesMissingError(remedy)
     print(f"Installing {', '.join(packages)}", file=sys.stderr, flush=True)
+    _apt_get(*install[1:], remedy=f"{remedy}; ")
+
+
+def _apt_get(*command: str, remedy: str = "") -> None:
+    """Runs apt-get, after it has fetched what there is."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], install):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    for arguments in (("update",), command):
+        done = subprocess.run(
+            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             output = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise PackagesMissingError(f"{remedy}; `{' '.join(command)}` failed:\n{output}")
+            raise PackagesMissingError(f"{remedy}`apt-get {' '.join(arguments)}` failed:\n{output}")
+
+
+def download(packages: Sequence[str], folder: Path) -> list[Path]:
+    """Downloads packages, and every package that they need, from where apt-get has them.
+
+    Gives the downloaded files. Nothing is installed.
+
+    Raises:
+        PackagesMissingError: apt-get fails.
+    """
+    archives = folder / "archives"
+    (archives / "partial").mkdir(parents=True)
+    none_installed = folder / "status"
+    none_installed.touch()
+    options = {
+        "Dir::State::status": none_installed,
+        "Dir::Cache::archives": archives,
+        "APT::Sandbox::User": "root",
+    }
+    settings = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+    install = ("install", "--yes", "--no-install-recommends", "--download-only")
+    _apt_get(*install, *settings, *packages)
+    return sorted(archives.glob("*.deb"))
 
 
 def _is_static(program: Path) -> bool:

@@ -1,0 +1,191 @@
+"""deploy/ as it is shipped: the image, the DaemonSet's pod, and the claims that it serves.
+
+The other end-to-end tests run the plugin as a process of the host, which they can freeze and kill.
+Here it has the mounts, the root file system, the ServiceAccount and the probes of its pod.
+"""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulation.kubernetes import node as nodes
+from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
+from simulation.kubernetes.node import Node
+from simulation.kubernetes.process import wait_for
+from simulation.nvml.node import DeviceNodes, SimulatedNode
+from tests.e2e.daemonset import DaemonSet, Pod
+from tests.e2e.plugin import DRIVER
+from tests.e2e.workloads import Gpu, Workloads
+
+
+@pytest.fixture(scope="module")
+def node(plugin_image: Path) -> Iterator[Node]:
+    """A node of its own, which has the image."""
+    with running_cluster() as running:
+        node = nodes.start(running, sync_period="5s")
+        node.runtime.import_images(plugin_image)
+        yield node
+
+
+@pytest.fixture(scope="module")
+def cluster(node: Node) -> Cluster:
+    """The cluster that the node is in."""
+    return node.cluster
+
+
+@pytest.fixture(scope="module")
+def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet:
+    """Carina on the node, ready."""
+    folder = tmp_path_factory.mktemp("daemonset")
+    gpus = SimulatedNode.create(
+        folder / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
+    )
+    daemonset = DaemonSet(node, gpus)
+    daemonset.install(folder)
+    return daemonset
+
+
+@pytest.fixture
+def workloads(
+    cluster: Cluster, daemonset: DaemonSet, request: pytest.FixtureRequest
+) -> Iterator[Workloads]:
+    """A namespace of the test's own, whose pods are gone after it."""
+    name = request.node.name.replace("_", "-")
+    own = Workloads(cluster, cluster.create_namespace(name[:63].rstrip("-")))
+    yield own
+    own.kubectl("delete", "pods", "--all", "--now")
+
+
+def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
+    devices = {
+        device["name"] for spec in daemonset.slices().values() for device in spec.get("devices", ())
+    }
+
+    assert devices == {f"gpu-{minor}" for minor in range(8)}
+
+
+def test_pod_with_a_claim_has_its_gpu_until_it_ends(
+    daemonset: DaemonSet, workloads: Workloads
+) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+
+    claim = workloads.claim_of("pod")
+    (seen,) = workloads.gpus("pod")
+    assert workloads.allocated(claim) == {f"gpu-{seen.minor}"}
+    assert seen == Gpu(seen.minor, daemonset.gpus.state.gpus[seen.minor].uuid)
+    assert daemonset.prepared_claims() == {claim["metadata"]["uid"]}
+
+    workloads.delete("pod")
+
+    assert daemonset.prepared_claims() == set()
+
+
+def test_container_has_the_files_of_the_driver(daemonset: DaemonSet, workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+
+    paths = workloads.environment("pod")["LD_LIBRARY_PATH"].split(":")
+    listed = workloads.run("pod", f"ls {' '.join(paths)}").split()
+
+    assert f"libcuda.so.{daemonset.gpus.hardware.driver_version}" in listed
+    (seen,) = workloads.gpus("pod")
+    assert seen.uuid in workloads.run("pod", "/usr/bin/nvidia-smi")
+
+
+def test_rolling_update_keeps_slices_and_claims(daemonset: DaemonSet, workloads: Workloads) -> None:
+    workloads.pod_with_own_claim("before")
+    workloads.wait_running("before")
+    slices, (old,) = daemonset.slices(), daemonset.pods()
+    began = workloads.get("pod", "before")["status"]
+
+    daemonset.kubectl("rollout", "restart", "daemonset")
+    daemonset.wait_rolled_out()
+
+    assert daemonset.pod["metadata"]["uid"] != old["metadata"]["uid"]
+    assert daemonset.slices() == slices
+    assert (
+        workloads.get("pod", "before")["status"]["containerStatuses"] == began["containerStatuses"]
+    )
+    assert len(workloads.gpus("before")) == 1
+    uid = daemonset.pod["metadata"]["uid"]
+    assert [uid in socket.name for socket in daemonset.sockets()] == [True, True]
+    workloads.pod_with_own_claim("after")
+    workloads.wait_running("after")
+    assert workloads.gpus("after") != workloads.gpus("before")
+    workloads.delete("before")
+    workloads.delete("after")
+    assert daemonset.prepared_claims() == set()
+
+
+def test_new_plugin_is_ready_before_the_old_one_goes(daemonset: DaemonSet) -> None:
+    old = daemonset.pod["metadata"]["uid"]
+
+    def others_once_the_old_one_goes() -> list[Pod]:
+        pods = {pod["metadata"]["uid"]: pod for pod in daemonset.pods()}
+        stays = old in pods and "deletionTimestamp" not in pods[old]["metadata"]
+        return [] if stays else [pod for uid, pod in pods.items() if uid != old]
+
+    daemonset.kubectl("rollout", "restart", "daemonset")
+    (new,) = wait_for("the old pod to be deleted", others_once_the_old_one_goes, timeout=60.0)
+
+    conditions = {
+        condition["type"]: condition["status"] for condition in new["status"]["conditions"]
+    }
+    assert conditions["Ready"] == "True"
+    daemonset.wait_rolled_out()
+
+
+def test_restarted_container_still_serves_its_claims(
+    daemonset: DaemonSet, workloads: Workloads
+) -> None:
+    workloads.pod_with_own_claim("pod")
+    workloads.wait_running("pod")
+    (status,) = daemonset.pod["status"]["containerStatuses"]
+
+    daemonset.run("sh", "-c", "kill 1")
+    wait_for(
+        "the kubelet to restart the container",
+        lambda: (
+            daemonset.pod["status"]["containerStatuses"][0]["restartCount"] > status["restartCount"]
+        ),
+        timeout=60.0,
+    )
+    daemonset.wait_rolled_out()
+
+    assert len(workloads.gpus("pod")) == 1
+    workloads.delete("pod")
+    assert daemonset.prepared_claims() == set()
+
+
+def test_root_file_system_is_read_only(daemonset: DaemonSet) -> None:
+    with pytest.raises(KubectlError, match="Read-only file system"):
+        daemonset.run("touch", "/opt/carina/written")
+
+
+def test_metrics_are_served_on_the_address_of_the_pod(daemonset: DaemonSet) -> None:
+    address = daemonset.pod["status"]["podIP"]
+
+    with urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=10) as answer:
+        names = {line.split("{")[0] for line in answer.read().decode().splitlines()}
+
+    assert any(name.startswith("carina_") for name in names)
+
+
+def test_plugin_has_nothing_to_complain_of(daemonset: DaemonSet) -> None:
+    severe = [line for line in daemonset.log() if line["level"] not in {"info", "debug"}]
+    events = json.loads(
+        daemonset.cluster.kubectl("get", "events", "--all-namespaces", "-o", "json")
+    )["items"]
+
+    assert severe == []
+    assert [event for event in events if event.get("reportingComponent") == DRIVER] == []
+
+
+def test_inventory_is_shown_by_the_image(daemonset: DaemonSet) -> None:
+    shown = daemonset.run("carina", "inventory")
+
+    assert all(gpu.uuid in shown for gpu in daemonset.gpus.state.gpus.values())
