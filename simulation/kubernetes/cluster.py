@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from simulation.kubernetes import binaries, control_plane, images, pki, process, state
 from simulation.kubernetes.control_plane import ControlPlane
@@ -15,18 +15,6 @@ from simulation.kubernetes.state import StateDirectory
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 """The shipped manifests."""
-# A slice that the policy of deploy/ refuses.
-_PROBE = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "ResourceSlice",
-    "metadata": {"name": "probe"},
-    "spec": {
-        "driver": "gpu.carina.dev",
-        "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
-        "allNodes": True,
-        "devices": [{"name": "probe"}],
-    },
-}
 
 
 class KubectlError(RuntimeError):
@@ -103,29 +91,37 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin=_list(objects))
 
     def install_carina(self, kustomization: Path = DEPLOY) -> None:
-        """Applies deploy/ or an overlay of it, and waits until its policy is in force.
+        """Applies deploy/ or an overlay of it, and waits until its policies are in force.
 
         An API server applies a new admission policy about a second after its creation.
         """
-        listed = json.loads(self.kubectl("apply", "-k", str(kustomization), "-o", "json"))
-        (account,) = _metadata_of("ServiceAccount", listed)
-        (policy,) = _metadata_of("ValidatingAdmissionPolicy", listed)
-        user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
-        process.wait_for(
-            f"the admission policy {policy['name']} to be in force",
-            lambda: self._is_held_to(policy["name"], user),
-            retry_on=(KubectlError,),
-        )
-
-    def _is_held_to(self, policy: str, user: str) -> bool:
-        try:
-            self.kubectl(
-                *("create", "--dry-run=server", "-f", "-"),
-                f"--as={user}",
-                stdin=json.dumps(_PROBE),
+        listed = json.loads(self.kubectl("apply", "-k", str(kustomization), "-o", "json"))["items"]
+        (account,) = (item["metadata"] for item in listed if item["kind"] == "ServiceAccount")
+        (role,) = (item for item in listed if item["kind"] == "ClusterRole")
+        (driver,) = (name for rule in role["rules"] for name in rule.get("resourceNames", ()))
+        plugin = f"--as=system:serviceaccount:{account['namespace']}:{account['name']}"
+        policies = {
+            item["metadata"]["name"]
+            for item in listed
+            if item["kind"] == "ValidatingAdmissionPolicy"
+        }
+        for probe, user in (
+            (_probe(driver, {"nodeName": "probe"}), (plugin,)),  # not by a pod of that node
+            (_probe(driver, {"allNodes": True}), ()),
+        ):
+            process.wait_for(
+                f"{', '.join(sorted(policies))} to be in force",
+                partial(self._is_refused, probe, user, policies),
+                retry_on=(KubectlError,),
             )
+
+    def _is_refused(
+        self, probe: Mapping[str, object], user: Sequence[str], policies: Collection[str]
+    ) -> bool:
+        try:
+            self.kubectl(*("create", "--dry-run=server", "-f", "-", *user), stdin=json.dumps(probe))
         except KubectlError as error:
-            if f"ValidatingAdmissionPolicy '{policy}'" in str(error):
+            if any(f"ValidatingAdmissionPolicy '{policy}'" in str(error) for policy in policies):
                 return True
             raise
         return False
@@ -228,8 +224,18 @@ def running_cluster(
         yield cluster
 
 
-def _metadata_of(kind: str, listed: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [item["metadata"] for item in listed["items"] if item["kind"] == kind]
+def _probe(driver: str, nodes: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "probe"},
+        "spec": {
+            "driver": driver,
+            "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "probe"}],
+            **nodes,
+        },
+    }
 
 
 def _list(objects: Iterable[Mapping[str, object]]) -> str:

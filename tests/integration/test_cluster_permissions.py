@@ -234,6 +234,25 @@ def test_token_without_a_node_may_not_write_slices(
         _Plugin(plugin.cluster, plugin.driver, unbound).create(_slice("refused", plugin.driver))
 
 
+def test_nobody_writes_devices_of_the_driver_into_the_pool_of_another_node(
+    plugin: _Plugin, plugin_of_another_driver: _Plugin
+) -> None:
+    forged = _slice("refused", plugin.driver, pool=_OTHER)
+    kubelet = ("--as=system:node:own-node", "--as-group=system:nodes")
+
+    with pytest.raises(KubectlError, match='must be in pool "own-node"'):
+        plugin_of_another_driver.create(forged)
+    with pytest.raises(KubectlError, match='must be in pool "own-node"'):
+        plugin.cluster.kubectl("create", "-f", "-", *kubelet, stdin=json.dumps(forged))
+
+
+def test_nobody_writes_devices_of_the_driver_for_all_nodes(
+    plugin: _Plugin, plugin_of_another_driver: _Plugin
+) -> None:
+    with pytest.raises(KubectlError, match=r"must have spec\.nodeName"):
+        plugin_of_another_driver.create(_slice("refused", plugin.driver, {"allNodes": True}))
+
+
 @pytest.mark.parametrize(
     "nodes", [{"nodeName": _OTHER}, {"allNodes": True}], ids=["one node", "all nodes"]
 )
