@@ -23,7 +23,7 @@ from tests.e2e.workloads import Gpu, Workloads
 
 @pytest.fixture(scope="module")
 def node(plugin_image: Path) -> Iterator[Node]:
-    """A node of its own, which has the image."""
+    """A node of this module, which has the image."""
     with running_cluster() as running:
         node = nodes.start(running, sync_period="5s")
         node.runtime.import_images(plugin_image)
@@ -52,7 +52,7 @@ def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet
 def workloads(
     cluster: Cluster, daemonset: DaemonSet, request: pytest.FixtureRequest
 ) -> Iterator[Workloads]:
-    """A namespace of the test's own, whose pods are gone after it."""
+    """A namespace of the test, whose pods are deleted after it."""
     name = request.node.name.replace("_", "-")
     own = Workloads(cluster, cluster.create_namespace(name[:63].rstrip("-")))
     yield own
@@ -175,7 +175,7 @@ def test_metrics_are_served_on_the_address_of_the_pod(daemonset: DaemonSet) -> N
     assert any(name.startswith("carina_") for name in names)
 
 
-def test_plugin_has_nothing_to_complain_of(daemonset: DaemonSet) -> None:
+def test_plugin_logs_no_warning_and_reports_no_event(daemonset: DaemonSet) -> None:
     severe = [line for line in daemonset.log() if line["level"] not in {"info", "debug"}]
     events = json.loads(
         daemonset.cluster.kubectl("get", "events", "--all-namespaces", "-o", "json")
