@@ -7,9 +7,9 @@ from simulation.kubernetes import binaries, build, cluster, debian, node, proces
 
 
 def up() -> None:
-    """Builds what is missing, starts a cluster with a node and keeps it."""
+    """Builds missing programs, starts a cluster with a node and keeps it."""
     for running in state.kept():
-        sys.exit(f"{_how_to_use(running)}\nIt was left running before: end that one first.")
+        sys.exit(f"{_how_to_use(running)}\nThis cluster is still running: end it first.")
     reason = binaries.why_no_node()
     if reason is not None:
         sys.exit(reason)

@@ -1,7 +1,7 @@
-"""Which programs this machine has, or can build, and where they lie.
+"""The programs that this machine has or can build, and their paths.
 
-A control plane is taken from $KUBEBUILDER_ASSETS where that is set, else from what is built of the
-pinned releases. A node is always built.
+The programs of a control plane come from $KUBEBUILDER_ASSETS if it is set, otherwise from
+builds of the pinned releases. Those of a node are always built.
 """
 
 import os
@@ -15,12 +15,12 @@ from simulation.kubernetes.releases import Release
 
 
 class BinariesMissingError(RuntimeError):
-    """A cluster cannot be started here; the message says what to do."""
+    """A cluster cannot be started on this machine; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerBinaries:
-    """What acts on objects: makes claims from templates, allocates, binds, collects garbage."""
+    """The programs that act on objects: they allocate, bind, and create and delete dependents."""
 
     kube_controller_manager: Path
     kube_scheduler: Path
@@ -30,7 +30,7 @@ class ControllerBinaries:
 class ControlPlaneBinaries:
     """The programs of a control plane.
 
-    `controllers` is None for assets that are an API server and no more, as envtest's are.
+    `controllers` is None for assets without controllers, such as envtest's.
     """
 
     etcd: Path
@@ -55,7 +55,7 @@ def control_plane() -> ControlPlaneBinaries:
     """The programs of a control plane.
 
     Raises:
-        BinariesMissingError: they are not there.
+        BinariesMissingError: a program is missing.
     """
     assets = _assets()
     if assets is not None:
@@ -76,7 +76,7 @@ def node() -> NodeBinaries:
     """The programs of a node.
 
     Raises:
-        BinariesMissingError: they are not there.
+        BinariesMissingError: a program is missing.
     """
     containerd = _built(releases.containerd())
     runc, cni_folder, busybox = debian.runc(), debian.cni_folder(), debian.busybox()
@@ -105,17 +105,17 @@ def nvidia_cdi_hook() -> Path:
 
 
 def control_plane_releases() -> tuple[Release, ...]:
-    """What has to be built for a control plane."""
+    """The releases that a control plane is built from."""
     return () if _assets() is not None else (releases.etcd(), releases.kubernetes())
 
 
 def node_releases() -> tuple[Release, ...]:
-    """What has to be built for a node, beside its control plane."""
+    """The releases that a node is built from, in addition to those of its control plane."""
     return (releases.containerd(), releases.nvidia_container_toolkit())
 
 
 def why_no_control_plane() -> str | None:
-    """The reason why no control plane can run here, if there is one."""
+    """Why no control plane can run on this machine, or None."""
     if shutil.which("openssl") is None:
         return "a real Kubernetes needs the openssl command for its certificates"
     assets = _assets()
@@ -129,7 +129,7 @@ def why_no_control_plane() -> str | None:
 
 
 def why_no_node() -> str | None:
-    """The reason why no node that runs containers can run here, if there is one."""
+    """Why no node that runs containers can run on this machine, or None."""
     if _assets() is not None:
         return "KUBEBUILDER_ASSETS is set and holds a control plane only: unset it to run a node"
     if sys.platform != "linux" or os.geteuid() != 0:

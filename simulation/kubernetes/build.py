@@ -1,8 +1,8 @@
-"""Builds what a cluster needs and is not there yet: `python -m simulation.kubernetes.build`.
+"""Builds the missing programs of a cluster: `python -m simulation.kubernetes.build`.
 
-Invariant: the folder of a release's programs appears under its name only when all of them are
-built, so a build that breaks off is never taken for a finished one. Builders of the same release
-wait for each other. Where Go gets its modules from is the environment's affair.
+Invariant: the folder of a release's programs gets its name only when all of them are built, so an
+interrupted build is never taken for a finished one. Builders of the same release wait for each
+other. The environment configures where Go downloads modules.
 """
 
 import fcntl
@@ -22,20 +22,20 @@ _REPORT_EVERY_S = 15.0
 
 
 class BuildError(RuntimeError):
-    """A release could not be built; the message ends with what Go said."""
+    """A release could not be built; the message ends with the output of Go."""
 
 
 def build(wanted: Iterable[Release]) -> None:
-    """Builds the releases that are not there yet, saying what it does and how far it is.
+    """Builds the releases that are not built yet, and reports progress.
 
     Raises:
-        BuildError: Go is missing, or does not build one.
+        BuildError: Go is missing, or a build failed.
     """
     missing = [release for release in wanted if not release.is_built]
     for number, release in enumerate(missing, start=1):
         say(f"[{number}/{len(missing)}] {release.project} {release.version} -> {release.home}")
         with alone(release.home):
-            if not release.is_built:  # another builder may have been faster
+            if not release.is_built:  # another builder may have finished it
                 _build(release)
 
 
@@ -92,12 +92,12 @@ def alone(home: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Tells the developer what takes so long."""
+    """Reports progress to the developer."""
     print(line, file=sys.stderr, flush=True)
 
 
 def everything() -> tuple[Release, ...]:
-    """All that a control plane and a node are built from."""
+    """All releases of a control plane and a node."""
     return (
         releases.etcd(),
         releases.kubernetes(),

@@ -1,4 +1,4 @@
-"""A running cluster, as the tests see it."""
+"""A running cluster, as tests use it."""
 
 import json
 import os
@@ -18,15 +18,15 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 class KubectlError(RuntimeError):
-    """kubectl failed; the message is what it said."""
+    """kubectl failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountCredentials:
-    """What a pod of a ServiceAccount is given.
+    """The credentials of a pod of a ServiceAccount.
 
-    `folder` is shaped like /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` says the
-    same to programs that want one.
+    `folder` has the layout of /var/run/secrets/kubernetes.io/serviceaccount. `kubeconfig` has the
+    same content for programs that need one.
     """
 
     folder: Path
@@ -35,10 +35,10 @@ class ServiceAccountCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A control plane that is ready, and the administrator's access to it.
+    """A ready control plane, and the administrator's access to it.
 
-    Without controllers (`controllers_run`) it is an API server and no more: nothing is scheduled,
-    and no claim is made from a template.
+    Without controllers (`controllers_run`) it is only an API server: nothing is scheduled, and no
+    claim is created from a template.
     """
 
     state: StateDirectory
@@ -49,7 +49,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.control_plane.kubeconfig
 
     @property
@@ -59,16 +59,16 @@ class Cluster:
 
     @property
     def ca_file(self) -> Path:
-        """What the API server's certificate is signed with."""
+        """The certificate authority of the API server."""
         return self.control_plane.authority.ca.certificate
 
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
     ) -> str:
-        """What a kubectl command prints; as administrator, unless told otherwise.
+        """The output of a kubectl command, run as the administrator unless `kubeconfig` is given.
 
         Raises:
-            KubectlError: it exits with another status than 0.
+            KubectlError: the exit status is not 0.
         """
         done = subprocess.run(
             [self.kubectl_program, *arguments],
@@ -127,15 +127,16 @@ class Cluster:
         return False
 
     def create_namespace(self, name: str) -> str:
-        """Makes a namespace that takes pods, and gives its name."""
+        """Creates a namespace in which pods can be created, and returns its name."""
         self.kubectl("create", "namespace", name)
         self.await_default_service_account(name)
         return name
 
     def await_default_service_account(self, namespace: str) -> None:
-        """Waits for what no pod of a namespace is admitted without.
+        """Waits for the ServiceAccount `default`: no pod of a namespace is admitted without it.
 
-        A controller makes it some time after the namespace; where none runs, it is made here.
+        A controller creates it some time after the namespace. Without controllers, it is created
+        here.
         """
         if self.controllers_run:
             self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
@@ -144,7 +145,7 @@ class Cluster:
             self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
-        """Makes a pod that is on a node from the start, and does nothing there."""
+        """Creates an idle pod that is bound to a node."""
         container = {"name": "pause", "image": images.PAUSE, "imagePullPolicy": "Never"}
         spec = {
             "serviceAccountName": service_account,
@@ -159,9 +160,9 @@ class Cluster:
     def service_account_credentials(
         self, namespace: str, name: str, *, pod: str | None = None
     ) -> ServiceAccountCredentials:
-        """What the kubelet would give to `pod`, for a day; with None, a token without a pod.
+        """The credentials that the kubelet would give to `pod`, for a day.
 
-        The token of a pod that is on a node says which node that is.
+        With None, the token is not bound to a pod. The token of a pod on a node names the node.
         """
         bound: tuple[str, ...] = ()
         if pod is not None:
@@ -187,7 +188,7 @@ class Cluster:
         return ServiceAccountCredentials(folder, kubeconfig)
 
     def add_fake_nodes(self, names: Iterable[str]) -> None:
-        """Adds nodes that have no kubelet: pods can be bound to them and never run."""
+        """Adds nodes without a kubelet: pods can be bound to them, but do not run."""
         self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
 
 
@@ -197,15 +198,15 @@ def running_cluster(
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: Mapping[str, bool] | None = None,
 ) -> Iterator[Cluster]:
-    """A cluster as long as the context, or until this process ends, however it does.
+    """Runs a cluster during the context. It ends with this process, even if that is killed.
 
-    `feature_gates` holds for every component, nodes included; `runtime_config` turns API versions
+    `feature_gates` applies to every component, nodes included. `runtime_config` turns API versions
     ("scheduling.k8s.io/v1beta1") on and off.
 
     Raises:
-        BinariesMissingError: its programs are not there.
-        ComponentDiedError: a component ended at start.
-        NotReachedError: it did not become ready.
+        BinariesMissingError: a program is missing.
+        ComponentDiedError: a component exited at start.
+        NotReachedError: the API server did not become ready.
     """
     programs = binaries.control_plane()
     gates = dict(feature_gates or {})

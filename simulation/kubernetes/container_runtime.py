@@ -31,7 +31,7 @@ class ContainerRuntime:
         return MountNamespace(self.process.popen.pid)
 
     def import_images(self, archive: Path) -> None:
-        """Makes the images of a docker archive known to the kubelet."""
+        """Imports the images of a docker archive, so that pods can use them."""
         self._ctr("images", "import", "--local", str(archive))
 
     def _ctr(self, *arguments: str) -> str:
@@ -57,8 +57,8 @@ def start(
     /var/run/cdi. `index` is the node's number in the cluster.
 
     Raises:
-        ComponentDiedError: it ended at start.
-        NotReachedError: it does not answer.
+        ComponentDiedError: containerd exited at start.
+        NotReachedError: containerd does not answer.
     """
     home = folder / "containerd"
     cdi_folders = (folder / "cdi" / "static", folder / "cdi" / "run")
@@ -67,7 +67,9 @@ def start(
     (home / "net" / "10-pods.conflist").write_text(_network(state, home, index))
     registries = home / "registries" / "_default"
     registries.mkdir(parents=True)
-    (registries / "hosts.toml").write_text('server = "http://127.0.0.1:9"  # nobody\n')
+    (registries / "hosts.toml").write_text(
+        'server = "http://127.0.0.1:9"  # nothing listens there\n'
+    )
     config = home / "config.toml"
     config.write_text(_config(home, binaries, cdi_folders))
     runtime = ContainerRuntime(
@@ -99,7 +101,7 @@ def _config(home: Path, binaries: NodeBinaries, cdi_folders: tuple[Path, ...]) -
 version = 3
 root = "{home / "root"}"
 state = "{home / "state"}"
-# The first would listen where another containerd does, the second write into /opt.
+# The first listens on the path of another containerd, the second writes into /opt.
 disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
 
 [grpc]
@@ -109,7 +111,7 @@ address = "{home / "containerd.sock"}"
 sandbox = "{images.PAUSE}"
 
 [plugins."io.containerd.cri.v1.images".registry]
-config_path = "{home / "registries"}"  # an image that is not there is not looked for anywhere
+config_path = "{home / "registries"}"  # a missing image is pulled from nowhere
 
 [plugins."io.containerd.cri.v1.runtime"]
 cdi_spec_dirs = [{folders}]

@@ -40,11 +40,11 @@ def start(
 ) -> ControlPlane:
     """Starts a control plane and waits until its API server is ready.
 
-    `feature_gates` goes to every component that is Kubernetes, `runtime_config` ("group/version")
-    to the API server.
+    `feature_gates` applies to every component of Kubernetes, `runtime_config` ("group/version") to
+    the API server.
 
     Raises:
-        ComponentDiedError: a component ended at start.
+        ComponentDiedError: a component exited at start.
         NotReachedError: the API server did not become ready.
     """
     authority = pki.create_authority(state.path / "pki")
@@ -100,7 +100,7 @@ def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # nothing here outlives the machine
+            "--unsafe-no-fsync",  # the data need not survive a crash
             "--log-level=warn",
         ],
     )
@@ -124,7 +124,7 @@ def _start_api_server(
             f"--etcd-servers=http://127.0.0.1:{state.port(_ETCD)}",
             "--bind-address=127.0.0.1",
             f"--secure-port={state.port(_API_SERVER)}",
-            "--endpoint-reconciler-type=none",  # which refuses to advertise a loopback address
+            "--endpoint-reconciler-type=none",  # the others refuse a loopback address
             f"--service-cluster-ip-range={state.service_subnet}",
             f"--cert-dir={state.path / 'pki'}",
             f"--tls-cert-file={serving.certificate}",

@@ -1,7 +1,6 @@
-"""What a node takes from Debian (or Ubuntu): runc, the CNI plugins, a static busybox, Podman.
+"""Programs that a node takes from Debian (or Ubuntu): runc, CNI plugins, static busybox, Podman.
 
-Found wherever they are installed, by whatever package; installed with apt-get only where they are
-not and we may.
+They are used wherever they are installed. Missing ones are installed with apt-get, as root.
 """
 
 import os
@@ -18,7 +17,7 @@ _PT_INTERP = 3
 
 
 class PackagesMissingError(RuntimeError):
-    """Programs of the distribution are not installed; the message says how to install them."""
+    """Packages of the distribution are missing; the message names the remedy."""
 
 
 def runc() -> Path | None:
@@ -36,19 +35,19 @@ def cni_folder() -> Path | None:
 
 
 def busybox() -> Path | None:
-    """A busybox that runs in an empty root, so one that needs no dynamic linker."""
+    """A statically linked busybox, which runs in an empty root."""
     found = shutil.which("busybox")
     return Path(found) if found and _is_static(Path(found)) else None
 
 
 def podman() -> Path | None:
-    """A second runtime that knows CDI."""
+    """A second runtime that supports CDI. It builds the plugin's image, too."""
     found = shutil.which("podman")
     return Path(found) if found else None
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages that would provide what is not installed."""
+    """The Debian packages of the programs that are not installed."""
     found = {
         "runc": runc(),
         "containernetworking-plugins": cni_folder(),
@@ -62,7 +61,7 @@ def install_missing() -> None:
     """Installs the missing packages with apt-get.
 
     Raises:
-        PackagesMissingError: we are not root, or there is no apt-get, or it fails.
+        PackagesMissingError: apt-get is missing or fails, or we are not root.
     """
     packages = missing_packages()
     if not packages:
@@ -76,7 +75,7 @@ def install_missing() -> None:
 
 
 def _apt_get(*command: str, remedy: str = "") -> None:
-    """Runs apt-get, after it has fetched what there is."""
+    """Updates the package lists, then runs apt-get."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (("update",), command):
         done = subprocess.run(
@@ -88,9 +87,9 @@ def _apt_get(*command: str, remedy: str = "") -> None:
 
 
 def download(packages: Sequence[str], folder: Path) -> list[Path]:
-    """Downloads packages, and every package that they need, from where apt-get has them.
+    """Downloads packages and all their dependencies with apt-get, and returns the files.
 
-    Gives the downloaded files. Nothing is installed.
+    Nothing is installed.
 
     Raises:
         PackagesMissingError: apt-get fails.

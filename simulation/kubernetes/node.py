@@ -1,4 +1,4 @@
-"""A node that runs containers: containerd, kubelet and the images that pods name."""
+"""A node that runs containers: containerd, kubelet and the images of pods."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Ready node of a cluster. It ends with its cluster."""
+    """A Ready node of a cluster. It ends with the cluster."""
 
     name: str
     cluster: Cluster
@@ -33,7 +33,7 @@ class Node:
 
     @property
     def cdi_folder(self) -> Path:
-        """Where a driver writes its CDI specs: the node's /var/run/cdi."""
+        """The folder of drivers' CDI specs: the node's /var/run/cdi."""
         return self.runtime.cdi_folders[-1]
 
 
@@ -46,13 +46,13 @@ def start(
 ) -> Node:
     """Starts a node and waits until it is Ready. A cluster has room for five.
 
-    `sync_period` is the time after which the kubelet tries a failed pod again (Kubernetes' own
-    default is "1m", and it adds up to a half).
+    `sync_period` is the time after which the kubelet retries a failed pod. Kubernetes' default is
+    "1m", and up to half of it is added.
 
     Raises:
-        BinariesMissingError: its programs are not there.
-        ComponentDiedError: containerd or kubelet ended at start.
-        NotReachedError: it did not become Ready.
+        BinariesMissingError: a program is missing.
+        ComponentDiedError: containerd or the kubelet exited at start.
+        NotReachedError: the node did not become Ready.
     """
     programs = binaries.node()
     index = len(list(cluster.state.path.glob("n[0-9]")))
@@ -91,7 +91,7 @@ def _connect_pods_to_the_api_server(cluster: Cluster) -> None:
 
 
 def _initialize(node: Node) -> None:
-    """Does what a cloud provider's controller would: gives it an address, and lets pods come."""
+    """Sets the node's address and removes its taint, as a cloud provider's controller does."""
     alive = (node.kubelet.process, node.runtime.process)
     process.wait_for(
         f"node {node.name} to register",
@@ -116,5 +116,7 @@ def _initialize(node: Node) -> None:
 
 def _is_ready(node: Node) -> bool:
     seen = json.loads(node.cluster.kubectl("get", "node", node.name, "-o", "json"))
-    conditions = {each["type"]: each["status"] for each in seen["status"].get("conditions", [])}
+    conditions = {
+        condition["type"]: condition["status"] for condition in seen["status"].get("conditions", [])
+    }
     return conditions.get("Ready") == "True" and not seen["spec"].get("taints")

@@ -1,4 +1,4 @@
-"""The certificates of a cluster: one authority, made with the openssl command (3.0 or newer)."""
+"""The certificates of a cluster, made with the openssl command (3.0 or newer)."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-_CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"  # none of the system's defaults
+_CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"  # without the system's defaults
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _DAYS = "3650"
 _LOOPBACK = IPv4Address("127.0.0.1")
@@ -23,13 +23,13 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """The certificate authority of a cluster, and the folder of all that it signs."""
+    """The certificate authority of a cluster, and the folder of its certificates."""
 
     folder: Path
 
     @property
     def ca(self) -> Certificate:
-        """What everyone trusts."""
+        """The authority's own certificate."""
         return self._files("ca")
 
     def issue(
@@ -37,7 +37,8 @@ class Authority:
     ) -> Certificate:
         """A certificate for a user (and group) that serves on the loopback address as well.
 
-        `address` is another that it serves on. Made once: asked again, the same files are given.
+        `address` is another address that it serves on. A second call for a name returns the same
+        files.
         """
         files = self._files(name)
         if not files.certificate.exists():
@@ -61,7 +62,7 @@ class Authority:
 
 
 def create_authority(folder: Path) -> Authority:
-    """Makes a new certificate authority in a folder."""
+    """Creates a certificate authority in a folder."""
     folder.mkdir()
     (folder / "openssl.cnf").write_text(_CONFIG)
     authority = Authority(folder)
@@ -96,7 +97,7 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, user: dict[str, str])
 
 
 def client_certificate(certificate: Certificate) -> dict[str, str]:
-    """The kubeconfig user entry of a certificate, which then needs no other file."""
+    """The kubeconfig user entry of a certificate, with its content."""
     return {
         "client-certificate-data": base64.b64encode(certificate.certificate.read_bytes()).decode(),
         "client-key-data": base64.b64encode(certificate.key.read_bytes()).decode(),

@@ -1,4 +1,4 @@
-"""The components as processes: started with a log of their own, seen when they die."""
+"""Components as processes: each has its own log, and its unexpected exit is noticed."""
 
 import os
 import signal
@@ -16,26 +16,26 @@ _TAIL_LINES = 25
 
 
 class ComponentDiedError(RuntimeError):
-    """A component ended by itself; the message has the tail of its log."""
+    """A component exited unexpectedly; the message has the end of its log."""
 
 
 class NotReachedError(AssertionError):
-    """What was waited for did not come about in time; the message says what was seen last."""
+    """A condition did not become true in time; the message has the last observation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A running component. Its output is in `log`, that of earlier starts included."""
+    """A running component. `log` has its output, including that of earlier starts."""
 
     name: str
     log: Path
     popen: subprocess.Popen[bytes]
 
     def check(self) -> None:
-        """Sees that it still runs.
+        """Checks that the process is running.
 
         Raises:
-            ComponentDiedError: it does not.
+            ComponentDiedError: the process has exited.
         """
         status = self.popen.poll()
         if status is not None:
@@ -43,7 +43,7 @@ class Process:
             raise ComponentDiedError(f"{self.name} exited with {status}; {self.log} ends:\n{tail}")
 
     def stop(self, signal_number: signal.Signals = signal.SIGTERM, timeout: float = 10.0) -> None:
-        """Sends the signal and waits for the end; what does not heed it in time is killed."""
+        """Sends the signal and waits for the exit; after `timeout` seconds, kills the process."""
         self.popen.send_signal(signal_number)
         try:
             self.popen.wait(timeout)
@@ -58,7 +58,7 @@ def start(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Starts a component; the state directory's end is its end."""
+    """Starts a component, which ends with the state directory."""
     log = state.logs / f"{name}.log"
     with log.open("ab") as output:
         popen = subprocess.Popen(
@@ -68,7 +68,7 @@ def start(
             stderr=subprocess.STDOUT,
             cwd=state.path,
             env={**os.environ, **(environment or {})},
-            start_new_session=True,  # Ctrl-C is for the owner, who ends us in order
+            start_new_session=True,  # Ctrl-C goes to the owner, which ends us in order
         )
     state.children.append(popen)
     pid_files = state.path / "processes"
@@ -85,13 +85,13 @@ def wait_for(
     alive: Sequence[Process] = (),
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Asks `probe` until it gives something true, and gives that.
+    """Calls `probe` until its result is true, and returns the result.
 
-    `timeout` is in seconds. Exceptions of the types `retry_on` count as "not yet".
+    `timeout` is in seconds. Exceptions of the types `retry_on` count as false.
 
     Raises:
-        NotReachedError: it never did.
-        ComponentDiedError: one of the processes `alive` ended meanwhile.
+        NotReachedError: the result was not true in time.
+        ComponentDiedError: one of the processes `alive` exited meanwhile.
     """
     deadline = time.monotonic() + timeout
     seen: object = None

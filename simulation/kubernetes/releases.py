@@ -1,7 +1,7 @@
-"""Which upstream releases the tests run on, and where their binaries are kept.
+"""The upstream releases that tests run on, and the folders of their binaries.
 
-The go.mod files below `modules/` are the only place that names a version. Binaries are kept outside
-of the tree, by version, so that every checkout shares them.
+Only the go.mod files below `modules/` name versions. Binaries are kept outside of the tree, by
+version, so that all checkouts share them.
 """
 
 import os
@@ -30,7 +30,7 @@ class Release:
 
     @property
     def home(self) -> Path:
-        """Where everything of this release is kept."""
+        """The folder of this release."""
         return cache() / self.project / self.version
 
     def program(self, name: str) -> Path:
@@ -41,7 +41,7 @@ class Release:
 
     @property
     def is_built(self) -> bool:
-        """Whether the programs are there: the folder appears whole or not at all."""
+        """Whether the programs are built. Their folder appears only when it is complete."""
         return (self.home / "bin").is_dir()
 
 
@@ -55,7 +55,7 @@ def kubernetes() -> Release:
     """The Kubernetes release that $KUBERNETES names by its minor version ("1.36").
 
     Raises:
-        ValueError: there is no module that pins this version.
+        ValueError: no module pins this version.
     """
     minor = os.environ.get("KUBERNETES") or _DEFAULT_KUBERNETES
     folder = _MODULES / f"kubernetes-{minor}"
@@ -64,7 +64,7 @@ def kubernetes() -> Release:
         raise ValueError(f"KUBERNETES={minor} is not pinned below {_MODULES}: use one of {pinned}")
     version = _pinned(folder, "k8s.io/kubernetes")
     major, minor = version.split(".")[:2]
-    # Without its version a component takes the defaults of feature gates of another release.
+    # Without its version, a component uses the feature gate defaults of another release.
     stamp = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     programs = (
         "kubectl",
@@ -92,7 +92,7 @@ def etcd() -> Release:
 
 
 def containerd() -> Release:
-    """The container runtime, its shim for runc, and its command line."""
+    """The container runtime, its shim for runc, and its command-line tool."""
     folder = _MODULES / "containerd"
     module = "github.com/containerd/containerd/v2"
     programs = ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -105,7 +105,7 @@ def containerd() -> Release:
 
 
 def nvidia_container_toolkit() -> Release:
-    """NVIDIA's hook that CDI specs call; it loads NVML lazily, so it links on a machine without."""
+    """NVIDIA's CDI hook. It loads NVML lazily, so it links on a machine without NVML."""
     folder = _MODULES / "nvidia-container-toolkit"
     module = "github.com/NVIDIA/nvidia-container-toolkit"
     return Release(

@@ -1,9 +1,8 @@
-"""State directories: everything that a running cluster owns, told apart by one small number.
+"""State directories: everything that a running cluster owns, identified by a small number.
 
-The number gives the path (short: unix socket paths end at 107 bytes), the ports, the pods'
-addresses and the cgroup, so that clusters side by side share nothing. A directory is in use while
-its lock is held; one that is there without a lock is what a killed run left behind, unless it is
-marked as kept.
+Path, ports, addresses and cgroup follow from the number, so that clusters side by side share
+nothing. The path is short, because the path of a unix socket ends at 107 bytes. A directory is in
+use while its lock is held. One without a lock was left by a killed run, unless it is kept.
 """
 
 import fcntl
@@ -21,16 +20,16 @@ from typing import IO
 from simulation.kubernetes import reaper
 
 ROOT = Path("/tmp/carina")
-_FIRST_PORT = 21000  # below the ports that Linux gives to outgoing connections
+_FIRST_PORT = 21000  # below the ports that Linux uses for outgoing connections
 _PORTS_EACH = 10
 _PODS_OF_A_NODE = 48  # five nodes share what services leave of 256 addresses
-# Of the range that RFC 2544 sets aside for tests in isolated networks: nothing routes it.
+# RFC 2544 reserves the range for tests in isolated networks: nothing routes it.
 _SUBNETS = tuple(ipaddress.IPv4Network("198.18.0.0/15").subnets(new_prefix=24))
 
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """The folder, ports and addresses of one cluster, and the processes that were started in it."""
+    """The folder, ports and addresses of one cluster, and the processes started in it."""
 
     number: int
     children: list[subprocess.Popen[bytes]] = field(default_factory=list, compare=False)
@@ -70,22 +69,22 @@ class StateDirectory:
         return self.subnet[first], self.subnet[first + _PODS_OF_A_NODE - 1]
 
     def port(self, index: int) -> int:
-        """One of the loopback ports that are ours."""
+        """One of the cluster's loopback ports."""
         if not 0 <= index < _PORTS_EACH:
             raise ValueError(f"a state directory has {_PORTS_EACH} ports: there is no {index}")
         return _FIRST_PORT + self.number * _PORTS_EACH + index
 
     def keep(self) -> None:
-        """Lets what runs here outlive this process."""
+        """Lets the cluster outlive this process."""
         reaper.kept_marker(self.path).touch()
 
 
 @contextmanager
 def claimed() -> Iterator[StateDirectory]:
-    """A new state directory; all that belongs to it ends with the context, or with this process.
+    """A new state directory. Everything in it ends with the context, or with this process.
 
     Raises:
-        RuntimeError: there are as many clusters as there can be.
+        RuntimeError: the greatest number of clusters is running.
     """
     _make_root()
     for number in range(len(_SUBNETS)):
@@ -141,7 +140,7 @@ def _guarded(directory: StateDirectory) -> Iterator[None]:
 
 @contextmanager
 def _lock(directory: StateDirectory) -> Iterator[IO[str] | None]:
-    """The directory's lock, or None where another process, or another user, has it."""
+    """The directory's lock, or None if another process or user holds it."""
     try:
         lock = reaper.lock_path(directory.path).open("a")
     except PermissionError:
@@ -159,13 +158,15 @@ def _lock(directory: StateDirectory) -> Iterator[IO[str] | None]:
 def _make_root() -> None:
     if not ROOT.is_dir():
         ROOT.mkdir(exist_ok=True)
-        ROOT.chmod(0o1777)  # like /tmp: every user has clusters of their own
+        ROOT.chmod(0o1777)  # like /tmp: users have separate clusters
 
 
 def _ports_are_free(directory: StateDirectory) -> bool:
     for index in range(_PORTS_EACH):
         with closing(socket.socket()) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT is no user
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # a port in TIME_WAIT is free
             try:
                 probe.bind(("127.0.0.1", directory.port(index)))
             except OSError:

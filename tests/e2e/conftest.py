@@ -1,4 +1,4 @@
-"""On this side of the tests the cluster is one with a node that runs containers, and Carina."""
+"""Fixtures of the end-to-end tests: a cluster with a node that runs containers, and Carina."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,18 +10,18 @@ import pytest
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
 from simulation.kubernetes.node import Node
-from simulation.nvml.node import SimulatedNode
+from simulation.nvml.node import DeviceNodes, SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Workloads
 
 _NAMESPACE, _SERVICE_ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _FIRST_HTTP_PORT = 8
-"""The last two ports of a cluster, which only its fourth and fifth node would have."""
+"""The last two ports of a cluster, which only its fourth and fifth node would use."""
 
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
-    """A node that runs containers, and soon tries again what has failed."""
+    """A node that runs containers, and retries failed pods soon."""
     with running_cluster() as running:
         yield nodes.start(running, sync_period="5s")
 
@@ -34,9 +34,10 @@ def cluster(node: Node) -> Cluster:
 
 @pytest.fixture(scope="session")
 def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
-    """What the plugin's pod on the node is given, once Carina is installed.
+    """The credentials of the plugin's pod on the node, once Carina is installed.
 
-    The DaemonSet goes again: its image is not there, and the plugin is a process of the host.
+    The DaemonSet is deleted: these tests run the plugin as a process on the host, which they can
+    freeze and kill. test_daemonset.py runs its pod.
     """
     cluster.install_carina()
     cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
@@ -46,15 +47,17 @@ def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> SimulatedNode:
-    """The node's eight simulated H200; no driver is behind their device nodes."""
-    return SimulatedNode.create(tmp_path / "gpus", "hgx-h200-sxm", name="node")
+    """The node's GPUs: eight H200, whose device nodes are those of /dev/null."""
+    return SimulatedNode.create(
+        tmp_path / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
+    )
 
 
 @pytest.fixture
 def new_plugin(
     node: Node, gpus: SimulatedNode, credentials: ServiceAccountCredentials
 ) -> Iterator[Callable[[str], Plugin]]:
-    """Makes plugins, by pod UID, that are not started yet, and ends them after the test."""
+    """Creates plugins by pod UID, which the test starts, and ends them after the test."""
     with ExitStack() as cleanup:
         made: list[Plugin] = []
 
@@ -70,7 +73,7 @@ def new_plugin(
 
 @pytest.fixture
 def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
-    """The plugin, at work."""
+    """A running plugin."""
     plugin = new_plugin("plugin")
     plugin.start()
     return plugin
@@ -80,7 +83,7 @@ def plugin(new_plugin: Callable[[str], Plugin]) -> Plugin:
 def workloads(
     cluster: Cluster, plugin: Plugin, request: pytest.FixtureRequest
 ) -> Iterator[Workloads]:
-    """A namespace of the test's own, whose pods are gone after it, before the plugin is."""
+    """A namespace of the test, whose pods are deleted after it, before the plugin ends."""
     words = re.findall(r"[a-z0-9]+", request.node.name.lower())
     own = Workloads(cluster, cluster.create_namespace("-".join(words)[:63].rstrip("-")))
     yield own

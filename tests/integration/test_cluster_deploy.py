@@ -1,4 +1,4 @@
-"""deploy/ is what an API server takes as it is, and so is every example."""
+"""An API server accepts deploy/ as it is, and every example."""
 
 import json
 from pathlib import Path
@@ -82,8 +82,8 @@ def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster, name:
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
 def test_example_is_accepted(cluster: Cluster, example: Path) -> None:
     documents = list(yaml.safe_load_all(example.read_text()))
-    for namespace in (each for each in documents if each["kind"] == "Namespace"):
-        # A dry run makes none, and the rest of the file needs it.
+    for namespace in (found for found in documents if found["kind"] == "Namespace"):
+        # A dry run creates none, and the rest of the file needs it.
         cluster.apply(namespace)
         cluster.await_default_service_account(namespace["metadata"]["name"])
 

@@ -20,6 +20,11 @@ from simulation.kubernetes.cluster import (
 
 _OWN, _OTHER = "own-node", "other-node"
 _OF_OWN_NODE = {"nodeName": _OWN}
+_OWN_NODE_SELECTED = {
+    "nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_OWN]}]}
+    ]
+}
 _OTHER_DRIVER = "gpu.example.com"
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _OTHER_NAMESPACE = "plugin-of-another-driver"
@@ -95,16 +100,33 @@ def plugin(cluster: Cluster, installation: _Installation) -> _Plugin:
 
 
 @pytest.fixture(scope="module")
-def plugin_of_another_driver(cluster: Cluster) -> _Plugin:
-    """A plugin on `own-node` whose role was given every verb on its API group."""
-    account = "theirs"
-    cluster.create_namespace(_OTHER_NAMESPACE)
-    cluster.kubectl("create", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
+def other_namespace(cluster: Cluster) -> str:
+    """A namespace without Carina."""
+    return cluster.create_namespace(_OTHER_NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def plugin_of_another_driver(cluster: Cluster, other_namespace: str) -> _Plugin:
+    """A plugin on `own-node` whose role has every verb on its API group."""
     rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
-    _bind(cluster, account, rules)
-    cluster.assign_pod(_OTHER_NAMESPACE, "theirs", service_account=account, node=_OWN)
-    credentials = cluster.service_account_credentials(_OTHER_NAMESPACE, account, pod="theirs")
-    return _Plugin(cluster, _OTHER_DRIVER, credentials)
+    return _plugin_with_role(cluster, other_namespace, "theirs", _OTHER_DRIVER, rules)
+
+
+@pytest.fixture(scope="module")
+def plugin_with_own_role(cluster: Cluster, other_namespace: str) -> _Plugin:
+    """A plugin of Carina on `own-node` whose role has the rules of deploy/, but not its label."""
+    driver, verb = "gpu.own-role.example.com", ["associated-node:write"]
+    rules = [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["create"]},
+        {"apiGroups": ["carina.dev"], "resources": ["resourceslices"], "verbs": verb},
+        {
+            "apiGroups": ["carina.dev"],
+            "resources": ["resourceslices/driver"],
+            "resourceNames": [driver],
+            "verbs": verb,
+        },
+    ]
+    return _plugin_with_role(cluster, other_namespace, "own-role", driver, rules)
 
 
 @pytest.fixture
@@ -155,32 +177,51 @@ def test_plugin_writes_slices_of_its_own_node(plugin: _Plugin) -> None:
     assert "resourceslice.resource.k8s.io/of-own-node" not in names
 
 
-_OWN_NODE_SELECTED = {
-    "nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_OWN]}]}
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "why"),
-    [
-        ({"nodeName": _OTHER}, 'slices of node "other-node"'),
-        ({"allNodes": True}, "slices of more than one node"),
-        ({"nodeSelector": _OWN_NODE_SELECTED}, "slices of more than one node"),
-    ],
-    ids=["another node", "all nodes", "nodes by selector"],
+# Two policies refuse most of what is refused, and the API server names one of them.
+_NODES_WITHOUT_A_NAME = pytest.mark.parametrize(
+    "nodes", [{"allNodes": True}, {"nodeSelector": _OWN_NODE_SELECTED}], ids=["all", "selected"]
 )
-def test_plugin_may_not_write_slices_of(
-    plugin: _Plugin, nodes: Mapping[str, object], why: str
+
+
+def test_plugin_may_not_write_slices_of_another_node(plugin: _Plugin) -> None:
+    theirs = _slice("refused", plugin.driver, {"nodeName": _OTHER}, pool=_OTHER)
+
+    with pytest.raises(KubectlError, match='"own-node" may not write slices of node "other-node"'):
+        plugin.create(theirs)
+
+
+@_NODES_WITHOUT_A_NAME
+def test_plugin_may_not_write_slices_of_several_nodes(
+    plugin: _Plugin, nodes: Mapping[str, object]
 ) -> None:
-    with pytest.raises(KubectlError, match=f'the plugin of node "own-node" may not write {why}'):
+    refusal = r"may not write slices of more than one node|must have spec\.nodeName"
+
+    with pytest.raises(KubectlError, match=refusal):
         plugin.create(_slice("refused", plugin.driver, nodes))
 
 
 def test_plugin_may_not_write_into_the_pool_of_another_node(plugin: _Plugin) -> None:
-    with pytest.raises(KubectlError, match='may not write slices of pool "other-node"'):
+    refusal = 'may not write slices of pool "other-node"|must be in pool "own-node"'
+
+    with pytest.raises(KubectlError, match=refusal):
         plugin.create(_slice("refused", plugin.driver, pool=_OTHER))
+
+
+@pytest.mark.usefixtures("installation")
+@_NODES_WITHOUT_A_NAME
+def test_plugin_with_a_role_of_its_own_may_not_write_slices_of_several_nodes(
+    plugin_with_own_role: _Plugin, nodes: Mapping[str, object]
+) -> None:
+    with pytest.raises(KubectlError, match="may not write slices of more than one node"):
+        plugin_with_own_role.create(_slice("refused", plugin_with_own_role.driver, nodes))
+
+
+@pytest.mark.usefixtures("installation")
+def test_plugin_with_a_role_of_its_own_may_not_write_into_the_pool_of_another_node(
+    plugin_with_own_role: _Plugin,
+) -> None:
+    with pytest.raises(KubectlError, match='may not write slices of pool "other-node"'):
+        plugin_with_own_role.create(_slice("refused", plugin_with_own_role.driver, pool=_OTHER))
 
 
 def test_plugin_may_not_write_slices_of_another_driver(plugin: _Plugin) -> None:
@@ -274,7 +315,7 @@ def test_administrators_may_delete_what_a_plugin_wrote(plugin: _Plugin, cluster:
 
 
 def test_service_account_with_every_permission_is_exempt(
-    plugin: _Plugin, plugin_of_another_driver: _Plugin, cluster: Cluster
+    plugin: _Plugin, other_namespace: str, cluster: Cluster
 ) -> None:
     account = "administrator"
     cluster.kubectl("create", "serviceaccount", account, "-n", _OTHER_NAMESPACE)
@@ -316,6 +357,17 @@ def _slice(
             **nodes,
         },
     }
+
+
+def _plugin_with_role(
+    cluster: Cluster, namespace: str, account: str, driver: str, rules: list[dict[str, list[str]]]
+) -> _Plugin:
+    """A plugin on `own-node` with a ServiceAccount and a role of this name."""
+    cluster.kubectl("create", "serviceaccount", account, "-n", namespace)
+    _bind(cluster, account, rules)
+    cluster.assign_pod(namespace, account, service_account=account, node=_OWN)
+    credentials = cluster.service_account_credentials(namespace, account, pod=account)
+    return _Plugin(cluster, driver, credentials)
 
 
 def _bind(cluster: Cluster, account: str, rules: list[dict[str, list[str]]]) -> None:
