@@ -10,7 +10,7 @@ import pytest
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
 from simulation.kubernetes.node import Node
-from simulation.nvml.node import DeviceNodes, SimulatedNode
+from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import Workloads
 
@@ -48,9 +48,7 @@ def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
 @pytest.fixture
 def gpus(tmp_path: Path) -> SimulatedNode:
     """The node's GPUs: eight H200, whose device nodes are those of /dev/null."""
-    return SimulatedNode.create(
-        tmp_path / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
-    )
+    return SimulatedNode.create(tmp_path / "gpus", "hgx-h200-sxm", name="node")
 
 
 @pytest.fixture

@@ -41,13 +41,15 @@ def test_single_pod(workloads: Workloads, gpus: SimulatedNode) -> None:
     assert seen == _gpu(gpus, seen.minor)
 
 
-def test_container_can_open_the_device_nodes(workloads: Workloads) -> None:
+def test_container_is_permitted_to_open_the_device_nodes(workloads: Workloads) -> None:
     workloads.pod_with_own_claim("pod")
     workloads.wait_running("pod")
     (seen,) = workloads.gpus("pod")
 
     for name in (f"nvidia{seen.minor}", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
-        assert workloads.run("pod", f"dd if=/dev/{name} count=1") == ""
+        # No driver is behind them on this machine. What the device cgroup denies is EPERM.
+        opened = workloads.run("pod", f"dd if=/dev/{name} count=1 2>&1 || true")
+        assert "No such device or address" in opened
 
 
 def test_container_has_the_libraries_of_the_driver(

@@ -15,11 +15,7 @@ from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for
-<<<<<<< HEAD
 from simulation.nvml.node import SimulatedNode
-=======
-from simulation.nvml.node import DeviceNodes, SimulatedNode
->>>>>>> h/deploy
 from tests.e2e.daemonset import DaemonSet, Pod
 from tests.e2e.plugin import DRIVER
 from tests.e2e.workloads import Gpu, Workloads
@@ -27,11 +23,7 @@ from tests.e2e.workloads import Gpu, Workloads
 
 @pytest.fixture(scope="module")
 def node(plugin_image: Path) -> Iterator[Node]:
-<<<<<<< HEAD
-    """A node of its own, which has the image."""
-=======
     """A node of this module, which has the image."""
->>>>>>> h/deploy
     with running_cluster() as running:
         node = nodes.start(running, sync_period="5s")
         node.runtime.import_images(plugin_image)
@@ -48,13 +40,7 @@ def cluster(node: Node) -> Cluster:
 def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet:
     """Carina on the node, ready."""
     folder = tmp_path_factory.mktemp("daemonset")
-<<<<<<< HEAD
     gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
-=======
-    gpus = SimulatedNode.create(
-        folder / "gpus", "hgx-h200-sxm", name="node", device_nodes=DeviceNodes.NULL
-    )
->>>>>>> h/deploy
     daemonset = DaemonSet(node, gpus)
     daemonset.install(folder)
     return daemonset
@@ -64,11 +50,7 @@ def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet
 def workloads(
     cluster: Cluster, daemonset: DaemonSet, request: pytest.FixtureRequest
 ) -> Iterator[Workloads]:
-<<<<<<< HEAD
-    """A namespace of the test's own, whose pods are gone after it."""
-=======
     """A namespace of the test, whose pods are deleted after it."""
->>>>>>> h/deploy
     name = request.node.name.replace("_", "-")
     own = Workloads(cluster, cluster.create_namespace(name[:63].rstrip("-")))
     yield own
@@ -191,11 +173,7 @@ def test_metrics_are_served_on_the_address_of_the_pod(daemonset: DaemonSet) -> N
     assert any(name.startswith("carina_") for name in names)
 
 
-<<<<<<< HEAD
-def test_plugin_has_nothing_to_complain_of(daemonset: DaemonSet) -> None:
-=======
 def test_plugin_logs_no_warning_and_reports_no_event(daemonset: DaemonSet) -> None:
->>>>>>> h/deploy
     severe = [line for line in daemonset.log() if line["level"] not in {"info", "debug"}]
     events = json.loads(
         daemonset.cluster.kubectl("get", "events", "--all-namespaces", "-o", "json")

@@ -67,8 +67,8 @@ def test_a_caller_that_has_gone_is_counted_and_no_event(
     assert b'{operation="prepare",reason="CallerGone"} 1.0' in metrics.exposition()
 
 
-def test_a_call_that_waits_says_for_what(report: ClaimReport, events: RecordedEvents) -> None:
-    report.call_pending("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
+def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEvents) -> None:
+    report.call_retried("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
 
     ((_, _, reason, note),) = events.events
     assert reason == "PrepareWaits"
