@@ -132,7 +132,7 @@ def _parsed(parse_line: Callable[[Any], T], line: bytes, number: int) -> T:
         raise CheckpointError(f"line {number} {error}") from error
     except KeyError as error:
         raise CheckpointError(f"line {number} lacks the field {error}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise CheckpointError(f"line {number} is damaged: {error}") from error
 
 
