@@ -184,7 +184,7 @@ class ClaimLifecycle:
         with self._gpus(reference.uid, frozenset(), call.deadline):
             with self._checkpoint() as checkpoint:
                 _refuse_without_caller(reference, call)
-            self._undo(checkpoint, reference)
+            self._undo(checkpoint, reference, lambda: _refuse_without_caller(reference, call))
         self._forgotten_since.pop(reference.uid, None)
 
     def repair(self) -> None:
@@ -231,6 +231,7 @@ class ClaimLifecycle:
         others = checkpoint.without(old.uid)
         self._preparer.reconcile((old,), tuple(others.claims.values()))
         with self._checkpoint() as current:
+            _refuse_conflict(current, new)  # version 0.1.0 records claims without locks of GPUs
             self._store(current.with_claim(new))
 
     def _roll_back(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
@@ -243,13 +244,23 @@ class ClaimLifecycle:
                 extra={"claim": reference.key, "reason": str(error)},
             )
 
-    def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
-        """Removes what a claim needed, then its record. Under the locks of its GPUs."""
+    def _undo(
+        self,
+        checkpoint: Checkpoint,
+        reference: ClaimReference,
+        confirm: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Removes what a claim needed, then its record. Under the locks of its GPUs.
+
+        `confirm` is called under the node's lock before the record goes, and may raise ClaimError:
+        a plugin of version 0.1.0, which takes no locks of GPUs, may have prepared the claim again.
+        """
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
         others = tuple(checkpoint.without(claim.uid).claims.values())
         self._preparer.reconcile((claim,), others)
         if claim.uid in checkpoint.claims:
             with self._checkpoint() as current:
+                confirm()
                 self._store(current.without(claim.uid))
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:
