@@ -16,6 +16,7 @@ while it decides and records. So a slow GPU delays only the claims on that GPU.
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.abandonment import Abandonment
@@ -146,7 +147,8 @@ class ClaimLifecycle:
                 else:
                     held.check(recorded)
             if recorded is not None:
-                self._undo(checkpoint, reference)
+                confirm = partial(_refuse_abandoned_call, reference, call)
+                self._undo(checkpoint, reference, confirm)
         self._abandonment.forget(reference.uid)
 
     def repair(self) -> None:
@@ -198,6 +200,7 @@ class ClaimLifecycle:
         others = checkpoint.without(old.uid)
         self._preparer.reconcile((old,), tuple(others.claims.values()))
         with self._record.checkpoint() as current:
+            _refuse_conflict(current, new)  # version 0.1.0 records claims without locks of GPUs
             self._record.store(current.with_claim(new))
 
     def _roll_back(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
@@ -210,13 +213,24 @@ class ClaimLifecycle:
                 extra={"claim": reference.key, "reason": str(error)},
             )
 
-    def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
-        """Removes what a claim needed, then its record. The caller holds the locks of its GPUs."""
+    def _undo(
+        self,
+        checkpoint: Checkpoint,
+        reference: ClaimReference,
+        confirm: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Removes what a claim needed, then its record. The caller holds the locks of its GPUs.
+
+        `confirm` is called under the node's lock before the record is removed, and may raise
+        ClaimError: version 0.1.0 of the plugin takes no locks of GPUs, and may have prepared the
+        claim again.
+        """
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
         others = tuple(checkpoint.without(claim.uid).claims.values())
         self._preparer.reconcile((claim,), others)
         if claim.uid in checkpoint.claims:
             with self._record.checkpoint() as current:
+                confirm()
                 self._record.store(current.without(claim.uid))
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:

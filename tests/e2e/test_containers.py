@@ -48,7 +48,7 @@ def test_container_is_permitted_to_open_the_device_nodes(workloads: Workloads) -
 
     for name in (f"nvidia{seen.minor}", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
         # No driver is behind them on this machine. What the device cgroup denies is EPERM.
-        opened = workloads.run("pod", f"dd if=/dev/{name} count=1 2>&1 || true")
+        opened = workloads.run("pod", f"sh -c 'dd if=/dev/{name} count=1 2>&1 || true'")
         assert "No such device or address" in opened
 
 

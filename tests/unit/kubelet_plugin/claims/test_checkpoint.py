@@ -96,6 +96,28 @@ def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
         parse(content)
 
 
+@pytest.mark.parametrize("damage", [1, "x", None, [1]])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("claims",),
+        ("claims", 0),
+        ("claims", 0, "devices", 0),
+        ("claims", 0, "devices", 0, "config"),
+        ("claims", 0, "devices", 0, "consumedCapacity"),
+    ],
+    ids=lambda path: str(path[-1]),
+)
+def test_a_value_of_another_type_is_damage(path: tuple[str | int, ...], damage: object) -> None:
+    content = json.loads(render(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
+    parent = content
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = damage
+    with pytest.raises(CheckpointError, match="line 1"):
+        parse(json.dumps(content).encode() + b"\n")
+
+
 @given(checkpoints, st.lists(prepared_claims, max_size=5))
 def test_changes_lead_from_one_state_to_the_next(
     before: Checkpoint, claims: list[NodeClaim]

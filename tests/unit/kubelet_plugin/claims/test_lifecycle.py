@@ -22,7 +22,7 @@ from carina_dra.kube.errors import (
 )
 from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
     ApiUnavailable,
@@ -130,6 +130,15 @@ class World:
             claim.name: tuple(device.device for device in claim.devices)
             for claim in checkpoint.claims.values()
         }
+
+    def recorded_by_0_1_0(self, claim: NodeClaim) -> None:
+        """Records a claim as a plugin of version 0.1.0 does."""
+        file = CheckpointFile(self.checkpoint)
+        lock = FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
+        with lock.held(time.monotonic() + DEADLINE):
+            checkpoint = file.load()
+            assert checkpoint is not None
+            file.store(checkpoint.with_claim(claim))
 
     def _read(self, claim: ClaimReference, patience: float) -> Mapping[str, Any]:
         self.asked.append((claim.name, patience))
@@ -317,6 +326,21 @@ def test_a_new_allocation_of_the_same_claim_undoes_the_old(world: World) -> None
     assert world.node.removed == [old]
 
 
+def test_a_device_that_is_recorded_while_the_old_allocation_is_undone_is_refused(
+    world: World,
+) -> None:
+    """Version 0.1.0, which may run beside, takes the node's lock but no GPU's."""
+    world.claims().prepare(TRAIN, PATIENT)
+    world.api["train"] = body(TRAIN, "gpu-1")
+    world.node.removing = lambda _: world.recorded_by_0_1_0(
+        claim(allocated("gpu-1"), uid=OTHER.uid, name="other")
+    )
+    failure = refusal(world, TRAIN)
+    assert isinstance(failure, DeviceHeld)
+    assert failure.holder.name == "other"
+    assert world.recorded() == {"train": ("gpu-0",), "other": ("gpu-1",)}
+
+
 def test_the_name_of_an_alternative_is_not_told(world: World) -> None:
     world.api["train"] = body(TRAIN, "gpu-0", request="gpu/big")
     (allocated,) = world.claims().prepare(TRAIN, PATIENT)
@@ -454,6 +478,17 @@ def test_nothing_is_done_for_a_caller_that_has_gone(world: World, operation: str
     assert caught.value.failure == CallerGone(reference)
     assert world.recorded() == {"other": ("gpu-1",)}
     assert set(world.node.made) == {OTHER.uid}
+
+
+def test_a_claim_stays_recorded_if_the_caller_goes_while_it_is_unprepared(world: World) -> None:
+    """The kubelet may have had it prepared again by version 0.1.0, which takes no GPU's lock."""
+    world.claims().prepare(TRAIN, PATIENT)
+    gone = threading.Event()
+    world.node.removing = lambda _: gone.set()
+    with pytest.raises(ClaimError) as caught:
+        world.claims().unprepare(TRAIN, Call(time.monotonic() + DEADLINE, gone.is_set))
+    assert caught.value.failure == CallerGone(TRAIN)
+    assert world.recorded() == {"train": ("gpu-0",)}
 
 
 def test_the_api_server_gets_time_by_what_is_left_of_the_call(world: World) -> None:
