@@ -26,6 +26,8 @@ class FakePreparer:
     """Why what is there for a UID cannot be removed."""
     making: Callable[[NodeClaim], object] = lambda _: None
     """Called before anything is made for a claim."""
+    removing: Callable[[NodeClaim], object] = lambda _: None
+    """Called before what is there for a claim is removed."""
 
     def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
         for claim in concerned:
@@ -61,6 +63,7 @@ class FakePreparer:
         if uid in self.stuck:
             raise ClaimError(self.stuck[uid])
         if uid in self.made:
+            self.removing(self.made[uid])
             self.removed.append(self.made.pop(uid))
 
 
