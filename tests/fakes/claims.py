@@ -26,8 +26,8 @@ class FakePreparer:
     """Why what is there for a UID cannot be removed."""
     making: Callable[[NodeClaim], object] = lambda _: None
     """Called before anything is made for a claim."""
-    removing: Callable[[str], object] = lambda _: None
-    """Called with the UID after what was there for a claim has been removed."""
+    removing: Callable[[NodeClaim], object] = lambda _: None
+    """Called before what is there for a claim is removed."""
 
     def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
         for claim in concerned:
@@ -63,8 +63,8 @@ class FakePreparer:
         if uid in self.stuck:
             raise ClaimError(self.stuck[uid])
         if uid in self.made:
+            self.removing(self.made[uid])
             self.removed.append(self.made.pop(uid))
-        self.removing(uid)
 
 
 @dataclass

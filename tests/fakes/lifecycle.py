@@ -31,6 +31,7 @@ def lifecycle(
     preparer: _Preparer,
     reporter: ClaimReporter,
     clock: Callable[[], float] = time.monotonic,
+    random: Callable[[], float] = lambda: 0.0,
     node_lock: FileLock | None = None,
     pause: Callable[[float], object] = time.sleep,
 ) -> ClaimLifecycle:
@@ -40,7 +41,7 @@ def lifecycle(
         CheckpointFile(folder / CHECKPOINT),
         boot_id=boot_id,
         node_lock=node_lock or FileLock(folder / LOCK, clock=time.monotonic, pause=time.sleep),
-        gpu_locks=GpuLocks(folder, clock=time.monotonic, pause=pause),
+        gpu_locks=GpuLocks(folder, clock=clock, pause=pause),
         reader=reader,
         owners=preparer.owners,
         reporter=reporter,
@@ -53,5 +54,5 @@ def lifecycle(
         preparer=preparer,
         reporter=reporter,
         clock=clock,
-        random=lambda: 0.0,
+        random=random,
     )

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,8 +36,8 @@ from kubelet_plugin.claims.failure import (
     NodeResourceFailed,
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
-from kubelet_plugin.claims.lifecycle import ClaimLifecycle
-from kubelet_plugin.claims.lock import FileLock
+from kubelet_plugin.claims.lifecycle import ClaimLifecycle, Leftover
+from kubelet_plugin.claims.lock import FileLock, LockError
 from tests.fakes.claims import PATIENT, FakePreparer, FakeReporter
 from tests.fakes.lifecycle import lifecycle
 from tests.samples.claims import UID, allocated, claim
@@ -95,10 +95,12 @@ class World:
     now: float = 0.0
     boot: str = "boot-1"
     pause: Callable[[float], object] = time.sleep
+    """Called while a lock is waited for."""
     reading: Callable[[], object] = lambda: None
     """Called while the API server is asked."""
     released: Callable[[], object] = lambda: None
     """Called when the node's lock was released."""
+    random: float = 0.0
 
     @property
     def checkpoint(self) -> Path:
@@ -106,7 +108,7 @@ class World:
 
     def claims(self) -> ClaimLifecycle:
         """A plugin that has just started."""
-        node_lock = WatchedLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
+        node_lock = WatchedLock(self.folder / "lock", clock=self._clock, pause=self._pause)
         node_lock.released = self.released
         return lifecycle(
             self.folder,
@@ -116,11 +118,19 @@ class World:
             read_claim=self._read,
             read_kubelet_record=lambda: self.record,
             node_lock=node_lock,
-            pause=self.pause,
+            pause=self._pause,
             preparer=self.node,
             reporter=self.reporter,
-            clock=lambda: self.now or time.monotonic(),
+            clock=self._clock,
+            random=lambda: self.random,
         )
+
+    def hold_gpu(self, gpu: str) -> ExitStack:
+        """Locks a GPU as another plugin process does, until what it gives is closed."""
+        held = ExitStack()
+        lock = FileLock(self.folder / f"{gpu}.lock", clock=time.monotonic, pause=time.sleep)
+        held.enter_context(lock.held(time.monotonic() + DEADLINE))
+        return held
 
     def recorded(self) -> dict[str, tuple[str, ...]]:
         """Devices by claim, as they are on disk."""
@@ -139,6 +149,12 @@ class World:
             checkpoint = file.load()
             assert checkpoint is not None
             file.store(checkpoint.with_claim(claim))
+
+    def _clock(self) -> float:
+        return self.now or time.monotonic()
+
+    def _pause(self, seconds: float) -> object:
+        return self.pause(seconds)
 
     def _read(self, claim: ClaimReference, patience: float) -> Mapping[str, Any]:
         self.asked.append((claim.name, patience))
@@ -391,9 +407,7 @@ def test_a_slow_gpu_does_not_keep_claims_on_others_waiting(world: World) -> None
 
 
 def test_an_allocation_that_was_read_before_a_wait_is_read_again(world: World) -> None:
-    held = ExitStack()
-    other = FileLock(world.folder / "gpu-0.lock", clock=time.monotonic, pause=time.sleep)
-    held.enter_context(other.held(time.monotonic() + DEADLINE))
+    held = world.hold_gpu("gpu-0")
 
     def waiting(_: float) -> None:
         world.api["train"] = body(TRAIN, "gpu-2")
@@ -467,6 +481,33 @@ def _tried_again(claims: ClaimLifecycle, reference: ClaimReference) -> None:
                 raise
 
 
+def test_a_plugin_that_has_just_started_unprepares_under_the_gpus_lock(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    held = world.hold_gpu("gpu-0")
+    waited: list[dict[str, tuple[str, ...]]] = []
+
+    def waiting(_: float) -> None:
+        waited.append(world.recorded())
+        held.close()
+
+    world.pause = waiting
+    world.claims().unprepare(TRAIN, PATIENT)
+    assert waited == [{"train": ("gpu-0",)}]
+    assert world.recorded() == {}
+
+
+def test_an_allocation_is_read_again_where_the_record_names_more_gpus(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.asked.clear()
+
+    def allocate_again() -> None:
+        world.api["train"] = body(TRAIN, "gpu-2" if len(world.asked) == 1 else "gpu-3")
+
+    world.reading = allocate_again
+    (prepared,) = world.claims().prepare(TRAIN, PATIENT)
+    assert prepared.device == "gpu-3"
+
+
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_nothing_is_done_for_a_caller_that_has_gone(world: World, operation: str) -> None:
     claims = world.claims()
@@ -489,6 +530,50 @@ def test_a_claim_stays_recorded_if_the_caller_goes_while_it_is_unprepared(world:
         world.claims().unprepare(TRAIN, Call(time.monotonic() + DEADLINE, gone.is_set))
     assert caught.value.failure == CallerGone(TRAIN)
     assert world.recorded() == {"train": ("gpu-0",)}
+
+
+def test_one_try_of_a_call_waits_ten_seconds_for_a_lock(world: World) -> None:
+    world.now = 1000.0
+
+    def wait(seconds: float) -> None:
+        world.now += seconds
+
+    world.pause = wait
+    with world.hold_gpu("gpu-0"), pytest.raises(ClaimError) as caught:
+        world.claims().prepare(TRAIN, Call(1040.0, lambda: False))
+    assert isinstance(caught.value.failure, LockUnavailable)
+    assert world.now == pytest.approx(1010.0, abs=0.1)
+    assert world.node.made == {}
+
+
+@pytest.mark.parametrize("operation", ["unprepare", "allocation replaced"])
+def test_a_claim_recorded_while_another_is_undone_stays_recorded(
+    world: World, operation: str
+) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.node.removing = lambda _: claims.prepare(OTHER, PATIENT)
+    if operation == "unprepare":
+        claims.unprepare(TRAIN, PATIENT)
+        assert world.recorded() == {"other": ("gpu-1",)}
+    else:
+        world.api["train"] = body(TRAIN, "gpu-2")
+        claims.prepare(TRAIN, PATIENT)
+        assert world.recorded() == {"train": ("gpu-2",), "other": ("gpu-1",)}
+
+
+def test_a_claim_recorded_while_another_fails_stays_recorded(world: World) -> None:
+    claims = world.claims()
+
+    def making(claim: NodeClaim) -> None:
+        if claim.name == "train":
+            claims.prepare(OTHER, PATIENT)
+            raise ClaimError(NO_NODE)
+
+    world.node.making = making
+    with pytest.raises(ClaimError):
+        claims.prepare(TRAIN, PATIENT)
+    assert world.recorded() == {"other": ("gpu-1",)}
 
 
 def test_the_api_server_gets_time_by_what_is_left_of_the_call(world: World) -> None:
@@ -532,6 +617,87 @@ def test_a_leftover_that_cannot_be_removed_is_told_once_and_stops_nothing_else(
     claims.repair()
     assert set(world.node.made) == {UID, "a"}
     assert world.reporter.stuck == [("thing a", busy)]
+
+
+def test_a_leftover_that_is_stuck_again_later_is_told_again(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    orphan = replace(world.node.made[UID], uid="a")
+    world.node.stuck["a"] = NodeResourceFailed(None, "busy", retriable=True)
+    for made in ({"a": orphan}, {}, {"a": orphan}):
+        world.node.made = dict(made)
+        claims.repair()
+    assert len(world.reporter.stuck) == 2
+
+
+def test_a_leftover_that_a_claim_needs_by_now_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    orphan = world.node.made[OTHER.uid] = replace(world.node.made[UID], uid=OTHER.uid)
+    leftovers = world.node.leftovers
+
+    def found_before_a_call(live: Collection[NodeClaim]) -> tuple[Leftover, ...]:
+        found = leftovers(live)
+        claims.prepare(OTHER, PATIENT)
+        return found
+
+    monkeypatch.setattr(world.node, "leftovers", found_before_a_call)
+    claims.repair()
+    assert world.node.made[OTHER.uid] != orphan
+
+
+def test_a_leftover_on_a_gpu_is_removed_under_the_gpus_lock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = world.claims()
+    claims.prepare(OTHER, PATIENT)
+    world.node.made["orphan"] = replace(world.node.made[OTHER.uid], uid="orphan")
+    leftover = Leftover("thing", "orphan", gpu="gpu-0")
+    monkeypatch.setattr(world.node, "leftovers", lambda _: (leftover,))
+    held = world.hold_gpu("gpu-0")
+    waited: list[set[str]] = []
+
+    def waiting(_: float) -> None:
+        waited.append(set(world.node.made))
+        held.close()
+
+    world.pause = waiting
+    claims.repair()
+    assert waited == [{OTHER.uid, "orphan"}]
+    assert set(world.node.made) == {OTHER.uid}
+
+
+def test_a_leftover_on_no_gpu_is_removed_under_the_nodes_lock(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.node.made["orphan"] = replace(world.node.made[UID], uid="orphan")
+    lock = FileLock(world.folder / "lock", clock=time.monotonic, pause=time.sleep)
+
+    def removing(_: NodeClaim) -> None:
+        with pytest.raises(LockError), lock.held(time.monotonic()):
+            raise AssertionError("the node's lock is free")
+
+    world.node.removing = removing
+    claims.repair()
+    assert set(world.node.made) == {UID}
+
+
+def test_repair_leaves_alone_what_a_call_has_replaced_meanwhile(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    claims.prepare(OTHER, PATIENT)
+    world.api["other"] = body(OTHER, "gpu-2")
+
+    def replace_other(claim: NodeClaim) -> None:
+        if claim.name == "train":
+            claims.prepare(OTHER, PATIENT)
+
+    world.node.making = replace_other
+    claims.repair()
+    (device,) = world.node.made[OTHER.uid].devices
+    assert device.device == "gpu-2"
 
 
 def test_the_node_is_mended_without_the_api_server(world: World) -> None:
@@ -691,6 +857,46 @@ def test_a_claim_that_is_not_gone_is_kept_and_asked_about_rarely(
     assert len(world.asked) == 10
 
 
+def test_questions_of_many_nodes_about_claims_are_spread(world: World) -> None:
+    world.now, world.random = 1000.0, 1.0
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.record = record_of()
+    claims.repair()
+    world.now += 600
+    claims.repair()
+    world.asked.clear()
+    world.now += 449
+    claims.repair()
+    assert world.asked == []
+    world.now += 1
+    claims.repair()
+    assert len(world.asked) == 1
+
+
+def test_a_claim_that_was_prepared_again_is_forgotten_from_then_on(world: World) -> None:
+    world.now = 1000.0
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.record = record_of()
+    claims.repair()
+    world.now += 600
+    claims.unprepare(TRAIN, PATIENT)
+    claims.prepare(TRAIN, PATIENT)
+    world.api["train"] = NotFound(GET, "gone")
+    claims.repair()
+    assert world.recorded() == {"train": ("gpu-0",)}
+
+
+def test_a_record_that_is_unreadable_again_later_is_told_again(world: World) -> None:
+    claims = world.claims()
+    for record in (UnreadableRecord("checksum"), record_of(), UnreadableRecord("checksum")):
+        world.record = record
+        claims.repair()
+        claims.repair()
+    assert world.reporter.record_unusable == ["checksum", "checksum"]
+
+
 def test_a_claim_that_the_kubelet_comes_back_to_is_not_given_up(world: World) -> None:
     world.now = 1000.0
     claims = world.claims()
@@ -723,6 +929,18 @@ def test_nothing_is_given_up_while_the_kubelets_record_cannot_be_read(world: Wor
     assert world.recorded() == {"train": ("gpu-0",)}, "the ten minutes begin when it can be read"
 
 
+def test_what_was_forgotten_before_the_record_was_unreadable_does_not_count(world: World) -> None:
+    world.now = 1000.0
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.api["train"] = NotFound(GET, "gone")
+    for record in (record_of(), UnreadableRecord("checksum"), record_of()):
+        world.record = record
+        claims.repair()
+        world.now += 300
+    assert world.recorded() == {"train": ("gpu-0",)}
+
+
 @pytest.mark.parametrize("record", [record_of(TRAIN), UnreadableRecord("damaged")])
 def test_giving_up_is_checked_again_under_the_locks(
     world: World, record: KubeletRecord | UnreadableRecord
@@ -741,6 +959,40 @@ def test_giving_up_is_checked_again_under_the_locks(
     world.reading = kubelet_comes_back
     claims.repair()
     assert world.recorded() == {"train": ("gpu-0",)}
+    assert world.reporter.abandoned == []
+
+
+def test_the_kubelets_record_is_read_after_waiting_for_the_locks(world: World) -> None:
+    world.now = 1000.0
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.api["train"] = NotFound(GET, "gone")
+    world.record = record_of()
+    claims.repair()
+    world.now += 600
+    held = ExitStack()
+
+    def kubelet_comes_back(_: float) -> None:
+        world.record = record_of(TRAIN)
+        held.close()
+
+    world.reading = lambda: held.enter_context(world.hold_gpu("gpu-0"))
+    world.pause = kubelet_comes_back
+    claims.repair()
+    assert world.recorded() == {"train": ("gpu-0",)}
+    assert world.reporter.abandoned == []
+
+
+def test_a_claim_that_is_unprepared_meanwhile_is_not_reported_as_abandoned(world: World) -> None:
+    world.now = 1000.0
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.api["train"] = NotFound(GET, "gone")
+    world.record = record_of()
+    claims.repair()
+    world.now += 600
+    world.reading = lambda: claims.unprepare(TRAIN, PATIENT)
+    claims.repair()
     assert world.reporter.abandoned == []
 
 

@@ -126,6 +126,56 @@ def test_gpus_are_locked_each_for_itself(tmp_path: Path) -> None:
         pass
 
 
+def test_a_thread_has_a_gpu_as_soon_as_another_lets_it_go(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    locks = GpuLocks(tmp_path, clock=time.monotonic, pause=pauses.append)
+    waiting = threading.Event()
+    had: list[bool] = []
+
+    def wait_for_it() -> None:
+        waiting.set()
+        with locks.held({"gpu-0"}, time.monotonic() + 10) as waited:
+            had.append(waited)
+
+    with locks.held({"gpu-0"}, time.monotonic() + 1):
+        thread = threading.Thread(target=wait_for_it)
+        thread.start()
+        assert waiting.wait(10)
+        assert had == []
+    thread.join(10)
+    assert len(had) == 1
+    assert pauses == []
+
+
+def test_gpus_are_locked_in_the_order_of_their_names(tmp_path: Path) -> None:
+    taken: list[str] = []
+
+    def waiting(_: float) -> None:
+        for gpu in ("gpu-0", "gpu-2"):
+            try:
+                with _lock(tmp_path / f"{gpu}.lock").held(time.monotonic()):
+                    pass
+            except LockError:
+                taken.append(gpu)
+        held.close()
+
+    with ExitStack() as held:
+        held.enter_context(_lock(tmp_path / "gpu-1.lock").held(time.monotonic() + 1))
+        locks = GpuLocks(tmp_path, clock=time.monotonic, pause=waiting)
+        with locks.held(("gpu-2", "gpu-1", "gpu-0"), time.monotonic() + 10):
+            pass
+    assert taken == ["gpu-0"]
+
+
+@pytest.mark.parametrize("busy", ["gpu-0", "gpu-1"])
+def test_it_is_known_whether_any_gpu_had_to_be_waited_for(tmp_path: Path, busy: str) -> None:
+    with ExitStack() as held:
+        held.enter_context(_lock(tmp_path / f"{busy}.lock").held(time.monotonic() + 1))
+        locks = GpuLocks(tmp_path, clock=time.monotonic, pause=lambda _: held.close())
+        with locks.held({"gpu-0", "gpu-1"}, time.monotonic() + 10) as waited:
+            assert waited
+
+
 def test_threads_that_want_the_same_gpus_never_wait_for_each_other_forever(tmp_path: Path) -> None:
     locks = _gpu_locks(tmp_path)
     pairs = [("gpu-0", "gpu-1"), ("gpu-1", "gpu-0")]

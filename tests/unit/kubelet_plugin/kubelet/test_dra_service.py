@@ -171,6 +171,14 @@ def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
     assert script.reporter.waits == [("prepare", "stuck", NOT_YET)]
 
 
+def test_what_a_claim_waits_for_is_told_within_seconds() -> None:
+    script = Script({"stuck": [NOT_YET]}, gone_at=3.0)
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
+    )
+    assert script.reporter.waits == [("prepare", "stuck", NOT_YET)]
+
+
 def test_trying_ends_when_the_plugin_stops() -> None:
     script = Script({"stuck": [NOT_YET]}, stopping=True)
     script.service().unprepare(

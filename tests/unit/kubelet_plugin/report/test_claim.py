@@ -86,7 +86,7 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
             id="repair failed",
         ),
         pytest.param(
-            lambda report: report.leftover_stuck(
+            lambda report: report.leftover_not_removed(
                 "CDI spec x", NodeResourceFailed(None, "busy", retriable=True)
             ),
             "Node node-1",
@@ -109,7 +109,7 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
             id="abandoned",
         ),
         pytest.param(
-            lambda report: report.checkpoint_set_aside("/kept", "line 1 is damaged", 3),
+            lambda report: report.checkpoint_rebuilt("/kept", "line 1 is damaged", 3),
             "Node node-1",
             "CheckpointRebuilt",
             "kept as /kept; 3 claims",

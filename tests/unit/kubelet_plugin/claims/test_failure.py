@@ -1,0 +1,51 @@
+"""Which failures may pass by themselves, and so are tried again while the kubelet waits."""
+
+from typing import get_args
+
+import pytest
+
+from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.failure import (
+    AllocationRefused,
+    ApiUnavailable,
+    CallerGone,
+    CheckpointUnusable,
+    ClaimFailure,
+    ClaimGone,
+    DeviceHeld,
+    DeviceMissing,
+    DeviceUnhealthy,
+    DriverUnknown,
+    LockUnavailable,
+    NodeResourceFailed,
+)
+from tests.samples.claims import claim
+from tests.samples.gpus import LOST, UNREADABLE
+
+TRAIN = ClaimReference("uid", "default", "train")
+CASES: list[tuple[ClaimFailure, bool]] = [
+    (ClaimGone(TRAIN, "was deleted"), False),
+    (AllocationRefused(TRAIN, "an unknown field"), False),
+    (ApiUnavailable(TRAIN, "no route", retriable=True), True),
+    (ApiUnavailable(TRAIN, "forbidden", retriable=False), False),
+    (DeviceHeld(claim(), "gpu-0", claim(uid="other"), "gpu-0"), True),
+    (DeviceMissing(claim(), "gpu-0", ()), True),
+    (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", UNREADABLE), True),
+    (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", LOST), False),
+    (DriverUnknown(claim()), True),
+    (NodeResourceFailed(TRAIN, "read-only", retriable=True), True),
+    (NodeResourceFailed(TRAIN, "a bad name", retriable=False), False),
+    (CheckpointUnusable("disk full"), True),
+    (LockUnavailable("held"), True),
+    (CallerGone(TRAIN), False),
+]
+
+
+@pytest.mark.parametrize(("failure", "retriable"), CASES, ids=lambda value: type(value).__name__)
+def test_what_may_pass_by_itself(failure: ClaimFailure, retriable: bool) -> None:
+    assert failure.retriable is retriable
+
+
+def test_every_failure_is_in_the_table_under_a_reason_of_its_own() -> None:
+    assert {type(failure) for failure, _ in CASES} == set(get_args(ClaimFailure))
+    assert all(failure.reason == type(failure).__name__ for failure, _ in CASES)
