@@ -30,7 +30,7 @@ from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.claims.record import ClaimRecord
-from kubelet_plugin.devices.device import Device, devices
+from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
@@ -215,7 +215,7 @@ def _claims(
     poller: InventoryPoller,
     report: ClaimReport,
 ) -> ClaimLifecycle:
-    def current_devices() -> dict[str, Device]:
+    def current_devices() -> dict[str, GpuDevice]:
         return {device.name: device for device in devices(poller.latest)}
 
     def read_claim(claim: ClaimReference, patience: float) -> Body:

@@ -26,7 +26,7 @@ class RootedPaths:
         self._statuses: dict[str, os.stat_result | None] = {}
 
     def resolve(self, absolute: str) -> str:
-        """Gives the path below the root without links. What does not exist counts as a folder.
+        """Returns the path below the root without links. What does not exist counts as a folder.
 
         Raises:
             OSError: ELOOP, naming the path, if there are too many links.
@@ -51,7 +51,7 @@ class RootedPaths:
         return path or "/"
 
     def locate(self, absolute: str) -> str:
-        """Gives the path by which this process reaches a file below the root.
+        """Returns the path by which this process reaches a file below the root.
 
         Raises:
             OSError: as `resolve`.
@@ -94,7 +94,7 @@ class RootedPath:
         return str(self.root / self.absolute.lstrip("/"))
 
     def locate(self) -> Path:
-        """Gives the path by which this process reaches the file now.
+        """Returns the path by which this process reaches the file now.
 
         Raises:
             OSError: ELOOP, naming the path, if there are too many links.

@@ -1,1 +1,1 @@
-"""CDI: the specification as values, what a claim's says, its folder, and the driver's files."""
+"""CDI: specs as values, the spec of a claim, the folder of specs, and the driver's files."""

@@ -1,14 +1,14 @@
-"""The CDI specification of a claim: what its containers get, and how they are told.
+"""The CDI spec of a claim: what its containers get, and the variables that describe it.
 
-Each claim has a file of its own with a CDI device for each device that was allocated to one of its
-requests; a container is given those of its requests. Names follow from the claim alone, so that
-the kubelet can be answered without looking at the file, and are never used for anything else, as
-runtimes that cache need it.
+Each claim has a file of its own, with a CDI device for each device allocated to one of its
+requests. A container gets the CDI devices of the requests that it refers to. Names depend on the
+claim only, so that the plugin can respond to the kubelet without reading the file. A name is never
+reused for something else, since container runtimes cache specs.
 
-Two parts of a name must not run into each other. Names of the API (claim UIDs, requests, devices,
-share ids) hold small letters, digits and hyphens. So CDI device names put `_` between them, and
-names of environment variables put words in capitals between them, with `_` for each hyphen.
-See docs/cdi.md.
+The parts of a name must be separable. Names in the API (claim UIDs, requests, devices, share IDs)
+consist of lowercase letters, digits and hyphens. Therefore CDI device names separate them with `_`,
+and names of environment variables separate them with words in capitals and have `_` for each
+hyphen. See docs/cdi.md.
 """
 
 import json
@@ -28,7 +28,7 @@ from kubelet_plugin.cdi.spec import (
     Mount,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim, PreparedDevice
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.whole import WholeGpu
 
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -36,24 +36,24 @@ _CLAIM_VARIABLE = re.compile(
     r"CARINA_CLAIM_(?P<uid>[a-z0-9_]+)=(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+)"
 )
 _VOID = "NVIDIA_VISIBLE_DEVICES=void"
-"""Keeps NVIDIA's own container runtime, where it is the default one, from adding every GPU."""
+"""Prevents NVIDIA's container runtime, if it is the default runtime, from adding every GPU."""
 _PRIVATE_LIBRARIES = PurePosixPath("/usr/local/nvidia/lib64")
-"""Where containers find the driver's libraries if no hook can tell their loader: nothing else is
-there, so that it can come first in the search, and images made for CUDA expect it."""
+"""Folder of the driver's libraries in containers, if no hook can configure the loader. It contains
+nothing else, so it can be searched first, and CUDA images already search it."""
 
 
-def kind(driver: str) -> str:
-    """Gives the CDI kind of a driver's claims."""
+def cdi_kind(driver: str) -> str:
+    """Returns the CDI kind of a driver's claims."""
     return f"{driver}/claim"
 
 
 def cdi_device_id(driver: str, claim: NodeClaim, device: AllocatedDevice) -> str:
-    """Gives the qualified name of a device of a claim, as container runtimes are given it."""
-    return f"{kind(driver)}={_device_name(claim, device)}"
+    """Returns the qualified CDI name of a claim's device, for the container runtime."""
+    return f"{cdi_kind(driver)}={_device_name(claim, device)}"
 
 
 def prepared_devices(driver: str, claim: NodeClaim) -> tuple[PreparedDevice, ...]:
-    """Gives the kubelet's answer for a prepared claim."""
+    """Returns the devices of a prepared claim, as the kubelet receives them."""
     return tuple(
         PreparedDevice(
             request=device.request,
@@ -69,32 +69,35 @@ def prepared_devices(driver: str, claim: NodeClaim) -> tuple[PreparedDevice, ...
 def claim_spec(
     driver: str,
     claim: NodeClaim,
-    devices: Mapping[str, Device],
+    devices: Mapping[str, GpuDevice],
     nodes: Mapping[str, tuple[DeviceNode, ...]],
     shared: ContainerEdits,
 ) -> CdiSpec:
-    """Gives the specification of a claim.
+    """Returns the spec of a claim.
 
-    `devices` and `nodes` hold, by name, each device that the claim was given; `shared` is what
-    every container with one of them needs.
+    `devices` and `nodes` contain each device that the claim has allocated, by name. `shared` is
+    added to every container with one of them.
 
     Raises:
-        CdiSpecError: a name that does not follow the API's rules.
+        CdiSpecError: a name does not follow the API's rules.
     """
     return CdiSpec(
-        kind=kind(driver),
+        kind=cdi_kind(driver),
         devices=tuple(
             CdiDevice(
                 _device_name(claim, allocated),
                 ContainerEdits(
-                    env=tuple(_told(claim, allocated, devices[allocated.device])),
+                    env=tuple(_variables(claim, allocated, devices[allocated.device])),
                     device_nodes=nodes[allocated.device],
                 ),
             )
             for allocated in claim.devices
         ),
         edits=ContainerEdits(
-            env=(*shared.env, f"CARINA_CLAIM_{_part(claim.uid)}={claim.namespace}/{claim.name}"),
+            env=(
+                *shared.env,
+                f"CARINA_CLAIM_{_variable_part(claim.uid)}={claim.namespace}/{claim.name}",
+            ),
             device_nodes=shared.device_nodes,
             mounts=shared.mounts,
             hooks=shared.hooks,
@@ -103,7 +106,7 @@ def claim_spec(
 
 
 def claim_of(content: bytes) -> ClaimReference | None:
-    """Tells whose a specification is; None if it is not one of this driver's, or damaged."""
+    """Returns the claim that a spec names; None if the spec is damaged or not of this driver."""
     try:
         variables = json.loads(content)["containerEdits"]["env"]
         matches = [_CLAIM_VARIABLE.fullmatch(variable) for variable in variables]
@@ -116,11 +119,11 @@ def claim_of(content: bytes) -> ClaimReference | None:
 
 
 def driver_edits(files: DriverFiles, control_nodes: tuple[DeviceNode, ...]) -> ContainerEdits:
-    """Gives what every container with a GPU needs of the driver.
+    """Returns the edits that give a container the files and control nodes of the driver.
 
-    With `nvidia-cdi-hook` libraries are where they are on the host, and hooks make links and the
-    loader's cache in the container. Without it they are in a folder of their own, under each of
-    their names, and LD_LIBRARY_PATH leads there.
+    With `nvidia-cdi-hook`, libraries have the same paths as on the host, and hooks create links and
+    the loader's cache in the container. Without it, libraries are mounted into a separate folder,
+    under each of their names, and LD_LIBRARY_PATH contains this folder.
     """
     others = tuple(
         Mount(file.host_path, file.container_path)
@@ -168,21 +171,21 @@ def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
         yield Hook("createContainer", program, (PurePosixPath(program).name, *arguments))
 
 
-def _told(claim: NodeClaim, allocated: AllocatedDevice, device: Device) -> Iterable[str]:
-    """The variables that tell a container which device it got for a request."""
+def _variables(claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice) -> Iterable[str]:
+    """Returns the variables that tell a container which device it has for a request."""
     name = (
-        f"CARINA_CLAIM_{_part(claim.uid)}_REQUEST_{_part(allocated.request)}"
-        f"_DEVICE_{_part(allocated.device)}"
+        f"CARINA_CLAIM_{_variable_part(claim.uid)}_REQUEST_{_variable_part(allocated.request)}"
+        f"_DEVICE_{_variable_part(allocated.device)}"
     )
     if allocated.share_id is not None:
-        name += f"_SHARE_{_part(allocated.share_id)}"
+        name += f"_SHARE_{_variable_part(allocated.share_id)}"
     yield f"{name}={_cuda_name(device)}"
     if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
 
 
-def _cuda_name(device: Device) -> str:
-    """What CUDA_VISIBLE_DEVICES calls the device."""
+def _cuda_name(device: GpuDevice) -> str:
+    """Returns the name of the device in CUDA_VISIBLE_DEVICES."""
     match device:
         case WholeGpu(gpu=gpu):
             return gpu.uuid
@@ -196,14 +199,14 @@ def _device_name(claim: NodeClaim, allocated: AllocatedDevice) -> str:
     return "claim-" + "_".join(_api_name(name) for name in names)
 
 
-def _part(name: str) -> str:
+def _variable_part(name: str) -> str:
     return _api_name(name).replace("-", "_")
 
 
 def _api_name(name: str) -> str:
     if not _API_NAME.fullmatch(name):
         raise CdiSpecError(
-            f"name {name!r}: the API's names are of small letters, digits and hyphens, with a "
-            "letter or digit at each end"
+            f"name {name!r} must consist of lowercase letters, digits and hyphens, and begin and "
+            "end with a letter or digit"
         )
     return name

@@ -1,11 +1,13 @@
-"""The folder from which container runtimes read CDI specs: one file of ours for each claim.
+"""The folder from which container runtimes read CDI specs, with one file for each claim.
 
-Files are replaced as a whole: written beside under a name that ends in `.new`, which runtimes do
-not read, put on disk, renamed. That name follows from the claim's UID and counts as a file of the
-claim, so that what a killed process left is found, and removed, like any other. A claim's file is
-changed under the locks of its GPUs, or under the node's while the claim is not recorded.
+Files are replaced atomically: a temporary file is written, synced and renamed. The name of the
+temporary file ends in `.new`, so that runtimes do not read it. It contains the claim's UID and
+counts as a file of the claim, so that one left by a killed process is observed and removed like any
+other. A claim's file is changed under the locks of its GPUs, or under the node's lock while the
+claim is not recorded.
 
-Files are named by text: pathlib interns each part of a path, and the names of claims never end.
+Paths are strings, because pathlib interns each part of a path and would keep the name of every
+claim in memory.
 """
 
 import contextlib
@@ -16,12 +18,12 @@ from kubelet_plugin.claims.checkpoint_file import sync_folder
 
 _SUFFIX = ".json"
 _TEMPORARY = ".new"
-_TEMPORARY_BEFORE = ".tmp"
-"""As version 0.1.0 writes, which may run beside this one: not to be written by both at once."""
+_TEMPORARY_0_1 = ".tmp"
+"""Suffix of version 0.1.0, which may run at the same time; the two must not share a file."""
 
 
 class CdiDirectory:
-    """The specs of one driver's claims. Methods raise OSError where the folder cannot be used."""
+    """The specs of one driver's claims. Methods raise OSError if the folder cannot be used."""
 
     def __init__(self, path: Path, driver: str) -> None:
         self._path = path
@@ -30,13 +32,13 @@ class CdiDirectory:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the folder."""
         return self._path
 
     def write(self, uid: str, content: bytes) -> None:
-        """Makes `content` the claim's spec. Nothing happens if it is already."""
+        """Writes the claim's spec, unless the file already has this content."""
         if self.read(uid) == content:
-            sync_folder(self._path)  # whoever wrote it may have been killed before its fsync
+            sync_folder(self._path)  # its writer may have been killed before the fsync
             return
         self._make_folder()
         file = self._file(uid)
@@ -45,7 +47,7 @@ class CdiDirectory:
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as stream:
                 stream.write(content)
-            os.fchmod(descriptor, 0o644)  # whatever the umask
+            os.fchmod(descriptor, 0o644)  # regardless of the umask
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -53,16 +55,16 @@ class CdiDirectory:
         sync_folder(self._path)
 
     def remove(self, uid: str) -> None:
-        """Removes the claim's spec, if there is one."""
-        for suffix in ("", _TEMPORARY, _TEMPORARY_BEFORE):
+        """Removes the claim's spec, if it exists."""
+        for suffix in ("", _TEMPORARY, _TEMPORARY_0_1):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(uid) + suffix)
-        # Also where nothing was left to remove: a process may have been killed before its fsync.
+        # Even if nothing was removed: another process may have been killed before its fsync.
         with contextlib.suppress(FileNotFoundError):
             sync_folder(self._path)
 
     def read(self, uid: str) -> bytes | None:
-        """Gives the claim's spec, None if there is none."""
+        """Returns the claim's spec; None if it does not exist."""
         try:
             with open(self._file(uid), "rb") as file:
                 return file.read()
@@ -70,10 +72,10 @@ class CdiDirectory:
             return None
 
     def uids(self) -> frozenset[str]:
-        """Gives the UIDs of the claims of which there is a file, a temporary one included."""
+        """Returns the UIDs of all claims with a file, including temporary files."""
         try:
             names = [
-                entry.name.removesuffix(_TEMPORARY).removesuffix(_TEMPORARY_BEFORE)
+                entry.name.removesuffix(_TEMPORARY).removesuffix(_TEMPORARY_0_1)
                 for entry in self._path.iterdir()
             ]
         except FileNotFoundError:

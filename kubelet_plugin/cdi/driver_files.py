@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DriverFile:
-    """A file, by its paths for the container runtime and in the container."""
+    """A file, with its path for the container runtime and its path in the container."""
 
     host_path: str
     container_path: str
@@ -18,7 +18,7 @@ class Library:
     host_path: str
     container_path: str
     links: tuple[str, ...]
-    """Other names by which it is loaded (its SONAME, such as `libcuda.so.1`), sorted."""
+    """Other names under which it is loaded (its SONAME, such as `libcuda.so.1`), sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The files of the installed NVIDIA driver that a container needs, found below the driver's root.
+"""Finds the files of the installed NVIDIA driver that a container needs, below the driver's root.
 
-The driver is installed at the host's "/", or below another root when it runs in a container. This
-process may have that root at another path than the container runtime: files are looked for below
-the first and named by the second. Links are resolved within the root.
+The driver is installed at the host's "/", or below another root if it runs in a container. The path
+of this root can differ between this process and the container runtime: files are searched below the
+former, and returned with the latter. Links are resolved within the root.
 
 A search lists about twenty folders and takes 2.4 ms on a Debian node, six times as long as the rest
-of a prepare. Its result is therefore kept, and checked for changes in 0.05 ms.
+of a prepare. Therefore its result is cached; checking the cache for changes takes 0.05 ms.
 """
 
 import os
@@ -47,16 +47,16 @@ _HOOK = "nvidia-cdi-hook"
 _SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
 _FIRMWARE_FOLDERS = ("/lib/firmware/nvidia", "/usr/lib/firmware/nvidia")
 _REQUIRED = ("libcuda", "libnvidia-ml")
-"""Libraries that every container needs. Their SONAMEs end in `.so.1` in every release."""
+"""Libraries that every container needs. Their SONAMEs end in `.so.1` in all releases."""
 _LINK = re.compile(r"(?P<stem>lib.+)\.so(\.\d+)?")
 
 
 class DriverFilesError(Exception):
-    """The driver's files are missing or cannot be read. Names the root, the path and the remedy."""
+    """The driver's files are missing or cannot be read; names the root, the path and the remedy."""
 
 
 def nvml_libraries(root: Path) -> tuple[RootedPath, ...]:
-    """Gives the paths that NVML may have below a driver root; none for "/": the loader finds it."""
+    """Returns the possible paths of NVML below a root; none for "/", where the loader finds it."""
     if root == Path("/"):
         return ()
     return tuple(RootedPath(root, f"{folder}/libnvidia-ml.so.1") for folder in _LIBRARY_FOLDERS)
@@ -67,11 +67,11 @@ _Stamp: TypeAlias = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A folder or link as it was before a search."""
+    """The state of a folder or link before a search."""
 
     path: str
     searched: bool
-    """Whether a change of its entries counts, or only a replacement of the folder itself."""
+    """Whether a change of its entries counts, or only a replacement of the folder."""
     stamp: _Stamp
 
     def changed(self) -> bool:
@@ -85,7 +85,7 @@ class DriverRoot:
     """The root of an installed driver."""
 
     def __init__(self, root: Path, host_root: Path, hook: Path | None = None) -> None:
-        """`root` and `host_root` are one folder as seen by this process and the container runtime.
+        """`root` and `host_root` are the same folder, as this process and the runtime see it.
 
         `hook` is the container runtime's path of `nvidia-cdi-hook`; None to search for it.
         """
@@ -95,7 +95,7 @@ class DriverRoot:
         self._known: tuple[tuple[_Watched, ...], DriverFiles] | None = None
 
     def files(self, version: str) -> DriverFiles:
-        """Gives the files of the driver of that version ("550.163.01").
+        """Returns the files of the driver with this version ("550.163.01").
 
         Raises:
             DriverFilesError: a library that every container needs is missing, or a file or folder
@@ -105,7 +105,7 @@ class DriverRoot:
             watched, files = self._known
             if files.version == version and not any(folder.changed() for folder in watched):
                 return files
-        # A path's status is taken before its content: the next call finds a change in between.
+        # Status is read before content, so that the next call detects a change in between.
         paths = RootedPaths(self._root)
         searched = frozenset(_located(paths, _folders(version)))
         files = _Search(self._root, self._host_root, self._hook, paths).files(version)
@@ -126,13 +126,13 @@ class _Search:
 
     def files(self, version: str) -> DriverFiles:
         libraries = tuple(self._libraries(version))
-        found = {library.container_path.rpartition("/")[2] for library in libraries}
-        missing = {f"{stem}.so.{version}" for stem in _REQUIRED} - found
+        names = {library.container_path.rpartition("/")[2] for library in libraries}
+        missing = {f"{stem}.so.{version}" for stem in _REQUIRED} - names
         if missing:
             raise DriverFilesError(
                 f"{' and '.join(sorted(missing))} not found below the driver root {self._root}, in "
                 f"{', '.join(_LIBRARY_FOLDERS)}; install the libraries of driver {version} there, "
-                "or set driver_root (and host_driver_root) to where the driver is installed"
+                "or set driver_root and host_driver_root to the root of the installed driver"
             )
         hook = str(self._hook) if self._hook is not None else self._found_hook()
         sockets = (self._named(path) for path in _SOCKETS if self._is(path, stat.S_ISSOCK))
@@ -147,7 +147,7 @@ class _Search:
 
     def _libraries(self, version: str) -> Iterator[Library]:
         seen: set[str] = set()
-        found: list[Library] = []
+        libraries: list[Library] = []
         for folder, names in self._listed(_LIBRARY_FOLDERS):
             links = _links(names)
             for name in names:
@@ -162,8 +162,10 @@ class _Search:
                 if stem in _REQUIRED:
                     names_of |= {f"{stem}.so.1"}
                 file = self._named(path)
-                found.append(Library(file.host_path, file.container_path, tuple(sorted(names_of))))
-        yield from sorted(found, key=lambda library: library.container_path)
+                libraries.append(
+                    Library(file.host_path, file.container_path, tuple(sorted(names_of)))
+                )
+        yield from sorted(libraries, key=lambda library: library.container_path)
 
     def _binaries(self) -> Iterator[DriverFile]:
         for name in sorted(_BINARIES):
@@ -188,7 +190,7 @@ class _Search:
         return None
 
     def _listed(self, folders: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The folders that exist, with the names in them; a folder with two paths once."""
+        """Lists the folders that exist. A folder with two paths is listed once."""
         seen: set[str] = set()
         for folder in folders:
             with self._reading(folder):
@@ -202,7 +204,7 @@ class _Search:
                 yield folder, names
 
     def _named(self, path: str) -> DriverFile:
-        """The file, without links on the host's side, where they would be followed from its "/"."""
+        """Returns the file. Its host path has no links, which the host would resolve from "/"."""
         with self._reading(path):
             resolved = self._paths.resolve(path)
         return DriverFile(str(self._host_root / resolved.lstrip("/")), path)
@@ -226,7 +228,7 @@ class _Search:
 
 
 def _folders(version: str) -> tuple[str, ...]:
-    """All folders that a search looks into."""
+    """Returns all folders that a search reads."""
     firmware = (f"{folder}/{version}" for folder in _FIRMWARE_FOLDERS)
     sockets = (socket.rpartition("/")[0] for socket in _SOCKETS)
     return (*_LIBRARY_FOLDERS, *_HOOK_FOLDERS, *firmware, *sockets)
@@ -239,9 +241,9 @@ def _located(paths: RootedPaths, folders: Iterable[str]) -> Iterator[str]:
 
 
 def _watched(paths: RootedPaths, searched: frozenset[str]) -> Iterator[_Watched]:
-    """The searched folders, and every link and folder on the way to them and to what was found.
+    """Returns the searched folders, and all links and folders on the paths that were resolved.
 
-    An entry that is missing in a searched folder is left out: adding it changes the folder.
+    A missing entry of a searched folder is left out, because adding it changes the folder.
     """
     for path, status in paths.looked_at.items():
         if status is None:
@@ -253,15 +255,15 @@ def _watched(paths: RootedPaths, searched: frozenset[str]) -> Iterator[_Watched]
 
 
 def _stamp(status: os.stat_result, *, searched: bool) -> _Stamp:
-    """The modification time changes with the entries of a folder and with the target of a link."""
+    """Returns a stamp that changes with the entries of a folder or the target of a link."""
     timed = searched or stat.S_ISLNK(status.st_mode)
     return status.st_dev, status.st_ino, status.st_mtime_ns if timed else 0
 
 
 def _links(names: Iterable[str]) -> dict[str, set[str]]:
-    """Names `libX.so` and `libX.so.N`, by `libX`.
+    """Returns the names `libX.so` and `libX.so.N`, by `libX`.
 
-    The driver's installer makes these links for the loader. Their targets do not matter here.
+    The driver's installer creates these links for the loader. Their targets do not matter here.
     """
     links: dict[str, set[str]] = {}
     for name in names:

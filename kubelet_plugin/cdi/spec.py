@@ -1,10 +1,8 @@
-"""A CDI specification: what a container runtime does to a container that is given a device.
+"""CDI specs: how a container runtime changes a container that gets a device.
 
-The document of the Container Device Interface, as far as this driver writes it: pure values whose
-constructors hold the format's rules, and `render`, which writes them the same way every time.
-Paths named `host_path` are those that the container runtime sees, not this process.
-
-Rules: SPEC.md of the Container Device Interface, 1.1.0.
+The part of the Container Device Interface that this driver uses, as values. The constructors check
+the rules of the format (SPEC.md, 1.1.0), and `render_spec` writes a spec deterministically. A
+`host_path` is a path in the file system of the container runtime, not of this process.
 """
 
 import json
@@ -21,36 +19,36 @@ _PERMISSIONS = re.compile(r"r?w?m?")
 HookName: TypeAlias = Literal[
     "prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"
 ]
-"""When a hook runs, in the words of the OCI runtime specification."""
+"""When a hook runs, as in the OCI runtime specification."""
 
 
 class CdiSpecError(ValueError):
-    """A value that no container runtime would accept: names it and what is allowed."""
+    """A value is not valid in a CDI spec; names the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node that the container gets, with the numbers of the host's node."""
+    """A device node that is added to the container, with the numbers of the host's node."""
 
     path: str
-    """Where it is in the container."""
+    """Path in the container."""
     host_path: str
     permissions: str = "rw"
-    """Of the device cgroup. No `m`: the runtime makes the node, the container need not."""
+    """Permissions of the device cgroup. The runtime creates the node, so `m` is not needed."""
 
     def __post_init__(self) -> None:
         _absolute("path of a device node", self.path)
         _absolute("hostPath of a device node", self.host_path)
         if not self.permissions or not _PERMISSIONS.fullmatch(self.permissions):
             raise CdiSpecError(
-                f"permissions {self.permissions!r} of device node {self.path}: "
-                "some of r, w and m, in this order"
+                f"permissions {self.permissions!r} of device node {self.path} must be one or more "
+                "of r, w and m, in this order"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of the host, bind-mounted into the container for reading."""
+    """A file or folder of the host that is mounted read-only into the container."""
 
     host_path: str
     container_path: str
@@ -63,12 +61,12 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A program of the host that the runtime runs while it makes the container."""
+    """A program on the host that the runtime runs while it creates the container."""
 
     name: HookName
     path: str
     arguments: tuple[str, ...]
-    """The first one is the program's own name, as execve has it."""
+    """Arguments for execve; the first one is the program's name."""
 
     def __post_init__(self) -> None:
         _absolute("path of a hook", self.path)
@@ -79,7 +77,7 @@ class ContainerEdits:
     """What is added to a container."""
 
     env: tuple[str, ...] = ()
-    """`NAME=value` each."""
+    """Variables as `NAME=value`."""
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
@@ -87,7 +85,10 @@ class ContainerEdits:
     def __post_init__(self) -> None:
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
-                raise CdiSpecError(f"environment {variable!r}: NAME=value, NAME of [A-Za-z0-9_]")
+                raise CdiSpecError(
+                    f"environment variable {variable!r} must be NAME=value, with a NAME of "
+                    "[A-Za-z0-9_]"
+                )
         _unique("environment variable", (v.partition("=")[0] for v in self.env))
         _unique("device node", (node.path for node in self.device_nodes))
         _unique("mount", (mount.container_path for mount in self.mounts))
@@ -100,7 +101,7 @@ class ContainerEdits:
 
 @dataclass(frozen=True, slots=True)
 class CdiDevice:
-    """A device of a specification: what it is called there, and what it adds."""
+    """A device of a spec: its name, and what it adds to a container."""
 
     name: str
     edits: ContainerEdits
@@ -108,7 +109,8 @@ class CdiDevice:
     def __post_init__(self) -> None:
         if not _DEVICE_NAME.fullmatch(self.name):
             raise CdiSpecError(
-                f"CDI device name {self.name!r}: letters, digits and _.:- between letters or digits"
+                f"CDI device name {self.name!r} must consist of letters, digits, '_', '.', ':' and "
+                "'-', and begin and end with a letter or digit"
             )
         if self.edits.empty:
             raise CdiSpecError(f"CDI device {self.name} adds nothing to a container")
@@ -116,7 +118,7 @@ class CdiDevice:
 
 @dataclass(frozen=True, slots=True)
 class CdiSpec:
-    """A specification file: its devices, and what any of them adds, once, beside its own."""
+    """A spec file: its devices, and the edits that a container with any of them gets once."""
 
     kind: str
     """`vendor/class`."""
@@ -126,8 +128,9 @@ class CdiSpec:
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
             raise CdiSpecError(
-                f"CDI kind {self.kind!r}: vendor/class, each of letters, digits and _.-, beginning "
-                "with a letter, ending with a letter or digit, the class at most 63 long"
+                f"CDI kind {self.kind!r} must be vendor/class; both consist of letters, digits, "
+                "'_', '.' and '-', begin with a letter and end with a letter or digit, and the "
+                "class has at most 63 characters"
             )
         if not self.devices:
             raise CdiSpecError(f"a CDI spec of {self.kind} has no device")
@@ -135,14 +138,14 @@ class CdiSpec:
 
     @property
     def version(self) -> str:
-        """The oldest version that has all of it: older runtimes refuse newer ones."""
+        """The oldest version with all features of this spec, because old runtimes reject others."""
         vendor_class = self.kind.partition("/")[2]
-        # hostPath of a device node needs 0.5.0, which is as far back as runtimes matter.
+        # hostPath of a device node needs 0.5.0, which all supported runtimes accept.
         return "0.6.0" if "." in vendor_class else "0.5.0"
 
 
-def render(spec: CdiSpec) -> bytes:
-    """Gives the file's content, JSON: the same for the same specification."""
+def render_spec(spec: CdiSpec) -> bytes:
+    """Returns the content of the file in JSON. Equal specs have equal content."""
     document = {
         "cdiVersion": spec.version,
         "kind": spec.kind,
@@ -151,7 +154,7 @@ def render(spec: CdiSpec) -> bytes:
         ],
         "containerEdits": _edits(spec.edits),
     }
-    # On one line: with an indent it is Python that encodes, which is 20 times slower.
+    # On one line, since with an indent, json uses its Python encoder, which is 20 times slower.
     return json.dumps(document).encode() + b"\n"
 
 
@@ -180,12 +183,12 @@ def _edits(edits: ContainerEdits) -> dict[str, object]:
 
 def _absolute(what: str, path: str) -> None:
     if not path.startswith("/") or "\0" in path:
-        raise CdiSpecError(f"{what} is {path!r}: it must be absolute")
+        raise CdiSpecError(f"{what} is {path!r}; it must be an absolute path")
 
 
 def _unique(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise CdiSpecError(f"{what} {name} is there twice")
+            raise CdiSpecError(f"{what} {name} occurs twice")
         seen.add(name)

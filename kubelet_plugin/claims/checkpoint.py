@@ -47,32 +47,34 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class ClaimRecorded:
     """A claim was added or replaced."""
 
     claim: NodeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class ClaimRemoved:
     """A claim was removed."""
 
     uid: str
 
 
-Change: TypeAlias = Recorded | Removed
+Change: TypeAlias = ClaimRecorded | ClaimRemoved
 
 
 def change(before: Checkpoint, after: Checkpoint) -> Change | None:
     """Returns the change from `before` to `after`; None if not exactly one claim differs."""
     if before.boot_id != after.boot_id:
         return None
-    changes: list[Change] = [Removed(uid) for uid in before.claims.keys() - after.claims.keys()]
-    changes += [Recorded(c) for uid, c in after.claims.items() if before.claims.get(uid) != c]
+    changes: list[Change] = [
+        ClaimRemoved(uid) for uid in before.claims.keys() - after.claims.keys()
+    ]
+    changes += [ClaimRecorded(c) for uid, c in after.claims.items() if before.claims.get(uid) != c]
     return changes[0] if len(changes) == 1 else None
 
 
-def render(checkpoint: Checkpoint) -> bytes:
+def render_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the first line of a file. Equal checkpoints have equal lines."""
     claims = [_claim_json(claim) for _, claim in sorted(checkpoint.claims.items())]
     return _line({"version": VERSION, "bootID": checkpoint.boot_id, "claims": claims})
@@ -81,13 +83,13 @@ def render(checkpoint: Checkpoint) -> bytes:
 def render_change(changed: Change) -> bytes:
     """Returns the line that records a change."""
     match changed:
-        case Recorded(claim):
+        case ClaimRecorded(claim):
             return _line({"claim": _claim_json(claim)})
-        case Removed(uid):
+        case ClaimRemoved(uid):
             return _line({"gone": uid})
 
 
-def parse(content: bytes) -> Checkpoint:
+def parse_checkpoint(content: bytes) -> Checkpoint:
     """Reads a file's content.
 
     Raises:
@@ -98,9 +100,9 @@ def parse(content: bytes) -> Checkpoint:
     claims = dict(checkpoint.claims)
     for number, line in enumerate(later, start=2):
         match _parsed(_parse_change, line, number):
-            case Recorded(claim):
+            case ClaimRecorded(claim):
                 claims[claim.uid] = claim
-            case Removed(uid) if claims.pop(uid, None) is None:
+            case ClaimRemoved(uid) if claims.pop(uid, None) is None:
                 raise CheckpointError(f"line {number} removes claim {uid}, which is not recorded")
     return Checkpoint(checkpoint.boot_id, claims)
 
@@ -147,8 +149,8 @@ def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
 
 def _parse_change(content: Mapping[str, Any]) -> Change:
     if "gone" in content:
-        return Removed(_text(content, "gone"))
-    return Recorded(_parse_claim(content["claim"]))
+        return ClaimRemoved(_text(content, "gone"))
+    return ClaimRecorded(_parse_claim(content["claim"]))
 
 
 def _claim_json(claim: NodeClaim) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     CheckpointError,
     change,
-    parse,
-    render,
+    parse_checkpoint,
     render_change,
+    render_checkpoint,
 )
 
 CHANGES_KEPT: Final = 200
@@ -117,7 +117,7 @@ class CheckpointFile:
     def _read(self, stamp: _Stamp) -> _Known:
         try:
             content = self._path.read_bytes()
-            checkpoint = parse(content)
+            checkpoint = parse_checkpoint(content)
         except (OSError, CheckpointError) as error:
             raise CheckpointError(f"checkpoint {self._path}: {error}") from error
         return _Known(stamp, checkpoint, content.count(b"\n") - 1, whole=content.endswith(b"\n"))
@@ -140,7 +140,7 @@ class CheckpointFile:
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(render(checkpoint))
+                file.write(render_checkpoint(checkpoint))
             os.fsync(descriptor)
             stamp = _Stamp.of(os.fstat(descriptor))
         finally:

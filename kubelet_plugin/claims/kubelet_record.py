@@ -53,7 +53,7 @@ class UnreadableRecord:
     reason: str
 
 
-def parse(content: bytes) -> KubeletRecord:
+def parse_record(content: bytes) -> KubeletRecord:
     """Reads the file's content.
 
     Raises:

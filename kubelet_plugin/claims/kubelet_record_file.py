@@ -13,7 +13,7 @@ from kubelet_plugin.claims.kubelet_record import (
     KubeletRecord,
     KubeletRecordError,
     UnreadableRecord,
-    parse,
+    parse_record,
 )
 
 
@@ -41,7 +41,7 @@ class KubeletRecordFile:
         deleted while the kubelet still holds claims.
         """
         try:
-            return parse(self._path.read_bytes())
+            return parse_record(self._path.read_bytes())
         except FileNotFoundError:
             return UnreadableRecord(
                 f"the kubelet's record {self._path} does not exist; set kubelet_root to "

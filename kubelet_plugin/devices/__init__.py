@@ -1,1 +1,1 @@
-"""The kinds of devices that a GPU can be handed out as, a module each."""
+"""The kinds of devices as which a GPU can be allocated, with one module per kind."""

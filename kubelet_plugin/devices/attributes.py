@@ -1,7 +1,7 @@
-"""Attributes and capacities that devices of a GPU have of it.
+"""The attributes and capacities that devices inherit from their GPU.
 
-Names are those on which users of NVIDIA's DRA driver select already; names without a domain are in
-the driver's. Values longer than the API allows are cut.
+Attributes and capacities have the names that users of NVIDIA's DRA driver already select on. A name
+without a domain belongs to the driver's domain. Values longer than the API allows are cut.
 """
 
 import re
@@ -23,7 +23,7 @@ _STANDARD: Final = "resource.kubernetes.io"
 
 
 def gpu_attributes(kind: str, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
-    """Gives the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
+    """Returns the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
     text = {
         "type": kind,
         "uuid": gpu.uuid,
@@ -51,7 +51,7 @@ def gpu_attributes(kind: str, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceA
 
 
 def _peers(nvlink: NvLink | None) -> str | None:
-    """Gives the minor numbers of the GPUs connected by NVLink, as "1,2,3".
+    """Returns the minor numbers of the GPUs connected by NVLink, as "1,2,3".
 
     None if the list exceeds the API's 64 bytes, which takes more than 24 GPUs: a truncated list
     would be wrong.
@@ -61,14 +61,14 @@ def _peers(nvlink: NvLink | None) -> str | None:
 
 
 def gpu_memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
-    """Gives the capacity `memory`, in bytes; nothing where the GPU has no memory of its own."""
+    """Returns the capacity `memory` in bytes; none if the GPU has no memory of its own."""
     if gpu.memory_bytes is None:
         return {}
     return {"memory": DeviceCapacity(Quantity.of(gpu.memory_bytes))}
 
 
 def semantic_version(version: str) -> str | None:
-    """Gives a driver version as semantic version 2.0.0; None if it does not begin with a number.
+    """Returns a driver version as semantic version 2.0.0; None if it does not begin with a number.
 
     "550.163.01" becomes 550.163.1, and "470.82" becomes 470.82.0. A fourth number is dropped.
     """

@@ -1,7 +1,7 @@
 """Which devices cannot be held at the same time.
 
-The last line of defence: the allocator keeps devices apart by counters and capacities, and the
-kubelet may still ask for a device before it has given back another one that overlaps it.
+The scheduler keeps conflicting devices apart with counters and capacities. This check is still
+needed, because the kubelet may ask to prepare a device before it has unprepared one that overlaps.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from kubelet_plugin.devices.name import DeviceName, UnknownName, WholeGpuName, g
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A device that a claim holds, all of it or a share."""
+    """A device that a claim holds, either the whole device or a share."""
 
     device: DeviceName
     share_id: str | None = None
-    """The API's id of a share of a device that allows multiple allocations (KEP-5075)."""
+    """ID of the share of a device that allows multiple allocations (KEP-5075)."""
 
 
 def conflict(one: Hold, other: Hold) -> bool:
-    """Whether the two cannot be held together.
+    """Returns whether the two cannot be held at the same time.
 
-    Shares of one device can: the allocator tells them apart by capacity. A device of an unknown
-    kind conflicts with everything on its GPU but shares of the same device.
+    Shares of one device can, because the scheduler accounts for their capacity. A device of an
+    unknown kind conflicts with every other device on its GPU.
     """
     if one.share_id is not None and other.share_id is not None and one.device == other.device:
         return False
@@ -31,7 +31,7 @@ def conflict(one: Hold, other: Hold) -> bool:
 
 
 def _overlap(device: DeviceName) -> bool:
-    """Whether the device takes something from every other device on its GPU."""
+    """Returns whether the device overlaps every other device on its GPU."""
     match device:
         case WholeGpuName() | UnknownName():
             return True

@@ -1,7 +1,7 @@
-"""Counter sets (KEP-4815): what the devices of one GPU draw from, so that they exclude each other.
+"""Counter sets (KEP-4815), from which a GPU's devices consume, so that they exclude each other.
 
-Every GPU is a counter set, `gpu-<minor>`. A GPU that can be partitioned counts its engines and
-memory slices, one that cannot counts itself.
+Every GPU has a counter set, `gpu-<minor>`. For a GPU that supports MIG, it counts engines and
+memory slices; for any other GPU, it has a single counter.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from kubelet_plugin.inventory.mig import MigLayout, MigSupported, MigUnsupported
 
 
 def counter_set(gpu: Gpu) -> CounterSet:
-    """Gives the counter set of a GPU."""
+    """Returns the counter set of a GPU."""
     return CounterSet(counter_set_name(gpu), counters(gpu))
 
 
 def counter_set_name(gpu: Gpu) -> str:
-    """Names the counter set of a GPU."""
+    """Returns the name of a GPU's counter set."""
     return str(WholeGpuName(gpu.minor))
 
 
 def counters(gpu: Gpu) -> Mapping[str, Counter]:
-    """Gives all that a GPU has to draw from."""
+    """Returns all counters of a GPU."""
     match gpu.mig:
         case MigSupported(layout) if layout.profiles:
             return _partition_counters(layout)

@@ -1,7 +1,7 @@
-"""Device names: each tells the whole identity of its device, whether the device is there or not.
+"""Device names, each of which identifies its device completely.
 
-The checkpoint and the API hold names only, so what can be said of a device from its name alone can
-be said at any time: after its GPU has vanished, and by a plugin that was just started.
+The checkpoint and the API contain only names. What follows from the name is therefore known at any
+time: after the GPU has vanished, and right after the plugin has started.
 """
 
 import re
@@ -23,11 +23,11 @@ class WholeGpuName:
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
-    """The name of a device of no kind that this version knows."""
+    """The name of a device whose kind this version does not know."""
 
     text: str
     minor: int | None
-    """The GPU's minor number, if the name begins as all names of devices of a GPU do."""
+    """The GPU's minor number, if the name begins with `gpu-<minor>`."""
 
     def __str__(self) -> str:
         return self.text
@@ -37,7 +37,7 @@ DeviceName: TypeAlias = WholeGpuName | UnknownName
 
 
 def parse_name(text: str) -> DeviceName:
-    """Gives the identity behind a device's name."""
+    """Parses the name of a device."""
     match = _OF_GPU.fullmatch(text)
     if match is None:
         return UnknownName(text, None)
@@ -46,9 +46,9 @@ def parse_name(text: str) -> DeviceName:
 
 
 def gpu_name(name: DeviceName) -> str:
-    """Names the GPU that the device is on, `gpu-<minor>`: what one lock or counter set is for.
+    """Returns `gpu-<minor>` of the device's GPU, which also names its lock and counter set.
 
-    A device of an unknown kind on no known GPU stands for itself.
+    For a name without a minor number, returns the name itself.
     """
     match name:
         case WholeGpuName(minor):

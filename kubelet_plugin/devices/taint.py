@@ -1,14 +1,14 @@
-"""Device taints (KEP-5055): what keeps a device with problems from being allocated."""
+"""Device taints (KEP-5055), which prevent the allocation of devices with problems."""
 
 from carina_dra.resource import DeviceTaint, TaintEffect
 from kubelet_plugin.inventory.health import Problems, in_order
 
 
 def taints(problems: Problems, driver: str) -> tuple[DeviceTaint, ...]:
-    """Gives a taint `<driver>/<state>` for each problem.
+    """Returns a taint `<driver>/<state>` for each problem.
 
-    NoSchedule, not NoExecute: whether pods that still run are evicted is the operators' decision,
-    which a DeviceTaintRule of theirs can express.
+    The effect is NoSchedule, not NoExecute: operators decide whether running pods are evicted, with
+    a DeviceTaintRule.
     """
     return tuple(
         DeviceTaint(key=f"{driver}/{problem.state}", effect=TaintEffect.NO_SCHEDULE)

@@ -1,4 +1,4 @@
-"""The kind `gpu`: a GPU, all of it."""
+"""The kind `gpu`: a whole GPU."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,18 @@ from kubelet_plugin.inventory.gpu import Gpu, GpuState
 
 @dataclass(frozen=True, slots=True)
 class WholeGpu:
-    """A GPU, all of it."""
+    """A whole GPU as a device."""
 
     gpu: Gpu
     state: GpuState
 
     @property
     def name(self) -> str:
-        """`gpu-<minor>`: what the device is called in its pool."""
+        """The name of the device in its pool, `gpu-<minor>`."""
         return str(WholeGpuName(self.gpu.minor))
 
     def published(self, driver: str) -> PublishedDevice:
-        """Gives the device as it is in a ResourceSlice. It draws all that its GPU has."""
+        """Returns the device for a ResourceSlice. It consumes all counters of its GPU."""
         return PublishedDevice(
             name=self.name,
             attributes=gpu_attributes("gpu", self.gpu, self.state),

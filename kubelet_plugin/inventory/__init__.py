@@ -1,1 +1,1 @@
-"""What the node's GPUs are and how they are: values, their changes, and the thread that looks."""
+"""The node's GPUs: their facts and state, their changes, and the thread that reads them."""

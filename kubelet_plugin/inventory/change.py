@@ -1,7 +1,7 @@
-"""What has changed between two looks at the node's GPUs, in words for its operators.
+"""The changes between two inventories, as they are reported to operators.
 
-The first look changes nothing; only what is wrong with it is told. A driver that comes or goes is
-one change, not one for each of its GPUs.
+For the first inventory, only problems are reported. A driver that becomes ready or unusable is one
+change, not one for each of its GPUs.
 """
 
 from dataclasses import dataclass
@@ -21,28 +21,28 @@ from kubelet_plugin.inventory.inventory import (
 
 @dataclass(frozen=True, slots=True)
 class DriverArrived:
-    """The driver answers now."""
+    """The driver has become ready."""
 
     gpus: int
 
 
 @dataclass(frozen=True, slots=True)
 class DriverGone:
-    """There is no driver."""
+    """No driver is installed or loaded."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class DriverRefuses:
-    """There is a driver, and it does not answer."""
+    """A driver is installed, but does not work."""
 
     failure: NvmlFailure
 
 
 @dataclass(frozen=True, slots=True)
 class DriverWasReplaced:
-    """Another driver is installed than the one whose library this process has loaded."""
+    """The driver whose library this process has loaded was replaced by another one."""
 
     library: str
 
@@ -56,7 +56,7 @@ class GpuAppeared:
 
 @dataclass(frozen=True, slots=True)
 class GpuVanished:
-    """A GPU is gone."""
+    """A GPU was removed."""
 
     gpu: Gpu
 
@@ -71,14 +71,14 @@ class ProblemAppeared:
 
 @dataclass(frozen=True, slots=True)
 class GpuRecovered:
-    """A GPU has no problem any more."""
+    """A GPU no longer has any problem."""
 
     gpu: Gpu
 
 
 @dataclass(frozen=True, slots=True)
 class GpuIsUnknown:
-    """A GPU is listed that has never answered."""
+    """The driver lists a GPU that could never be read."""
 
     gpu: UnknownGpu
 
@@ -89,7 +89,7 @@ class MigModeChanged:
 
     gpu: Gpu
     mode: MigMode
-    """As it is now."""
+    """The new mode."""
 
 
 InventoryChange: TypeAlias = (
@@ -107,9 +107,9 @@ InventoryChange: TypeAlias = (
 
 
 def changes(before: Inventory | None, after: Inventory) -> tuple[InventoryChange, ...]:
-    """Gives what has changed, in the order of the GPUs' minor numbers.
+    """Returns the changes from `before` to `after`, in the order of the GPUs' minor numbers.
 
-    `before` is None at the first look. A GPU is the same as before if its UUID is.
+    `before` is None for the first inventory. GPUs are identified by UUID.
     """
     if before == after:
         return ()
@@ -134,30 +134,30 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
             return DriverArrived(len(now)), *(GpuIsUnknown(gpu) for gpu in after.unknown)
         case DriverReady():
             then = {observed.gpu.uuid: observed for observed in before.gpus}
-            found: list[InventoryChange] = [
+            changed: list[InventoryChange] = [
                 GpuVanished(observed.gpu) for uuid, observed in then.items() if uuid not in now
             ]
             for uuid, observed in now.items():
                 if uuid in then:
-                    found += _changes_of_gpu(then[uuid], observed)
+                    changed += _changes_of_gpu(then[uuid], observed)
                 else:
-                    found.append(GpuAppeared(observed.gpu))
-            found += [GpuIsUnknown(gpu) for gpu in after.unknown if gpu not in before.unknown]
-            return tuple(found)
+                    changed.append(GpuAppeared(observed.gpu))
+            changed += [GpuIsUnknown(gpu) for gpu in after.unknown if gpu not in before.unknown]
+            return tuple(changed)
     assert_never(before)
 
 
 def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
-    """What Carina itself changes, such as MIG instances, is in the state and no change here."""
-    found: list[InventoryChange] = []
+    """Returns the changes of one GPU. What Carina itself changes, as MIG instances, is none."""
+    changed: list[InventoryChange] = []
     if before.state.mig_mode is not after.state.mig_mode:
-        found.append(MigModeChanged(after.gpu, after.state.mig_mode))
+        changed.append(MigModeChanged(after.gpu, after.state.mig_mode))
     known = {type(problem) for problem in before.state.problems}
-    found += [
+    changed += [
         ProblemAppeared(after.gpu, problem)
         for problem in in_order(after.state.problems)
         if type(problem) not in known
     ]
     if before.state.problems and not after.state.problems:
-        found.append(GpuRecovered(after.gpu))
-    return found
+        changed.append(GpuRecovered(after.gpu))
+    return changed

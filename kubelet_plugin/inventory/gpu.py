@@ -1,10 +1,9 @@
-"""A GPU of the node: what never changes apart from what does. Plain values, no I/O.
+"""A GPU of the node: its constant facts and its variable state. Plain values, no I/O.
 
-`kubelet_plugin.nvml` makes these values; slices, claims and CDI specs are decided from them.
-`Gpu` holds facts of the hardware and its driver. `GpuState` holds what may be another at the next
-reading, also by what Carina itself does. A GPU is identified by minor number, UUID and PCI address,
-and all three are always known. What a driver may be unable to report is `None`, each attribute for
-itself.
+`kubelet_plugin.nvml` creates these values; slices, claims and CDI specs are derived from them.
+`Gpu` holds facts of the hardware and its driver. `GpuState` holds what may differ at the next read,
+including what Carina itself changes. A GPU is identified by minor number, UUID and PCI address,
+which are always known. Any other attribute is `None` if the driver does not report it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from kubelet_plugin.inventory.mig import MigSupport
 
 
 class MigMode(Enum):
-    """Whether CUDA sees the whole GPU or its MIG instances only."""
+    """Whether CUDA sees the whole GPU or only its MIG instances."""
 
     OFF = "off"
     ON = "on"
@@ -28,10 +27,10 @@ class NvLink:
     peers: tuple[int, ...]
     """Minor numbers of this node's GPUs reached over NVLink, directly or through NVSwitches."""
     domain: str
-    """The same string for all GPUs that NVLink connects, in one hop or several, and for no others.
+    """The same string for all GPUs that NVLink connects, directly or indirectly, and for no others.
 
-    For a fabric that spans nodes "<cluster UUID>.<clique id>", as the fabric manager says. Within a
-    node the UUID of the connected GPU with the lowest minor number (a lost GPU included).
+    For a fabric that spans nodes, "<cluster UUID>.<clique id>" from the fabric manager. Otherwise
+    the UUID of the connected GPU with the lowest minor number, even if that GPU is lost.
     """
 
 
@@ -40,11 +39,11 @@ class Gpu:
     """The facts of a GPU."""
 
     minor: int
-    """The N of /dev/nvidiaN; names the GPU's devices ("gpu-<minor>")."""
+    """The N of /dev/nvidiaN; part of the names of the GPU's devices ("gpu-<minor>")."""
     uuid: str
     """"GPU-" and 36 characters."""
     pci_bus_id: str
-    """`dddd:bb:dd.f` in lower case, as sysfs and `resource.kubernetes.io/pciBusID` write it."""
+    """`dddd:bb:dd.f` in lower case, as in sysfs and `resource.kubernetes.io/pciBusID`."""
     product_name: str | None
     brand: str | None
     """"Nvidia", "Tesla", ...: the words NVIDIA's own DRA driver publishes."""
@@ -52,15 +51,15 @@ class Gpu:
     """"Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", ..."""
     cuda_compute_capability: tuple[int, int] | None
     memory_bytes: int | None
-    """The framebuffer's size; None where CPU and GPU share one memory."""
+    """Size of the framebuffer; None if CPU and GPU share their memory."""
     driver_version: str | None
-    """As the driver writes it ("550.163.01"), which is not semantic versioning."""
+    """In the driver's notation ("550.163.01"), which is not a semantic version."""
     cuda_driver_version: tuple[int, int] | None
-    """The newest CUDA that the driver serves."""
+    """The newest CUDA version that the driver supports."""
     addressing_mode: str | None
-    """"HMM", "ATS" or "None", where the driver tells."""
+    """"HMM", "ATS" or "None", if the driver reports it."""
     numa_node: int | None
-    """Of the PCI function; never -1."""
+    """NUMA node of the PCI function; never -1."""
     pcie_root: str | None
     """`pci<domain>:<bus>` of the root complex, as in `resource.kubernetes.io/pcieRoot`."""
     mig: MigSupport
@@ -68,17 +67,17 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """How a GPU is at the moment."""
+    """The state of a GPU at the last read."""
 
     mig_mode: MigMode = MigMode.OFF
     nvlink: NvLink | None = None
-    """None without an active link."""
+    """None if the GPU has no active link."""
     problems: Problems = HEALTHY
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedGpu:
-    """A GPU as it was last read. Facts and state of one that does not answer are its last ones."""
+    """A GPU as it was last read. If it does not respond, these are its last known values."""
 
     gpu: Gpu
     state: GpuState

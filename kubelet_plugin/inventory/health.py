@@ -1,8 +1,8 @@
-"""The health of a GPU: a set of problems, each with its severity and when it was first seen.
+"""The health of a GPU: a set of problems, each with its severity and the time it was first seen.
 
-What follows from a problem is said here, once: the taint and the metric's state by `state`, the
-Event by `event_reason`, whether a claim is refused for good or for now by `severity`, and the words
-for all of them. Whoever acts on problems asks them, and does not branch on their types.
+This module alone defines the consequences of a problem: `state` is used in the taint and the
+metric, `event_reason` in the Event, and `severity` decides whether a claim fails or is retried.
+Other code uses these attributes, and does not depend on the types of problems.
 """
 
 from collections.abc import Iterable
@@ -22,16 +22,16 @@ class NvmlFailure:
     """The constant's name, e.g. "NVML_ERROR_UNKNOWN"."""
 
     def __str__(self) -> str:
-        return f"{self.function} answered {self.code}"
+        return f"{self.function} returned {self.code}"
 
 
 class Severity(Enum):
     """What a problem means for claims on the GPU."""
 
     FATAL = 2
-    """It stays until somebody acts: claims are refused."""
+    """The problem stays until an operator acts; claims fail."""
     TRANSIENT = 1
-    """It may pass: claims wait for that."""
+    """The problem may disappear; claims are retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GpuLost:
     event_reason: ClassVar[str] = "GPULost"
     severity: ClassVar[Severity] = Severity.FATAL
     remedy: ClassVar[str] = (
-        "reset the GPU or reboot the node, or delete the pod to have it scheduled again"
+        "reset the GPU, reboot the node, or delete the pod so that it is scheduled again"
     )
     failure: NvmlFailure
     since: datetime
@@ -53,17 +53,17 @@ class GpuLost:
 
 @dataclass(frozen=True, slots=True)
 class GpuUnreadable:
-    """The GPU is there and did not answer when it was last read."""
+    """The GPU is present, but did not respond to the last read."""
 
     state: ClassVar[str] = "unreadable"
     event_reason: ClassVar[str] = "GPUUnreadable"
     severity: ClassVar[Severity] = Severity.TRANSIENT
-    remedy: ClassVar[str] = "if this lasts, reset the GPU"
+    remedy: ClassVar[str] = "if this continues, reset the GPU"
     failure: NvmlFailure
     since: datetime
 
     def __str__(self) -> str:
-        return f"does not answer ({self.failure})"
+        return f"does not respond ({self.failure})"
 
 
 Problem: TypeAlias = GpuLost | GpuUnreadable
@@ -72,20 +72,20 @@ Problems: TypeAlias = frozenset[Problem]
 HEALTHY: Problems = frozenset()
 READY = "ready"
 STATES = (READY, GpuLost.state, GpuUnreadable.state)
-"""Every word that `state` gives."""
+"""All values of `state`."""
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Gives problems with the worst first, in the same order every time."""
+    """Returns the problems by descending severity, in a deterministic order."""
     return tuple(sorted(problems, key=lambda problem: (-problem.severity.value, problem.state)))
 
 
 def state(problems: Problems) -> str:
-    """Gives the word for a GPU with these problems: that of the worst, or "ready"."""
+    """Returns the state of a GPU with these problems: that of the worst one, or "ready"."""
     return in_order(problems)[0].state if problems else READY
 
 
 def since(problem: Problem, before: Problems) -> Problem:
-    """Gives the problem with the time of its first sighting, if `before` had it already."""
+    """Returns the problem with the time at which it was first seen, if `before` contains it."""
     known = next((other for other in before if type(other) is type(problem)), None)
     return problem if known is None else type(problem)(problem.failure, known.since)

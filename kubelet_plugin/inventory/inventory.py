@@ -1,7 +1,7 @@
 """One observation of the node's GPUs: plain values, no I/O.
 
-GPUs are sorted by minor number, so that the same node gives the same value. No GPU appears twice:
-it was read at least once, and is among `gpus` with its problems, or it is not known yet.
+GPUs are sorted by minor number, so that equal nodes have equal values. A GPU that was read at least
+once is in `gpus`, with its problems; a GPU that was never read is in `unknown`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kubelet_plugin.inventory.health import NvmlFailure
 
 @dataclass(frozen=True, slots=True)
 class UnknownGpu:
-    """A GPU that NVML lists and that could never be read, so that nobody knows which it is."""
+    """A GPU that NVML lists but that could never be read, so that its identity is not known."""
 
     index: int
     """NVML's index in this observation."""
@@ -22,7 +22,7 @@ class UnknownGpu:
 
 @dataclass(frozen=True, slots=True)
 class DriverReady:
-    """The driver answers; these are the node's GPUs, perhaps none."""
+    """The driver works; these are the node's GPUs, possibly none."""
 
     gpus: tuple[ObservedGpu, ...]
     unknown: tuple[UnknownGpu, ...] = ()
@@ -37,24 +37,24 @@ class DriverMissing:
 
 @dataclass(frozen=True, slots=True)
 class DriverUnusable:
-    """There is a driver and it refuses: no permission, library and module differ in version, ..."""
+    """A driver is installed, but does not work: no permission, versions that do not match, ..."""
 
     failure: NvmlFailure
 
 
 @dataclass(frozen=True, slots=True)
 class DriverReplaced:
-    """Another driver is installed than the one whose library this process has loaded."""
+    """The driver whose library this process has loaded was replaced by another one."""
 
     library: str
-    """The file of the other one's library."""
+    """Path of the new driver's library."""
 
 
 Inventory: TypeAlias = DriverReady | DriverMissing | DriverUnusable | DriverReplaced
 
 
 def known_gpus(inventory: Inventory | None) -> tuple[ObservedGpu, ...]:
-    """Gives every GPU that is known, sorted by minor number; none without a driver."""
+    """Returns all known GPUs, sorted by minor number; none without a working driver."""
     match inventory:
         case DriverReady(gpus):
             return gpus

@@ -1,4 +1,4 @@
-"""How a GPU can be partitioned (MIG): facts of the hardware and its driver."""
+"""How a GPU can be partitioned with MIG: facts of the hardware and its driver."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class MigResources:
-    """What a MIG partition, or all partitions of a GPU together, can hold."""
+    """The resources of a MIG partition, or of all partitions of a GPU together."""
 
     multiprocessors: int
     copy_engines: int
@@ -27,16 +27,16 @@ class MigPlacement:
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """One GPU instance profile of a GPU and where it may be placed."""
+    """A GPU instance profile of a GPU, and its possible placements."""
 
     name: str
-    """As `nvidia-smi mig -lgip` writes it, without the word MIG: "1g.10gb", "1g.10gb+me"."""
+    """As in `nvidia-smi mig -lgip`, without the prefix MIG: "1g.10gb", "1g.10gb+me"."""
     id: int
-    """The driver's profile id, e.g. 19 for 1g: it creates instances and is in device names."""
+    """The driver's profile ID, such as 19 for 1g: used to create instances and in device names."""
     index: int
-    """NVML's `NVML_GPU_INSTANCE_PROFILE_*`: what profile queries take. Not the id."""
+    """NVML's `NVML_GPU_INSTANCE_PROFILE_*`, used to query profiles; not the ID."""
     slices: int
-    """Compute slices, the 3 of "3g.40gb"."""
+    """Number of compute slices: the 3 of "3g.40gb"."""
     max_instances: int
     resources: MigResources
     placements: tuple[MigPlacement, ...]
@@ -46,39 +46,39 @@ class MigProfile:
 class MigLayout:
     """How a GPU can be partitioned; the same whether MIG mode is on or off.
 
-    Profiles are sorted by id. There are none where the driver is too old to tell.
+    Profiles are sorted by ID. There are none if the driver is too old to report them.
     """
 
     profiles: tuple[MigProfile, ...]
 
     @property
     def memory_slices(self) -> int:
-        """How many memory slices placements are made of (8 on an A100, 0 with no profile)."""
+        """Number of memory slices: 8 on an A100, 0 without profiles."""
         return max(
             (p.start + p.size for profile in self.profiles for p in profile.placements), default=0
         )
 
     @property
     def total(self) -> MigResources:
-        """What the partitions of one GPU share: in each dimension, what its largest profile has.
+        """The resources that all partitions of a GPU share: the maximum over its profiles.
 
-        NVML states no totals; these are the counters that partitions draw from.
+        NVML reports no totals. Partitions consume from counters with these values.
         """
-        held = [profile.resources for profile in self.profiles]
+        resources = [profile.resources for profile in self.profiles]
         return MigResources(
-            multiprocessors=max((r.multiprocessors for r in held), default=0),
-            copy_engines=max((r.copy_engines for r in held), default=0),
-            decoders=max((r.decoders for r in held), default=0),
-            encoders=max((r.encoders for r in held), default=0),
-            jpeg_engines=max((r.jpeg_engines for r in held), default=0),
-            ofa_engines=max((r.ofa_engines for r in held), default=0),
-            memory_mib=max((r.memory_mib for r in held), default=0),
+            multiprocessors=max((r.multiprocessors for r in resources), default=0),
+            copy_engines=max((r.copy_engines for r in resources), default=0),
+            decoders=max((r.decoders for r in resources), default=0),
+            encoders=max((r.encoders for r in resources), default=0),
+            jpeg_engines=max((r.jpeg_engines for r in resources), default=0),
+            ofa_engines=max((r.ofa_engines for r in resources), default=0),
+            memory_mib=max((r.memory_mib for r in resources), default=0),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MigUnsupported:
-    """The GPU, or its driver, has no MIG."""
+    """The GPU or its driver does not support MIG."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class MigSupported:
 
     layout: MigLayout
     toggles_without_reset: bool
-    """Hopper and later switch MIG mode at once; Ampere needs a GPU reset, so no other users."""
+    """Whether MIG mode changes at once (Hopper and later), without a GPU reset (Ampere)."""
 
 
 MigSupport: TypeAlias = MigUnsupported | MigSupported

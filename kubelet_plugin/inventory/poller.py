@@ -1,8 +1,8 @@
-"""Reads the node's GPUs periodically, and passes on what has changed.
+"""Reads the node's GPUs periodically, and passes on changes.
 
-A reading may never return: a driver call that hangs cannot be cancelled. One thread reads, and
-another detects that a reading takes too long, so that a hanging driver is reported and blocks
-nothing else. Until it returns, the last inventory stays in force.
+A read may never return, because a driver call that hangs cannot be cancelled. One thread reads, and
+another detects a read that takes too long, so that a hanging driver is reported and blocks nothing
+else. Until the read returns, the last inventory stays in force.
 """
 
 import logging
@@ -17,22 +17,22 @@ _log = logging.getLogger(__name__)
 
 
 class InventoryReporter(Protocol):
-    """Reports readings of the GPUs to operators. Called from several threads."""
+    """Reports reads of the GPUs to operators. Called from several threads."""
 
     def inventory_read(self, seconds: float) -> None:
-        """Reports how long a reading took."""
+        """Reports how long a read took."""
 
     def inventory_seen(self, inventory: Inventory) -> None:
         """Reports the first inventory, and each that differs from the previous one."""
 
     def inventory_changed(self, change: InventoryChange) -> None:
-        """Reports a single change between two readings."""
+        """Reports a single change between two reads."""
 
     def inventory_read_stalled(self, seconds: float) -> None:
-        """Reports that a reading has not returned after that time, once per reading."""
+        """Reports that a read has not returned after that time, once per read."""
 
     def inventory_read_resumed(self, seconds: float) -> None:
-        """Reports that a stalled reading returned after that time."""
+        """Reports that a stalled read returned after that time."""
 
 
 class InventoryPoller:
@@ -51,9 +51,9 @@ class InventoryPoller:
         """`read` reads once, given the previous inventory; only the poller's thread calls it.
 
         `changed` receives the first inventory and each that differs from the previous one, and must
-        return at once. If it or the reporter raises, both are called again after the next reading.
-        All times are in seconds: `interval` passes between the end of a reading and the next one,
-        and a reading that takes longer than `patience` counts as stalled; `clock` is monotonic.
+        return at once. If it or the reporter raises, both are called again after the next read. All
+        times are in seconds: `interval` passes between the end of a read and the next one, and a
+        read that takes longer than `patience` counts as stalled; `clock` is monotonic.
         """
         self._read = read
         self._changed = changed
@@ -64,29 +64,32 @@ class InventoryPoller:
         self._latest: Inventory | None = None
         self._passed_on: Inventory | None = None
         self._state = threading.Condition()
-        self._readings = 0
-        self._reading_since: float | None = None
+        self._read_count = 0
+        self._read_started: float | None = None
         self._wanted = False
         self._stopped = False
 
     @property
     def latest(self) -> Inventory | None:
-        """The last inventory that was read; None before the first reading has returned."""
+        """The last inventory that was read; None before the first read has returned."""
         return self._latest
 
     def start(self) -> None:
-        """Starts the threads; the first reading begins at once."""
-        for name, work in (("inventory-poller", self._poll), ("inventory-watchdog", self._guard)):
+        """Starts the threads; the first read begins at once."""
+        for name, work in (
+            ("inventory-poller", self._poll),
+            ("inventory-watchdog", self._watch_reads),
+        ):
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Stops reading. Does not wait for a reading in progress, which may hang."""
+        """Stops reading. Does not wait for a read in progress, which may hang."""
         with self._state:
             self._stopped = True
             self._state.notify_all()
 
     def read_now(self) -> None:
-        """Requests a reading, or another one if one is in progress; returns before it starts."""
+        """Requests a read, or another one if one is in progress; returns before it starts."""
         with self._state:
             self._wanted = True
             self._state.notify_all()
@@ -97,15 +100,15 @@ class InventoryPoller:
                 if self._stopped:
                     return
                 self._wanted = False
-                self._readings += 1
-                self._reading_since = self._clock()
+                self._read_count += 1
+                self._read_started = self._clock()
                 self._state.notify_all()
             try:
                 self._read_once()
             except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
-                _log.exception("the GPUs could not be read; trying again")
+                _log.exception("the GPUs could not be read; retrying")
             with self._state:
-                self._reading_since = None
+                self._read_started = None
                 self._state.notify_all()
                 self._state.wait_for(lambda: self._wanted or self._stopped, self._interval)
 
@@ -124,27 +127,27 @@ class InventoryPoller:
         self._changed(inventory)
         self._passed_on = inventory  # last, so that a failure to pass it on is retried
 
-    def _guard(self) -> None:
+    def _watch_reads(self) -> None:
         while True:
             with self._state:
-                self._state.wait_for(lambda: self._reading_since is not None or self._stopped)
-                if self._stopped or self._reading_since is None:
+                self._state.wait_for(lambda: self._read_started is not None or self._stopped)
+                if self._stopped or self._read_started is None:
                     return
-                reading, since = self._readings, self._reading_since
-            self._guard_reading(reading, since)
+                number, started = self._read_count, self._read_started
+            self._watch_read(number, started)
 
-    def _guard_reading(self, reading: int, since: float) -> None:
-        """Waits until a reading has returned, and reports one that stalls."""
+    def _watch_read(self, number: int, started: float) -> None:
+        """Waits until a read has returned, and reports it if it stalls."""
 
         def over() -> bool:
-            return self._stopped or self._readings != reading or self._reading_since is None
+            return self._stopped or self._read_count != number or self._read_started is None
 
         with self._state:
             if self._state.wait_for(over, self._patience):
                 return
-        self._reporter.inventory_read_stalled(self._clock() - since)
+        self._reporter.inventory_read_stalled(self._clock() - started)
         with self._state:
             self._state.wait_for(over)
             if self._stopped:
                 return
-        self._reporter.inventory_read_resumed(self._clock() - since)
+        self._reporter.inventory_read_resumed(self._clock() - started)

@@ -86,7 +86,7 @@ class DraService:
         self._pause = pause
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Gives what a grpc.Server is to serve."""
+        """Returns what a grpc.Server is to serve."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "NodePrepareResources": grpc.unary_unary_rpc_method_handler(
                 self.prepare,

@@ -34,7 +34,7 @@ def socket_probe(*paths: Path, timeout: float = _TIMEOUT) -> Probe:
             try:
                 _call(path, timeout)
             except grpc.RpcError as error:
-                return f"{path} does not answer: {error.code().name}: {error.details()}"
+                return f"{path} does not respond: {error.code().name}: {error.details()}"
         return None
 
     return probe

@@ -132,17 +132,17 @@ class NvmlReader:
         readings, failed = self._enumerate(driver)
         anonymous = [gpu for uuid, gpu in failed if uuid is None]
         strangers = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
-        silent: list[ObservedGpu] = []
+        unresponsive: list[ObservedGpu] = []
         for observed in [observed for uuid, observed in known.items() if uuid not in readings]:
             try:
                 readings |= self._find(observed.gpu, driver)
             except NvmlCallError as error:
                 if error.failure.code == "NVML_ERROR_NOT_FOUND":
                     continue  # unplugged
-                silent.append(self._with_problem(observed, error.failure))
+                unresponsive.append(self._with_problem(observed, error.failure))
             if all(uuid != observed.gpu.uuid for uuid, _ in failed):
                 del anonymous[:1]  # NVML listed this GPU and could not say which it was
-        return _ready(readings.values(), silent, [*anonymous, *strangers])
+        return _ready(readings.values(), unresponsive, [*anonymous, *strangers])
 
     def _with_problem(self, observed: ObservedGpu, failure: NvmlFailure) -> ObservedGpu:
         kind = GpuLost if failure.code in _LOST else GpuUnreadable
@@ -152,7 +152,7 @@ class NvmlReader:
     def _enumerate(
         self, driver: _Driver
     ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
-        """Gives the readable GPUs by UUID, and the others with their UUID if that is readable."""
+        """Returns the readable GPUs by UUID, and the others with their UUID if that is readable."""
         readings: dict[str, _Reading] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
         for index in range(call(pynvml.nvmlDeviceGetCount)):
@@ -231,7 +231,7 @@ def _read_driver() -> _Driver:
 def _read_links(handle: object) -> nvlink.Links:
     gpus: set[str] = set()
     switches: set[str] = set()
-    untold: set[str] = set()
+    unidentified: set[str] = set()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             active = call(pynvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -253,11 +253,11 @@ def _read_links(handle: object) -> nvlink.Links:
             case pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
                 pass  # a link to the CPU does not connect GPUs
             case _:
-                untold.add(_address(remote))
+                unidentified.add(_address(remote))
     return nvlink.Links(
         gpus=frozenset(gpus),
         switches=frozenset(switches),
-        untold=frozenset(untold),
+        unidentified=frozenset(unidentified),
         fabric=_read_fabric(handle),
     )
 
@@ -275,12 +275,12 @@ def _read_fabric(handle: object) -> str | None:
 
 def _ready(
     readings: Collection[_Reading],
-    silent: Sequence[ObservedGpu],
+    unresponsive: Sequence[ObservedGpu],
     unknown: Sequence[UnknownGpu],
 ) -> DriverReady:
     links = {reading.gpu.pci_bus_id: reading.links for reading in readings}
-    connections = nvlink.nvlinks(links, [reading.gpu for reading in readings], silent)
-    answering = [
+    connections = nvlink.nvlinks(links, [reading.gpu for reading in readings], unresponsive)
+    responsive = [
         ObservedGpu(
             reading.gpu,
             GpuState(mig_mode=reading.mig_mode, nvlink=connections.get(reading.gpu.minor)),
@@ -288,7 +288,7 @@ def _ready(
         for reading in readings
     ]
     return DriverReady(
-        gpus=tuple(sorted((*answering, *silent), key=lambda observed: observed.gpu.minor)),
+        gpus=tuple(sorted((*responsive, *unresponsive), key=lambda observed: observed.gpu.minor)),
         unknown=tuple(sorted(unknown, key=lambda gpu: gpu.index)),
     )
 

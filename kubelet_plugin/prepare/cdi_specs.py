@@ -12,7 +12,7 @@ from kubelet_plugin.cdi.claim_spec import claim_of, claim_spec, driver_edits
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
-from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, render
+from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, render_spec
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
 from kubelet_plugin.host import HostPaths
@@ -87,7 +87,7 @@ class CdiSpecs:
             }
             control_nodes = self._seen_by_runtime(ensure_control_nodes(self._host))
             shared = self._shared(self._driver_root.files(version), control_nodes)
-            content = render(claim_spec(self._driver, spec.claim, spec.devices, nodes, shared))
+            content = render_spec(claim_spec(self._driver, spec.claim, spec.devices, nodes, shared))
         except CdiSpecError as error:
             raise ResourceError(str(error), retriable=False) from error
         except (DeviceNodeError, DriverFilesError) as error:

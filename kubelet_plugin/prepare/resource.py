@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from kubelet_plugin.claims.claim import NodeClaim
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +34,7 @@ class ClaimSpec:
 
     kind: ClassVar[str] = "CDI spec"
     claim: NodeClaim
-    devices: Mapping[str, Device]
+    devices: Mapping[str, GpuDevice]
     """All devices that the claim has allocated, by name."""
 
     @property

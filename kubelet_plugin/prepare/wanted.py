@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.failure import ClaimError, DeviceMissing, DeviceUnhealthy
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.health import in_order
 from kubelet_plugin.prepare.resource import ClaimSpec, Identity, NodeResource, spec_identity
 
@@ -19,7 +19,7 @@ def identities(claim: NodeClaim) -> frozenset[Identity]:
 
 
 def wanted(
-    claims: Iterable[NodeClaim], devices: Mapping[str, Device]
+    claims: Iterable[NodeClaim], devices: Mapping[str, GpuDevice]
 ) -> Mapping[Identity, NodeResource]:
     """Returns all resources that the claims need; `devices` are the node's devices by name.
 
@@ -30,14 +30,14 @@ def wanted(
     return {resource.identity: resource for resource in resources}
 
 
-def _needed_by(claim: NodeClaim, devices: Mapping[str, Device]) -> Iterable[NodeResource]:
+def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[NodeResource]:
     usable = {
         allocated.device: _usable(claim, allocated.device, devices) for allocated in claim.devices
     }
     yield ClaimSpec(claim, usable)
 
 
-def _usable(claim: NodeClaim, name: str, devices: Mapping[str, Device]) -> Device:
+def _usable(claim: NodeClaim, name: str, devices: Mapping[str, GpuDevice]) -> GpuDevice:
     device = devices.get(name)
     if device is None:
         raise ClaimError(DeviceMissing(claim, name, tuple(sorted(devices))))

@@ -19,7 +19,7 @@ class FeatureGate(Enum):
 
 
 def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
-    """Gives the gates whose fields a slice uses.
+    """Returns the gates whose fields a slice uses.
 
     A gate that the sent slice needs and the stored slice does not is off: the API server drops
     either all of a gate's fields in a slice or none.
@@ -33,7 +33,7 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
 
 
 def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
-    """Gives the pool to publish while these gates are off.
+    """Returns the pool to publish while these gates are off.
 
     Without taints, a tainted device is left out. Without counters, nothing prevents the scheduler
     from allocating two devices of one GPU, so only the first device of each counter set stays. The

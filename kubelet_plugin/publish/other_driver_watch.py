@@ -61,7 +61,7 @@ class OtherDriverWatch:
         return self._due
 
     def offers(self, in_slices: Iterable[PublishedGpu]) -> tuple[Offer, ...]:
-        """Gives what other drivers offer, `in_slices` included. Reads the Node if that is due.
+        """Returns what other drivers offer, `in_slices` included. Reads the Node if that is due.
 
         Raises ApiError if the first reading of the Node fails. If a later one fails, the previous
         result stays in force.

@@ -22,7 +22,7 @@ from carina_dra.resource import (
     StringAttribute,
     StringsAttribute,
 )
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.gpu import Gpu
 
 BesideOtherDrivers: TypeAlias = Literal["withhold", "publish"]
@@ -105,7 +105,7 @@ class Contested:
 class Decision:
     """The devices to publish, and the GPUs that other drivers offer too."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[GpuDevice, ...]
     contested: tuple[Contested, ...]
     policy: BesideOtherDrivers
 
@@ -117,7 +117,7 @@ class Decision:
 
 
 def extended_resources(node: Mapping[str, Any]) -> frozenset[ExtendedResource]:
-    """Gives the extended resources of GPUs that are above zero in a Node's `status.allocatable`.
+    """Returns the extended resources of GPUs that are above zero in a Node's `status.allocatable`.
 
     The kubelet sets a resource to zero when its device plugin stops.
     """
@@ -130,7 +130,7 @@ def extended_resources(node: Mapping[str, Any]) -> frozenset[ExtendedResource]:
 
 
 def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
-    """Gives the UUIDs and PCI addresses of devices in a slice of another driver."""
+    """Returns the UUIDs and PCI addresses of devices in a slice of another driver."""
     return frozenset(
         PublishedGpu(spec.driver, _identity(text))
         for device in spec.devices
@@ -143,7 +143,7 @@ def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
 def remembered(
     before: Mapping[Offer, float], seen: Iterable[Offer], *, now: float, seconds: float
 ) -> Mapping[Offer, float]:
-    """Gives the offers seen now or within the last `seconds`, with the time each was last seen.
+    """Returns the offers seen now or within the last `seconds`, with the time each was last seen.
 
     An offer can disappear for a while although its driver remains: the kubelet deletes all
     ResourceSlices of the node when it starts, and drivers restart.
@@ -153,7 +153,7 @@ def remembered(
 
 
 def decide(
-    devices: Sequence[Device], offers: Collection[Offer], policy: BesideOtherDrivers
+    devices: Sequence[GpuDevice], offers: Collection[Offer], policy: BesideOtherDrivers
 ) -> Decision:
     """Decides which of `devices` to publish, given what other drivers on the node offer."""
     gpus = tuple({device.gpu.uuid: device.gpu for device in devices}.values())

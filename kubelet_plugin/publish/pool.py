@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from carina_dra.resource import CounterSet, limits
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.counters import counter_set
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 
 T = TypeVar("T")
 
@@ -48,8 +48,8 @@ class Pool:
     """Empty if the node has no devices."""
 
 
-def pool(devices: Sequence[Device], *, driver: str, node: str) -> Pool:
-    """Gives the pool of a node's devices, in their order."""
+def pool(devices: Sequence[GpuDevice], *, driver: str, node: str) -> Pool:
+    """Returns the pool of a node's devices, in their order."""
     gpus = {device.gpu.minor: device.gpu for device in devices}
     counter_sets = [counter_set(gpu) for gpu in gpus.values()]
     published = [device.published(driver) for device in devices]

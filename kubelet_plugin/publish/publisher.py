@@ -26,7 +26,7 @@ from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.other_drivers import (
@@ -38,7 +38,7 @@ from kubelet_plugin.publish.other_drivers import (
     published_gpus,
 )
 from kubelet_plugin.publish.pool import Pool, pool
-from kubelet_plugin.publish.sync import Plan, sync
+from kubelet_plugin.publish.sync import SlicePlan, sync
 
 _SETTLE: Final = 0.1
 """Seconds between another client's change and the next check, since changes come in groups."""
@@ -121,8 +121,8 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="slice-publisher", daemon=True)
 
         self._state = threading.Condition()
-        self._wanted: tuple[Device, ...] | None = None
-        self._settled: tuple[Device, ...] | None = None
+        self._wanted: tuple[GpuDevice, ...] | None = None
+        self._settled: tuple[GpuDevice, ...] | None = None
         self._due = math.inf
         self._no_repair_before = -math.inf
         self._stopped = False
@@ -151,7 +151,7 @@ class Publisher:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def publish(self, devices: Sequence[Device]) -> None:
+    def publish(self, devices: Sequence[GpuDevice]) -> None:
         """Sets the devices of the node, and returns at once."""
         with self._state:
             self._wanted = tuple(devices)
@@ -169,7 +169,7 @@ class Publisher:
         return self._wanted is not None and self._settled is self._wanted
 
     def wait_published(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until the slices match; gives whether they do."""
+        """Waits up to `timeout` seconds until the slices match; returns whether they do."""
         with self._state:
             return self._state.wait_for(lambda: self.published, timeout)
 
@@ -201,8 +201,8 @@ class Publisher:
                 else:
                     self._retry()
 
-    def _next(self) -> tuple[Device, ...] | None:
-        """Waits until a check is due; gives the devices to publish, or None when stopped."""
+    def _next(self) -> tuple[GpuDevice, ...] | None:
+        """Waits until a check is due; returns the devices to publish, or None when stopped."""
         with self._state:
             while not self._stopped:
                 now = self._clock()
@@ -222,7 +222,7 @@ class Publisher:
             self._settled = None
             self._schedule(self._clock() + max(at_least, self._backoff.next()))
 
-    def _settle(self, devices: tuple[Device, ...]) -> None:
+    def _settle(self, devices: tuple[GpuDevice, ...]) -> None:
         self._backoff.reset()
         with self._state:
             self._settled = devices
@@ -230,7 +230,7 @@ class Publisher:
             self._schedule(max(self._observe_at, self._no_repair_before))
 
     def _listed(self) -> bool:
-        """Waits for the first list of slices; gives False when stopped.
+        """Waits for the first list of slices; returns False when stopped.
 
         Raises ApiError if the API server refuses to list them.
         """
@@ -240,8 +240,8 @@ class Publisher:
             self._client.list(RESOURCE_SLICES, self._selection)
         return True
 
-    def _sync(self, devices: tuple[Device, ...]) -> bool:
-        """Writes what differs from the devices; gives False if another client wrote meanwhile."""
+    def _sync(self, devices: tuple[GpuDevice, ...]) -> bool:
+        """Writes what differs from the devices; returns False if another client wrote meanwhile."""
         decision = self._decide(devices)
         if not decision.slices_are_ours:
             self._stored = None
@@ -266,7 +266,7 @@ class Publisher:
         self._stored = target
         return True
 
-    def _decide(self, devices: tuple[Device, ...]) -> Decision:
+    def _decide(self, devices: tuple[GpuDevice, ...]) -> Decision:
         """Decides what to publish beside other drivers, and when to look at them again."""
         if not devices and not self._our_slices():
             self._observe_at = math.inf
@@ -294,7 +294,7 @@ class Publisher:
             self._no_repair_before = now + self._repair_backoff.next()
         self._reporter.slices_repaired()
 
-    def _write(self, plan: Plan) -> bool:
+    def _write(self, plan: SlicePlan) -> bool:
         owner = (self._take_owner(),) if plan.create else ()
         versions: dict[str, str] = {}
         try:
@@ -338,7 +338,7 @@ class Publisher:
         self._reporter.slice_written("delete")
 
     def _take_owner(self) -> OwnerReference:
-        """Gives the current Node as owner: one that was recreated has another UID."""
+        """Returns the current Node as owner: one that was recreated has another UID."""
         owner, self._owner = self._owner, None
         return owner or self._read_owner()
 

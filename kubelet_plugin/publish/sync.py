@@ -32,7 +32,7 @@ _GENERATE_NAME_LENGTH: Final = 248
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SlicePlan:
     """Writes, in the order in which they have to be made."""
 
     update: tuple[ResourceSlice, ...] = ()
@@ -47,7 +47,7 @@ class Plan:
 
 
 def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
-    """Gives the slices of a pool as new objects, without an owner."""
+    """Returns the slices of a pool as new objects, without an owner."""
     return tuple(
         ResourceSlice(
             metadata=ObjectMeta(generate_name=_generate_name(pool, index)),
@@ -67,8 +67,8 @@ def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
     )
 
 
-def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> Plan:
-    """Gives the writes that turn `existing`, all slices of the driver on the node, into `pool`.
+def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> SlicePlan:
+    """Returns the writes that turn `existing`, all slices of the driver on the node, into `pool`.
 
     Of two slices with one index the one of the higher generation stays, then the first by name, so
     that several plugins make the same choice.
@@ -98,14 +98,16 @@ def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> Plan:
     if len(kept) < len(wanted) or len(update) + len(visible) > 1:
         wanted = _by_prefix(resource_slices(pool, newest + 1))
         update = [_rewritten(found, wanted[prefix]) for prefix, found in kept.items()]
-    return Plan(
+    return SlicePlan(
         update=tuple(update),
         create=tuple(new for prefix, new in wanted.items() if prefix not in kept),
         delete=(*obsolete, *elsewhere),
     )
 
 
-def _removal(in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newest: int) -> Plan:
+def _removal(
+    in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newest: int
+) -> SlicePlan:
     """Plans the deletion of all slices, the newest generation last since it hides the others.
 
     The slices that remain must not look complete meanwhile. They would if a slice says that there
@@ -115,11 +117,11 @@ def _removal(in_pool: list[ResourceSlice], elsewhere: list[ResourceSlice], newes
     visible = [found for found in in_pool if found.spec.pool.generation == newest]
     older = [found for found in in_pool if found.spec.pool.generation != newest]
     if all(found.spec.pool.resource_slice_count >= len(visible) for found in visible):
-        return Plan(delete=(*older, *elsewhere, *visible))
+        return SlicePlan(delete=(*older, *elsewhere, *visible))
     first, *rest = visible
     alone = ResourcePool(first.spec.pool.name, generation=newest + 1, resource_slice_count=1)
     hiding = replace(first, spec=replace(first.spec, pool=alone, devices=(), shared_counters=()))
-    return Plan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
+    return SlicePlan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
 
 
 def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
@@ -127,12 +129,12 @@ def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
 
 
 def _generate_name(pool: Pool, index: int) -> str:
-    """Gives `<index, five hexadecimal digits>-<driver>-<node>-`, cut to the length allowed."""
+    """Returns `<index, five hexadecimal digits>-<driver>-<node>-`, cut to the length allowed."""
     return f"{index:05x}-{pool.driver}-{pool.node}"[: _GENERATE_NAME_LENGTH - 1] + "-"
 
 
 def _rewritten(found: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
-    """Gives the slice with the wanted content; equal to `found` if nothing has to change.
+    """Returns the slice with the wanted content; equal to `found` if nothing has to change.
 
     Fields that this version does not know stay, and so does the time at which the API server added
     a taint.

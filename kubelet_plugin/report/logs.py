@@ -13,13 +13,13 @@ from typing import Final, Literal, TypeAlias
 
 _log = logging.getLogger(__name__)
 
-Format: TypeAlias = Literal["json", "text"]
+LogFormat: TypeAlias = Literal["json", "text"]
 
 _NO_FACTS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes of every record; all others were passed as `extra`."""
 
 
-def configure(log_format: Format, level: str) -> None:
+def configure(log_format: LogFormat, level: str) -> None:
     """Configures logging for the process."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Json() if log_format == "json" else _Text())

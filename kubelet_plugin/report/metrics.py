@@ -86,5 +86,5 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """Gives all of them in Prometheus' text format."""
+        """Returns all of them in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -164,7 +164,7 @@ class Notice:
 
 
 def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each change
-    """Gives the words for a change of the node's GPUs."""
+    """Returns the words for a change of the node's GPUs."""
     normal, warning = EventType.NORMAL, EventType.WARNING
     match change:
         case DriverArrived(gpus):
@@ -216,7 +216,7 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
 
 
 def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> Notice:
-    """Gives the words for GPUs that another driver offers too."""
+    """Returns the words for GPUs that another driver offers too."""
     gpus = ", ".join(f"GPU {gpu.minor}" for gpu in contested.gpus)
     match contested.by:
         case DevicePlugin(resources):

@@ -18,7 +18,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from carina_dra.resource import Device, StringAttribute
-from kubelet_plugin.claims.checkpoint import parse
+from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.claim_controller import release_claims
@@ -250,7 +250,9 @@ def _delete(
 def _check_nothing_is_left(console: Console, client: Client, nodes: list[GpuNode]) -> None:
     for node in nodes:
         console.check(f"{node.name} has no CDI spec left", not specs(node.paths.cdi_directory))
-        checkpoint = parse((node.paths.plugin_directory / "checkpoint.jsonl").read_bytes())
+        checkpoint = parse_checkpoint(
+            (node.paths.plugin_directory / "checkpoint.jsonl").read_bytes()
+        )
         console.check(f"{node.name} has an empty checkpoint", not checkpoint.claims)
     for resource in (PODS, RESOURCE_CLAIMS):
         left = client.list(resource, Selection()).items

@@ -16,7 +16,7 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.client import Client, JsonPatch, MergePatch
 from carina_dra.kube.errors import Forbidden
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.gpu import NvLink
 from kubelet_plugin.publish.other_drivers import Contested, DevicePlugin, DraDriver
 from kubelet_plugin.publish.pool import Pool, pool
@@ -80,7 +80,7 @@ def report() -> Report:
     return Report()
 
 
-def pool_of(node: NodeInApi, devices: tuple[Device, ...]) -> Pool:
+def pool_of(node: NodeInApi, devices: tuple[GpuDevice, ...]) -> Pool:
     return pool(devices, driver=DRIVER, node=node.name)
 
 

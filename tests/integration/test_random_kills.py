@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from kubelet_plugin.claims.checkpoint import parse
+from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.eventually import eventually
@@ -57,7 +57,9 @@ class User:
         return self._host.folder / f"cdi/{DRIVER}-claim_{claim.uid}.json"
 
     def _recorded(self) -> Iterable[NodeClaim]:
-        return parse((self._host.plugin / "checkpoint.jsonl").read_bytes()).claims.values()
+        return parse_checkpoint(
+            (self._host.plugin / "checkpoint.jsonl").read_bytes()
+        ).claims.values()
 
     def _insist(
         self,
@@ -124,7 +126,7 @@ def test_nothing_is_lost_doubled_or_leaked() -> None:
             used = sum(user.result() for user in users)
 
         assert used >= CLAIMS
-        assert parse((host.plugin / "checkpoint.jsonl").read_bytes()).claims == {}
+        assert parse_checkpoint((host.plugin / "checkpoint.jsonl").read_bytes()).claims == {}
         assert list((host.folder / "cdi").iterdir()) == []
         assert sorted(path.name for path in host.plugin.iterdir()) == [
             "checkpoint.jsonl",

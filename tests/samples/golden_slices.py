@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from carina_dra.resource import encode
-from kubelet_plugin.devices.device import Device, devices
+from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -32,7 +32,7 @@ def simulated_pool(profile: str, directory: Path) -> Pool:
     return pool(simulated_devices(profile, directory), driver=DRIVER, node=NODE)
 
 
-def simulated_devices(profile: str, directory: Path) -> tuple[Device, ...]:
+def simulated_devices(profile: str, directory: Path) -> tuple[GpuDevice, ...]:
     """The devices of a simulated node, which is made in an empty directory."""
     node = SimulatedNode.create(directory, profile, name=NODE)
     with installed(directory):

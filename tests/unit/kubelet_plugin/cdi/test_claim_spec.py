@@ -17,7 +17,7 @@ from kubelet_plugin.cdi.claim_spec import (
     prepared_devices,
 )
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
-from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render
+from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render_spec
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from tests.samples.claims import UID, allocated, claim
 from tests.samples.gpus import whole
@@ -81,7 +81,7 @@ def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
     ],
 )
 def test_specs_are_as_written_down(golden: str, prepared: NodeClaim, hook: str | None) -> None:
-    content = render(spec(prepared, driver_edits(driver_files(hook), CONTROL_NODES)))
+    content = render_spec(spec(prepared, driver_edits(driver_files(hook), CONTROL_NODES)))
     file = GOLDEN / f"{golden}.json"
     if os.environ.get("WRITE_GOLDEN"):
         file.write_text(json.dumps(json.loads(content), indent=2) + "\n")
@@ -99,7 +99,7 @@ def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
 
 
 def test_a_spec_tells_whose_it_is() -> None:
-    content = render(spec(claim(name="train.set-1")))
+    content = render_spec(spec(claim(name="train.set-1")))
     assert claim_of(content) == ClaimReference(UID, "default", "train.set-1")
 
 
@@ -137,7 +137,7 @@ def test_no_two_grants_share_a_device_name_or_a_variable(
 
 @pytest.mark.parametrize("name", ["A", "a_b", "a.b", "-a", "", "a/b", "a\n"])
 def test_names_that_the_api_does_not_allow_are_refused(name: str) -> None:
-    with pytest.raises(CdiSpecError, match="small letters"):
+    with pytest.raises(CdiSpecError, match="lowercase letters"):
         spec(claim(allocated("gpu-0", name)))
-    with pytest.raises(CdiSpecError, match="small letters"):
+    with pytest.raises(CdiSpecError, match="lowercase letters"):
         spec(claim(uid=name))

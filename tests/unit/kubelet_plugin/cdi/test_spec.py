@@ -15,7 +15,7 @@ from kubelet_plugin.cdi.spec import (
     DeviceNode,
     Hook,
     Mount,
-    render,
+    render_spec,
 )
 
 NODE = DeviceNode("/dev/nvidia0", "/host/dev/nvidia0")
@@ -62,13 +62,13 @@ def test_every_name_that_the_format_allows_is_taken(name: str) -> None:
     [
         (lambda: CdiDevice("gpu-0", ContainerEdits()), "adds nothing"),
         (lambda: CdiSpec("a/b", (), ContainerEdits()), "has no device"),
-        (lambda: CdiSpec("a/b", spec().devices * 2, ContainerEdits()), "gpu-0 is there twice"),
+        (lambda: CdiSpec("a/b", spec().devices * 2, ContainerEdits()), "gpu-0 occurs twice"),
         (lambda: ContainerEdits(env=("=b",)), "NAME=value"),
         (lambda: ContainerEdits(env=("A",)), "NAME=value"),
         (lambda: ContainerEdits(env=("A-B=c",)), "NAME=value"),
-        (lambda: ContainerEdits(env=("A=1", "A=2")), "variable A is there twice"),
-        (lambda: ContainerEdits(device_nodes=(NODE, NODE)), "/dev/nvidia0 is there twice"),
-        (lambda: ContainerEdits(mounts=(Mount("/a", "/c"), Mount("/b", "/c"))), "/c is there"),
+        (lambda: ContainerEdits(env=("A=1", "A=2")), "variable A occurs twice"),
+        (lambda: ContainerEdits(device_nodes=(NODE, NODE)), "/dev/nvidia0 occurs twice"),
+        (lambda: ContainerEdits(mounts=(Mount("/a", "/c"), Mount("/b", "/c"))), "/c occurs twice"),
         (lambda: DeviceNode("dev/nvidia0", "/dev/nvidia0"), "path of a device node"),
         (lambda: DeviceNode("/dev/nvidia0", "nvidia0"), "hostPath of a device node"),
         (lambda: DeviceNode("/dev/nvidia0", "/dev/nvidia0", "x"), "permissions 'x'"),
@@ -92,7 +92,7 @@ def test_the_document_has_the_fields_of_the_format() -> None:
         hooks=(Hook("createContainer", "/usr/bin/hook", ("hook", "run")),),
     )
     device = CdiDevice("gpu-0", ContainerEdits(device_nodes=(NODE,)))
-    assert json.loads(render(CdiSpec("gpu.carina.dev/claim", (device,), edits))) == {
+    assert json.loads(render_spec(CdiSpec("gpu.carina.dev/claim", (device,), edits))) == {
         "cdiVersion": "0.5.0",
         "kind": "gpu.carina.dev/claim",
         "devices": [

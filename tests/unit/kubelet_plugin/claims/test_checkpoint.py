@@ -12,18 +12,18 @@ from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     CheckpointError,
-    Recorded,
-    Removed,
+    ClaimRecorded,
+    ClaimRemoved,
     change,
-    parse,
-    render,
+    parse_checkpoint,
     render_change,
+    render_checkpoint,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from tests.samples.claims import UID, allocated, claim
 
-EMPTY = render(Checkpoint("boot", {}))
-DEVICE = json.loads(render_change(Recorded(claim())))["claim"]["devices"][0]
+EMPTY = render_checkpoint(Checkpoint("boot", {}))
+DEVICE = json.loads(render_change(ClaimRecorded(claim())))["claim"]["devices"][0]
 
 
 def recorded(device: object) -> bytes:
@@ -55,7 +55,7 @@ checkpoints = st.builds(
 
 @given(checkpoints)
 def test_what_is_written_is_read(checkpoint: Checkpoint) -> None:
-    assert parse(render(checkpoint)) == checkpoint
+    assert parse_checkpoint(render_checkpoint(checkpoint)) == checkpoint
 
 
 @given(checkpoints, prepared_claims)
@@ -65,12 +65,12 @@ def test_striking_a_claim_out_undoes_adding_it(checkpoint: Checkpoint, added: No
 
 
 def test_fields_of_a_newer_plugin_are_passed_over() -> None:
-    content = json.loads(render(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
+    content = json.loads(render_checkpoint(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
     content["later"] = 1
     content["claims"][0]["later"] = 1
     content["claims"][0]["devices"][0]["later"] = 1
     content["claims"][0]["devices"][0]["config"]["later"] = 1
-    assert parse(json.dumps(content).encode()).claims[UID] == claim(allocated("gpu-0"))
+    assert parse_checkpoint(json.dumps(content).encode()).claims[UID] == claim(allocated("gpu-0"))
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,15 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
         (recorded("gpu-0"), "line 2 is damaged"),
         (recorded({**DEVICE, "config": []}), "line 2 is damaged"),
         (recorded({**DEVICE, "consumedCapacity": [1]}), "line 2 is damaged"),
-        (EMPTY + b"{\n" + render_change(Recorded(claim(allocated("gpu-0")))), "line 2 is damaged"),
+        (
+            EMPTY + b"{\n" + render_change(ClaimRecorded(claim(allocated("gpu-0")))),
+            "line 2 is damaged",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
     with pytest.raises(CheckpointError, match=problem):
-        parse(content)
+        parse_checkpoint(content)
 
 
 @pytest.mark.parametrize("damage", [1, "x", None, [1]])
@@ -109,35 +112,35 @@ def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
     ids=lambda path: str(path[-1]),
 )
 def test_a_value_of_another_type_is_damage(path: tuple[str | int, ...], damage: object) -> None:
-    content = json.loads(render(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
+    content = json.loads(render_checkpoint(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
     parent = content
     for step in path[:-1]:
         parent = parent[step]
     parent[path[-1]] = damage
     with pytest.raises(CheckpointError, match="line 1"):
-        parse(json.dumps(content).encode() + b"\n")
+        parse_checkpoint(json.dumps(content).encode() + b"\n")
 
 
 @given(checkpoints, st.lists(prepared_claims, max_size=5))
 def test_changes_lead_from_one_state_to_the_next(
     before: Checkpoint, claims: list[NodeClaim]
 ) -> None:
-    content, state = render(before), before
+    content, state = render_checkpoint(before), before
     for each in claims:
         for after in (state.with_claim(each), state.with_claim(each).without(each.uid)):
             step = change(state, after)
             content += b"" if step is None else render_change(step)
             assert (step is None) == (state == after)
             state = after
-    assert parse(content) == state
+    assert parse_checkpoint(content) == state
 
 
 def test_a_change_that_was_cut_off_does_not_count() -> None:
     before = Checkpoint("boot", {UID: claim(allocated("gpu-0"))})
-    line = render_change(Removed(UID))
+    line = render_change(ClaimRemoved(UID))
     for length in range(len(line)):
-        assert parse(render(before) + line[:length]) == before
-    assert parse(render(before) + line) == before.without(UID)
+        assert parse_checkpoint(render_checkpoint(before) + line[:length]) == before
+    assert parse_checkpoint(render_checkpoint(before) + line) == before.without(UID)
 
 
 @pytest.mark.parametrize(

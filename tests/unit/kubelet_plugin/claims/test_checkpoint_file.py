@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_plugin.claims.checkpoint import Checkpoint, render
+from kubelet_plugin.claims.checkpoint import Checkpoint, render_checkpoint
 from kubelet_plugin.claims.checkpoint_file import CHANGES_KEPT, CheckpointFile
 from tests.samples.claims import UID, allocated, claim
 
@@ -95,7 +95,7 @@ def test_a_line_that_was_cut_off_is_not_written_on(path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"gone":"')
     _store(path, EMPTY)
-    assert path.read_bytes() == render(EMPTY)
+    assert path.read_bytes() == render_checkpoint(EMPTY)
 
 
 def test_a_change_that_is_not_on_disk_is_not_there(
@@ -120,7 +120,7 @@ def test_a_disk_that_takes_half_of_a_change_has_none_of_it(path: Path) -> None:
     file.load()
     with _largest_file(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
         file.store(EMPTY)
-    assert path.read_bytes() == render(ONE)
+    assert path.read_bytes() == render_checkpoint(ONE)
     file.load()
     file.store(EMPTY)
     assert _loaded(path) == EMPTY
@@ -151,5 +151,5 @@ def test_a_copy_is_kept_once(path: Path) -> None:
     assert file.keep_copy() == file.keep_copy()
     assert file.keep_copy().read_bytes() == b"\0"
     file.store(ONE)
-    assert file.keep_copy().read_bytes() == render(ONE)
+    assert file.keep_copy().read_bytes() == render_checkpoint(ONE)
     assert UID.encode() in path.read_bytes()

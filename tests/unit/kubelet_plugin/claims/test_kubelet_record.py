@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_plugin.claims.claim import ClaimReference
-from kubelet_plugin.claims.kubelet_record import KubeletRecord, KubeletRecordError, parse
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, KubeletRecordError, parse_record
 
 _DATA = Path(__file__).parents[1] / "data" / "kubelet_record"
 _UID = "6f9c3a51-1f53-4c3e-9f2e-0a6f0d9b1c0"
@@ -49,31 +49,31 @@ def _data(**changed: object) -> dict[str, Any]:
 
 def _assert_not_misread(content: bytes) -> None:
     try:
-        record = parse(content)
+        record = parse_record(content)
     except KubeletRecordError:
         return
-    assert record == parse(_SEVERAL)
+    assert record == parse_record(_SEVERAL)
 
 
 @pytest.mark.parametrize("name", _EXPECTED)
 @pytest.mark.parametrize("release", ["v1.34.0", "v1.35.0", "v1.36.3", "v1.37.0"])
 def test_claims_that_the_kubelet_wrote_are_read(release: str, name: str) -> None:
-    record = parse((_DATA / release / name).read_bytes())
+    record = parse_record((_DATA / release / name).read_bytes())
     assert record == KubeletRecord({claim.uid: claim for claim in _EXPECTED[name]})
 
 
 def test_claim_is_held_whatever_its_pods_and_drivers() -> None:
-    record = parse(_SEVERAL)
+    record = parse_record(_SEVERAL)
     assert all(record.holds(claim.uid) for claim in _EXPECTED["several"])
 
 
 def test_claim_of_the_same_name_and_another_uid_is_not_held() -> None:
-    assert not parse(_content(_data())).holds("another")
+    assert not parse_record(_content(_data())).holds("another")
 
 
 def test_fields_of_a_claim_that_are_not_known_are_passed_over() -> None:
     later = _data(ClaimInfoStateList=[{**_ENTRY, "later": 1}])
-    assert parse(_content(later)).holds("u")
+    assert parse_record(_content(later)).holds("u")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_fields_of_a_claim_that_are_not_known_are_passed_over() -> None:
 )
 def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
     with pytest.raises(KubeletRecordError, match=problem):
-        parse(content)
+        parse_record(content)
 
 
 def test_flipped_bit_is_never_misread() -> None:
@@ -134,7 +134,7 @@ def test_flipped_bit_is_never_misread() -> None:
 def test_cut_off_record_is_an_error() -> None:
     for length in range(len(_SEVERAL)):
         with pytest.raises(KubeletRecordError):
-            parse(_SEVERAL[:length])
+            parse_record(_SEVERAL[:length])
 
 
 @given(st.data())
@@ -148,7 +148,7 @@ def test_damage_is_never_misread(data: st.DataObject) -> None:
 @given(st.binary() | st.text().map(str.encode))
 def test_anything_else_is_an_error(content: bytes) -> None:
     with pytest.raises(KubeletRecordError):
-        parse(content)
+        parse_record(content)
 
 
 _json_values = st.recursive(
@@ -161,7 +161,7 @@ _json_values = st.recursive(
 @given(_json_values)
 def test_any_list_of_claims_is_read_or_an_error(claims: object) -> None:
     try:
-        record = parse(_content(_data(ClaimInfoStateList=claims)))
+        record = parse_record(_content(_data(ClaimInfoStateList=claims)))
     except KubeletRecordError:
         return
     assert not record.claims

@@ -17,8 +17,8 @@ from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     change,
     conflicting,
-    render,
     render_change,
+    render_checkpoint,
 )
 from kubelet_plugin.claims.checkpoint_file import CHANGES_KEPT, CheckpointFile
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
@@ -89,7 +89,7 @@ def test_a_checkpoint_of_0_1_0_is_read(upgraded: tuple[Path, Checkpoint]) -> Non
 def test_a_state_is_written_as_by_0_1_0() -> None:
     for name in ("empty", "one-claim", "several-claims", "admin-access", "share-ids"):
         golden = (GOLDEN / f"{name}.jsonl").read_bytes()
-        assert render(_state(*WRITTEN_BY_0_1_0[name])) == golden
+        assert render_checkpoint(_state(*WRITTEN_BY_0_1_0[name])) == golden
 
 
 @pytest.mark.parametrize("name", ["empty", "one-claim", "several-claims", "changes"])
@@ -117,7 +117,7 @@ def test_a_long_or_torn_file_of_0_1_0_is_replaced_by_the_next_change(
     before = file.load()
     assert before is not None
     file.store(before.with_claim(NEW))
-    assert path.read_bytes() == render(before.with_claim(NEW))
+    assert path.read_bytes() == render_checkpoint(before.with_claim(NEW))
 
 
 def test_the_longest_file_of_0_1_0_is_the_longest_of_this_version() -> None:
@@ -180,14 +180,14 @@ def _checkpoint_for_0_1_0(checkpoint: Checkpoint) -> old.Checkpoint:
 
 @given(whole_gpu_checkpoints)
 def test_0_1_0_reads_every_state_of_whole_gpus(checkpoint: Checkpoint) -> None:
-    assert old.read(render(checkpoint)) == _checkpoint_for_0_1_0(checkpoint)
+    assert old.read(render_checkpoint(checkpoint)) == _checkpoint_for_0_1_0(checkpoint)
 
 
 @given(whole_gpu_checkpoints, st.lists(whole_gpu_claims, max_size=5))
 def test_0_1_0_reads_every_change_of_whole_gpus(
     before: Checkpoint, claims: list[NodeClaim]
 ) -> None:
-    content, state = render(before), before
+    content, state = render_checkpoint(before), before
     for one in claims:
         for after in (state.with_claim(one), state.with_claim(one).without(one.uid)):
             step = change(state, after)
@@ -221,7 +221,7 @@ def test_the_frozen_rules_read_the_golden_files(name: str) -> None:
     ],
 )
 def test_the_frozen_rules_refuse_what_0_1_0_refuses(what: bytes, replacement: bytes) -> None:
-    content = render(_state(TRAIN))
+    content = render_checkpoint(_state(TRAIN))
     assert what in content
     with pytest.raises(old.UnreadableError):
         old.read(content.replace(what, replacement))

@@ -20,9 +20,11 @@ def switched(*switches: str, fabric: str | None = None) -> Links:
     return Links(switches=frozenset(switches), fabric=fabric)
 
 
-def placed(links: dict[int, Links], silent: list[ObservedGpu] | None = None) -> dict[int, NvLink]:
+def placed(
+    links: dict[int, Links], unresponsive: list[ObservedGpu] | None = None
+) -> dict[int, NvLink]:
     gpus = [gpu(minor) for minor in links]
-    return nvlinks({address(minor): own for minor, own in links.items()}, gpus, silent or [])
+    return nvlinks({address(minor): own for minor, own in links.items()}, gpus, unresponsive or [])
 
 
 def test_a_gpu_without_links_has_no_place() -> None:
@@ -65,7 +67,7 @@ def test_a_link_to_a_gpu_that_is_not_ours_is_no_peer() -> None:
 
 def test_a_lost_gpu_is_no_peer_and_keeps_its_domain_together() -> None:
     was = NvLink(peers=(1, 2), domain=gpu(0).uuid)
-    places = placed({1: bridged(0), 2: bridged(0)}, silent=[observed(0, LOST, nvlink=was)])
+    places = placed({1: bridged(0), 2: bridged(0)}, unresponsive=[observed(0, LOST, nvlink=was)])
     assert places == {
         1: NvLink(peers=(), domain=gpu(0).uuid),
         2: NvLink(peers=(), domain=gpu(0).uuid),

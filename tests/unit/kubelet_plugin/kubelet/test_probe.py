@@ -70,12 +70,12 @@ def test_a_call_that_fails_is_a_problem(folder: Path) -> None:
 
     path = folder / "socket"
     with serving(prepare, path):
-        assert socket_probe(path)() == f"{path} does not answer: INTERNAL: broken"
+        assert socket_probe(path)() == f"{path} does not respond: INTERNAL: broken"
 
 
 def test_a_missing_socket_is_named(folder: Path) -> None:
     path = folder / "socket"
-    assert f"{path} does not answer: UNAVAILABLE" in str(socket_probe(path)())
+    assert f"{path} does not respond: UNAVAILABLE" in str(socket_probe(path)())
 
 
 def test_a_socket_that_is_removed_and_restored_is_noticed_at_once(folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_socket_that_is_removed_and_restored_is_noticed_at_once(folder: Path) 
         probe = socket_probe(path)
         assert probe() is None
         path.rename(hidden)
-        assert f"{path} does not answer: UNAVAILABLE" in str(probe())
+        assert f"{path} does not respond: UNAVAILABLE" in str(probe())
         hidden.rename(path)
         assert probe() is None
 
@@ -104,7 +104,7 @@ def test_another_protocol_or_a_closed_connection_is_a_problem(folder: Path, answ
 
         thread = Thread(target=hang_up)
         thread.start()
-        assert f"{path} does not answer: UNAVAILABLE" in str(socket_probe(path)())
+        assert f"{path} does not respond: UNAVAILABLE" in str(socket_probe(path)())
         thread.join()
 
 
@@ -114,4 +114,4 @@ def test_a_plugin_that_hangs_is_a_problem_after_the_timeout(folder: Path) -> Non
         server.bind(str(path))
         server.listen()
         problem = socket_probe(path, timeout=0.05)()
-    assert f"{path} does not answer: DEADLINE_EXCEEDED" in str(problem)
+    assert f"{path} does not respond: DEADLINE_EXCEEDED" in str(problem)

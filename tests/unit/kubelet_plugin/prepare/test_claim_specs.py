@@ -20,7 +20,7 @@ from kubelet_plugin.claims.failure import (
     NodeResourceFailed,
 )
 from kubelet_plugin.claims.lifecycle import Leftover
-from kubelet_plugin.devices.device import Device
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
@@ -40,7 +40,7 @@ class Node:
     def __init__(self, directory: Path) -> None:
         self.simulated = SimulatedNode.create(directory / "node", "t4")
         self.version = self.simulated.hardware.driver_version
-        self.devices: dict[str, Device] = {}
+        self.devices: dict[str, GpuDevice] = {}
         self.has("gpu-0")
         self.folder = directory / "cdi"
         self.preparer = Preparer(
@@ -195,7 +195,7 @@ def test_a_device_that_is_not_there_may_come(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("problem", "retriable", "words"),
-    [(LOST, False, "fell off the bus"), (UNREADABLE, True, "does not answer")],
+    [(LOST, False, "fell off the bus"), (UNREADABLE, True, "does not respond")],
 )
 def test_a_gpu_that_does_not_answer_is_given_to_nobody(
     node: Node, problem: Problem, retriable: bool, words: str
@@ -239,5 +239,5 @@ def test_a_spec_that_cannot_be_written_fails_the_claim(node: Node) -> None:
 def test_a_name_that_cannot_be_in_a_spec_fails_the_claim_for_good(node: Node) -> None:
     failure = refusal(node, claim(allocated("gpu-0", "Not_A_Label")))
     assert isinstance(failure, NodeResourceFailed)
-    assert "small letters" in str(failure)
+    assert "lowercase letters" in str(failure)
     assert not failure.retriable

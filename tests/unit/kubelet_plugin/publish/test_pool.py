@@ -17,7 +17,7 @@ from carina_dra.resource import (
     VersionAttribute,
 )
 from kubelet_plugin.devices.attributes import semantic_version
-from kubelet_plugin.devices.device import Device as NodeDevice
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.gpu import NvLink
 from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
@@ -26,11 +26,11 @@ from tests.samples import golden_slices
 from tests.samples.gpus import LOST, MIG, UNREADABLE, whole
 
 
-def pool_of(*devices: NodeDevice) -> Pool:
+def pool_of(*devices: GpuDevice) -> Pool:
     return pool(devices, driver="gpu.carina.dev", node="node-1")
 
 
-def published(*devices: NodeDevice) -> list[Device]:
+def published(*devices: GpuDevice) -> list[Device]:
     slices = pool_of(*devices).slices
     return [device for each in slices if isinstance(each, DeviceSlice) for device in each.devices]
 
@@ -98,7 +98,7 @@ def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> Non
     [whole(0), whole(0, mig=MigSupported(MigLayout(()), toggles_without_reset=False))],
     ids=["no MIG", "a driver that tells no profiles"],
 )
-def test_a_gpu_that_cannot_be_partitioned_counts_itself(device: NodeDevice) -> None:
+def test_a_gpu_that_cannot_be_partitioned_counts_itself(device: GpuDevice) -> None:
     (shown,) = published(device)
 
     (consumption,) = shown.consumes_counters

@@ -21,7 +21,7 @@ from carina_dra.resource import (
     TaintEffect,
 )
 from kubelet_plugin.publish.pool import DeviceSlice, Pool
-from kubelet_plugin.publish.sync import Plan, resource_slices, sync
+from kubelet_plugin.publish.sync import SlicePlan, resource_slices, sync
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 TAINT = DeviceTaint(key="gpu.carina.dev/lost", effect=TaintEffect.NO_SCHEDULE)
@@ -47,7 +47,7 @@ def stored(of: Pool, generation: int = 1) -> list[ResourceSlice]:
     ]
 
 
-def after(existing: Sequence[ResourceSlice], plan: Plan) -> Iterator[list[ResourceSlice]]:
+def after(existing: Sequence[ResourceSlice], plan: SlicePlan) -> Iterator[list[ResourceSlice]]:
     """Gives the slices after each write of a plan."""
     slices = {slice_.metadata.name: slice_ for slice_ in existing}
     for slice_ in plan.update:
@@ -63,7 +63,7 @@ def after(existing: Sequence[ResourceSlice], plan: Plan) -> Iterator[list[Resour
         yield list(slices.values())
 
 
-def applied(existing: Sequence[ResourceSlice], plan: Plan) -> list[ResourceSlice]:
+def applied(existing: Sequence[ResourceSlice], plan: SlicePlan) -> list[ResourceSlice]:
     return [list(existing), *after(existing, plan)][-1]
 
 
@@ -254,7 +254,7 @@ def test_a_pool_without_devices_takes_only_deletions(
 ) -> None:
     existing = stored(before, 3)
 
-    assert sync(pool(), existing) == Plan(delete=tuple(existing))
+    assert sync(pool(), existing) == SlicePlan(delete=tuple(existing))
 
 
 def test_a_node_without_devices_needs_no_write() -> None:
@@ -287,7 +287,7 @@ def test_of_two_slices_with_one_index_the_first_by_name_stays() -> None:
     (first,) = stored(pool("a"))
     second = replace(first, metadata=replace(first.metadata, name="zzz"))
 
-    assert sync(pool("a"), [second, first]) == Plan(delete=(second,))
+    assert sync(pool("a"), [second, first]) == SlicePlan(delete=(second,))
 
 
 def test_slices_of_another_pool_are_deleted() -> None:
@@ -295,7 +295,7 @@ def test_slices_of_another_pool_are_deleted() -> None:
     other_pool = replace(ours.spec.pool, name="other", generation=9)
     other = replace(ours, spec=replace(ours.spec, pool=other_pool))
 
-    assert sync(pool("a"), [ours, other]) == Plan(delete=(other,))
+    assert sync(pool("a"), [ours, other]) == SlicePlan(delete=(other,))
 
 
 def test_an_existing_taint_keeps_its_time_and_a_new_one_has_none() -> None:

@@ -47,7 +47,7 @@ def test_records_of_libraries_have_the_same_format(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_an_exception_has_its_traceback(
-    capsys: pytest.CaptureFixture[str], log_format: logs.Format
+    capsys: pytest.CaptureFixture[str], log_format: logs.LogFormat
 ) -> None:
     logs.configure(log_format, "info")
     try:

@@ -66,7 +66,7 @@ def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
             DriverRefuses(NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")),
             WARNING,
             "GPUDriverFailed",
-            "nvmlInit answered NVML_ERROR_NO_PERMISSION",
+            "nvmlInit returned NVML_ERROR_NO_PERMISSION",
         ),
         (
             DriverWasReplaced("/lib/libnvidia-ml.so.570"),
@@ -77,7 +77,7 @@ def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
         (GpuAppeared(gpu(3)), NORMAL, "GPUAppeared", f"{GPU_3} is there"),
         (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is gone"),
         (ProblemAppeared(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ("),
-        (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not answer"),
+        (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not respond"),
         (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} answers again"),
         (GpuIsUnknown(UnknownGpu(2, UNREADABLE.failure)), WARNING, "GPUUnreadable", "GPU number 2"),
         (MigModeChanged(gpu(3, mig=MIG), MigMode.ON), NORMAL, "MIGModeChanged", "is on: it is not"),
