@@ -73,8 +73,10 @@ class Leftover:
 class NodePreparer(Protocol):
     """Makes and removes what claims need on the node. Every method is idempotent."""
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
+    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         """Makes the node hold, of all that the concerned claims need, what live claims need.
+
+        `live` has the live claims by UID.
 
         A concerned claim that is live gets what is missing; of one that is not, everything that no
         live claim needs is removed. Raises ClaimError.
@@ -219,7 +221,7 @@ class ClaimLifecycle:
             self._replace(checkpoint, before, claim)
         live = checkpoint.with_claim(claim)
         try:
-            self._preparer.reconcile((claim,), tuple(live.claims.values()))
+            self._preparer.reconcile((claim,), live.claims)
         except ClaimError:
             if before is None:
                 self._roll_back(live, claim.reference)
@@ -229,7 +231,7 @@ class ClaimLifecycle:
     def _replace(self, checkpoint: Checkpoint, old: NodeClaim, new: NodeClaim) -> None:
         """Undoes an allocation that was replaced, before its record goes."""
         others = checkpoint.without(old.uid)
-        self._preparer.reconcile((old,), tuple(others.claims.values()))
+        self._preparer.reconcile((old,), others.claims)
         with self._checkpoint() as current:
             self._store(current.with_claim(new))
 
@@ -246,8 +248,7 @@ class ClaimLifecycle:
     def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
         """Removes what a claim needed, then its record. Under the locks of its GPUs."""
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
-        others = tuple(checkpoint.without(claim.uid).claims.values())
-        self._preparer.reconcile((claim,), others)
+        self._preparer.reconcile((claim,), checkpoint.without(claim.uid).claims)
         if claim.uid in checkpoint.claims:
             with self._checkpoint() as current:
                 self._store(current.without(claim.uid))
@@ -299,7 +300,7 @@ class ClaimLifecycle:
             with self._checkpoint() as checkpoint:
                 if checkpoint.claims.get(claim.uid) != claim:
                     return  # unprepared or replaced meanwhile
-            self._preparer.reconcile((claim,), tuple(checkpoint.claims.values()))
+            self._preparer.reconcile((claim,), checkpoint.claims)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
         try:
