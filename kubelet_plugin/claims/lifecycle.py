@@ -14,7 +14,7 @@ while it decides and records. So a slow GPU delays only the claims on that GPU.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
@@ -54,10 +54,11 @@ class Leftover:
 class NodePreparer(Protocol):
     """Creates and removes what claims need on the node. Every method is idempotent."""
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
+    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
-        What a live claim needs and lacks is created. What a claim needed that is not live is
+        `live` has the live claims by UID. What a live claim needs and lacks is created. What a claim
+        needed that is not live is
         removed, unless a live claim needs it. Raises ClaimError.
         """
 
@@ -188,7 +189,7 @@ class ClaimLifecycle:
             self._replace(checkpoint, before, claim)
         live = checkpoint.with_claim(claim)
         try:
-            self._preparer.reconcile((claim,), tuple(live.claims.values()))
+            self._preparer.reconcile((claim,), live.claims)
         except ClaimError:
             if before is None:
                 self._roll_back(live, claim.reference)
@@ -198,7 +199,7 @@ class ClaimLifecycle:
     def _replace(self, checkpoint: Checkpoint, old: NodeClaim, new: NodeClaim) -> None:
         """Removes what a replaced allocation needed, then replaces its record."""
         others = checkpoint.without(old.uid)
-        self._preparer.reconcile((old,), tuple(others.claims.values()))
+        self._preparer.reconcile((old,), others.claims)
         with self._record.checkpoint() as current:
             _refuse_conflict(current, new)  # version 0.1.0 records claims without locks of GPUs
             self._record.store(current.with_claim(new))
@@ -226,8 +227,7 @@ class ClaimLifecycle:
         claim again.
         """
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
-        others = tuple(checkpoint.without(claim.uid).claims.values())
-        self._preparer.reconcile((claim,), others)
+        self._preparer.reconcile((claim,), checkpoint.without(claim.uid).claims)
         if claim.uid in checkpoint.claims:
             with self._record.checkpoint() as current:
                 confirm()
@@ -267,7 +267,7 @@ class ClaimLifecycle:
             with self._record.checkpoint() as checkpoint:
                 if checkpoint.claims.get(claim.uid) != claim:
                     return  # unprepared or replaced meanwhile
-            self._preparer.reconcile((claim,), tuple(checkpoint.claims.values()))
+            self._preparer.reconcile((claim,), checkpoint.claims)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
         try:

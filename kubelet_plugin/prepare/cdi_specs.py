@@ -6,7 +6,7 @@ creates the device nodes that the spec names, and restores a spec that a reboot 
 """
 
 from collections.abc import Collection, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from kubelet_plugin.cdi.claim_spec import claim_of, claim_spec, driver_edits
 from kubelet_plugin.cdi.directory import CdiDirectory
@@ -16,11 +16,7 @@ from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, re
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.prepare.device_nodes import (
-    DeviceNodeError,
-    ensure_control_nodes,
-    ensure_gpu_nodes,
-)
+from kubelet_plugin.prepare.device_nodes import DeviceNodeError, NvidiaNodes
 from kubelet_plugin.prepare.resource import ClaimSpec, Identity, ResourceError, spec_identity
 
 
@@ -43,7 +39,7 @@ class CdiSpecs:
         self._driver = driver
         self._driver_root = driver_root
         self._host = host
-        self._host_device_root = PurePosixPath(host_device_root)
+        self._host_device_root = str(host_device_root).rstrip("/")
         self._directory = directory
         self._driver_edits: tuple[DriverFiles, tuple[DeviceNode, ...], ContainerEdits] | None = None
 
@@ -81,11 +77,12 @@ class CdiSpecs:
         """
         version = _driver_version(spec)
         try:
+            nvidia = NvidiaNodes(self._host)
             nodes = {
-                name: self._seen_by_runtime(ensure_gpu_nodes(self._host, device.gpu))
+                name: self._seen_by_runtime(nvidia.ensure_gpu(device.gpu))
                 for name, device in spec.devices.items()
             }
-            control_nodes = self._seen_by_runtime(ensure_control_nodes(self._host))
+            control_nodes = self._seen_by_runtime(nvidia.ensure_control())
             shared = self._shared(self._driver_root.files(version), control_nodes)
             content = render_spec(claim_spec(self._driver, spec.claim, spec.devices, nodes, shared))
         except CdiSpecError as error:
@@ -125,9 +122,7 @@ class CdiSpecs:
         return known[2]
 
     def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
-        return tuple(
-            DeviceNode(path, str(self._host_device_root / path.lstrip("/"))) for path in paths
-        )
+        return tuple(DeviceNode(path, self._host_device_root + path) for path in paths)
 
 
 def _driver_version(spec: ClaimSpec) -> str:

@@ -52,41 +52,73 @@ _UVM_NODES = (
 _MODESET_NODE = _Node("/dev/nvidia-modeset", _MODESET, 254, _LOAD_MODESET)
 
 
-def ensure_control_nodes(host: HostPaths) -> tuple[str, ...]:
-    """Creates or replaces the nodes that every container with a GPU needs; returns their paths.
+class NvidiaNodes:
+    """The NVIDIA device nodes, with the numbers and permissions that the kernel reports now."""
 
-    They include `nvidia-modeset`, which only graphics needs, if it exists and its module is loaded.
+    def __init__(self, host: HostPaths) -> None:
+        """Reads both once; each claim needs a new object."""
+        self._host = host
+        self._majors = host.device_majors()
+        self._parameters = host.device_file_parameters()
 
-    Raises:
-        DeviceNodeError: a node is missing or wrong, and cannot be created.
-    """
-    majors, parameters = host.device_majors(), host.device_file_parameters()
-    _ensure(host, _CONTROL_NODE, majors, parameters)
-    # nvidia-modprobe does not apply the nvidia module's parameters to UVM's nodes. With another
-    # rule here, each of the two programs would replace the other's nodes.
-    uvm = DeviceFileParameters(modifiable=parameters.modifiable)
-    for node in _UVM_NODES:
-        _ensure(host, node, majors, uvm)
-    needed = (_CONTROL_NODE.path, *(node.path for node in _UVM_NODES))
-    loaded = _MODESET_NODE.major(majors) is not None
-    if not loaded or not host.path(_MODESET_NODE.path).exists():
-        return needed
-    _ensure(host, _MODESET_NODE, majors, parameters)
-    return (*needed, _MODESET_NODE.path)
+    def ensure_control(self) -> tuple[str, ...]:
+        """Creates or replaces the nodes that every container with a GPU needs; returns their paths.
 
+        They include `nvidia-modeset`, which only graphics needs, if it exists and its module is
+        loaded.
 
-def ensure_gpu_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
-    """Creates or replaces /dev/nvidia<minor>; returns its path and those of the GPU's DRM nodes.
+        Raises:
+            DeviceNodeError: a node is missing or wrong, and cannot be created.
+        """
+        self._ensure(_CONTROL_NODE, self._parameters)
+        # nvidia-modprobe does not apply the nvidia module's parameters to UVM's nodes. With another
+        # rule here, each of the two programs would replace the other's nodes.
+        uvm = DeviceFileParameters(modifiable=self._parameters.modifiable)
+        for node in _UVM_NODES:
+            self._ensure(node, uvm)
+        needed = (_CONTROL_NODE.path, *(node.path for node in _UVM_NODES))
+        loaded = _MODESET_NODE.major(self._majors) is not None
+        if not loaded or not self._host.path(_MODESET_NODE.path).exists():
+            return needed
+        self._ensure(_MODESET_NODE, self._parameters)
+        return (*needed, _MODESET_NODE.path)
 
-    The kernel creates DRM nodes (devtmpfs). A DRM node that is missing, or whose numbers are not
-    those in sysfs, is left out.
+    def ensure_gpu(self, gpu: Gpu) -> tuple[str, ...]:
+        """Creates or replaces /dev/nvidia<minor>; returns its path and those of the DRM nodes.
 
-    Raises:
-        DeviceNodeError: /dev/nvidia<minor> is missing or wrong, and cannot be created.
-    """
-    node = _Node(f"/dev/nvidia{gpu.minor}", _NVIDIA, gpu.minor, _LOAD_NVIDIA)
-    _ensure(host, node, host.device_majors(), host.device_file_parameters())
-    return (node.path, *_drm_nodes(host, gpu))
+        The kernel creates DRM nodes (devtmpfs). A DRM node that is missing, or whose numbers are
+        not those in sysfs, is left out.
+
+        Raises:
+            DeviceNodeError: /dev/nvidia<minor> is missing or wrong, and cannot be created.
+        """
+        node = _Node(f"/dev/nvidia{gpu.minor}", _NVIDIA, gpu.minor, _LOAD_NVIDIA)
+        self._ensure(node, self._parameters)
+        return (node.path, *_drm_nodes(self._host, gpu))
+
+    def _ensure(self, node: _Node, parameters: DeviceFileParameters) -> None:
+        host, path = self._host, self._host.path(node.path)
+        major = node.major(self._majors)
+        if major is None:
+            raise DeviceNodeError(
+                f"the numbers of device node {path} are not known: {host.path('/proc/devices')} "
+                f"does not list {node.drivers[0]}; {node.load}"
+            )
+        wanted = CharacterDevice(major, node.minor, parameters.permissions)
+        for _ in range(_ATTEMPTS):
+            found = host.character_device(node.path)
+            if found == wanted:
+                return
+            if not parameters.modifiable:
+                _check_unmodifiable(host, node, found, wanted)
+                return
+            if found is None and path.exists():
+                raise DeviceNodeError(f"{path} is not a character device; remove it")
+            _replace(host, node.path, wanted)
+        raise DeviceNodeError(
+            f"device node {path} was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, "
+            "because another program changes it; stop that program"
+        )
 
 
 def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
@@ -101,33 +133,6 @@ def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
         path
         for path, device in existing.items()
         if device is not None and (device.major, device.minor) == paths[path]
-    )
-
-
-def _ensure(
-    host: HostPaths, node: _Node, majors: Mapping[str, int], parameters: DeviceFileParameters
-) -> None:
-    path = host.path(node.path)
-    major = node.major(majors)
-    if major is None:
-        raise DeviceNodeError(
-            f"the numbers of device node {path} are not known: {host.path('/proc/devices')} does "
-            f"not list {node.drivers[0]}; {node.load}"
-        )
-    wanted = CharacterDevice(major, node.minor, parameters.permissions)
-    for _ in range(_ATTEMPTS):
-        found = host.character_device(node.path)
-        if found == wanted:
-            return
-        if not parameters.modifiable:
-            _check_unmodifiable(host, node, found, wanted)
-            return
-        if found is None and path.exists():
-            raise DeviceNodeError(f"{path} is not a character device; remove it")
-        _replace(host, node.path, wanted)
-    raise DeviceNodeError(
-        f"device node {path} was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, "
-        "because another program changes it; stop that program"
     )
 
 

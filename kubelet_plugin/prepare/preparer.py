@@ -34,19 +34,23 @@ class Preparer(Generic[R, M]):
         self._wanted = wanted
         self._answer = answer
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
+    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
+
+        `live` has the live claims by UID.
 
         Raises:
             ClaimError: a claim cannot have what it needs, or a resource cannot be created or
                 removed.
         """
-        uids = {claim.uid for claim in concerned}
-        resources = self._wanted([claim for claim in concerned if claim in live])
-        scope = _union(self._identities(claim) for claim in concerned)
-        others = _union(self._identities(claim) for claim in live if claim.uid not in uids)
+        resources = self._wanted([claim for claim in concerned if live.get(claim.uid) == claim])
+        unwanted = _union(self._identities(claim) for claim in concerned) - resources.keys()
+        if unwanted:
+            uids = {claim.uid for claim in concerned}
+            others = (claim for uid, claim in live.items() if uid not in uids)
+            unwanted -= _union(self._identities(claim) for claim in others)
         try:
-            reconcile(self._ports, (scope - others) | resources.keys(), resources)
+            reconcile(self._ports, unwanted | resources.keys(), resources)
         except ResourceError as error:
             raise _failed(error, concerned[0].reference) from error
 

@@ -70,11 +70,11 @@ class Machine:
             wanted=lambda claims: wanted(claims, by_name),
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
-        preparer.reconcile((claim,), (claim,))
+        preparer.reconcile((claim,), {claim.uid: claim})
         try:
             yield preparer.prepared_devices(claim)
         finally:
-            preparer.reconcile((claim,), ())
+            preparer.reconcile((claim,), {})
 
     def run(self, cdi_ids: tuple[str, ...], script: str, *, root: Path | None = None) -> str:
         """Runs a script in a container that is given CDI devices; gives what it prints."""

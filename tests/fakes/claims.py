@@ -1,7 +1,7 @@
 """Fakes of what `ClaimLifecycle` and `DraService` call, and a call that nobody gives up."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubelet_plugin.claims.call import Call
@@ -29,12 +29,12 @@ class FakePreparer:
     removing: Callable[[NodeClaim], object] = lambda _: None
     """Called before what is there for a claim is removed."""
 
-    def reconcile(self, concerned: Sequence[NodeClaim], live: Collection[NodeClaim]) -> None:
+    def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         for claim in concerned:
-            if claim not in live:
+            if live.get(claim.uid) != claim:
                 self._remove(claim.uid)
         for claim in concerned:
-            if claim in live:
+            if live.get(claim.uid) == claim:
                 self.making(claim)
                 if self.failing is not None:
                     raise ClaimError(self.failing)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
-from kubelet_plugin.prepare.device_nodes import ensure_control_nodes, ensure_gpu_nodes
+from kubelet_plugin.prepare.device_nodes import NvidiaNodes
 from simulation.nvml import DeviceNodes, SimulatedNode
 from simulation.nvml.device_files import links_seen_as_nodes
 from tests.samples.gpus import gpu
@@ -45,7 +45,7 @@ def test_without_the_right_to_make_device_nodes_links_are_seen_as_such(
     monkeypatch.setattr(os, "mknod", refused)
     host = HostPaths(SimulatedNode.create(tmp_path, "dgx-h100").root)
     with links_seen_as_nodes():
-        paths = (*ensure_control_nodes(host), *ensure_gpu_nodes(host, gpu(3)))
+        paths = (*NvidiaNodes(host).ensure_control(), *NvidiaNodes(host).ensure_gpu(gpu(3)))
     assert {host.path(path).readlink() for path in paths} == {Path("/dev/null")}
 
 

@@ -64,10 +64,10 @@ class Node:
         self.devices[name] = whole(minor, *problems, **facts)
 
     def make(self, wanted: NodeClaim) -> None:
-        self.preparer.reconcile((wanted,), (wanted,))
+        self.preparer.reconcile((wanted,), {wanted.uid: wanted})
 
     def remove(self, unwanted: NodeClaim) -> None:
-        self.preparer.reconcile((unwanted,), ())
+        self.preparer.reconcile((unwanted,), {})
 
     @property
     def spec(self) -> Path:

@@ -13,8 +13,7 @@ import pytest
 from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
 from kubelet_plugin.prepare.device_nodes import (
     DeviceNodeError,
-    ensure_control_nodes,
-    ensure_gpu_nodes,
+    NvidiaNodes,
 )
 from tests.samples.gpus import gpu
 
@@ -90,8 +89,8 @@ def kernel(host: HostPaths, monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 def test_missing_nodes_are_made_with_the_kernels_numbers(host: HostPaths, kernel: Kernel) -> None:
-    assert ensure_control_nodes(host) == CONTROL_NODES
-    assert ensure_gpu_nodes(host, gpu(3)) == ("/dev/nvidia3",)
+    assert NvidiaNodes(host).ensure_control() == CONTROL_NODES
+    assert NvidiaNodes(host).ensure_gpu(gpu(3)) == ("/dev/nvidia3",)
     made = {path: host.character_device(path) for path in (*CONTROL_NODES, "/dev/nvidia3")}
     assert made == {
         "/dev/nvidiactl": CharacterDevice(195, 255, EVERYBODY),
@@ -104,7 +103,7 @@ def test_missing_nodes_are_made_with_the_kernels_numbers(host: HostPaths, kernel
 def test_a_node_has_its_permissions_whatever_the_umask(host: HostPaths, kernel: Kernel) -> None:
     before = os.umask(0o077)
     try:
-        ensure_gpu_nodes(host, gpu(0))
+        NvidiaNodes(host).ensure_gpu(gpu(0))
     finally:
         os.umask(before)
     assert stat.S_IMODE(host.path("/dev/nvidia0").stat().st_mode) == 0o666
@@ -112,9 +111,9 @@ def test_a_node_has_its_permissions_whatever_the_umask(host: HostPaths, kernel: 
 
 
 def test_a_node_that_is_right_is_left_alone(host: HostPaths, kernel: Kernel) -> None:
-    ensure_gpu_nodes(host, gpu(0))
+    NvidiaNodes(host).ensure_gpu(gpu(0))
     before = host.path("/dev/nvidia0").stat()
-    assert ensure_gpu_nodes(host, gpu(0)) == ("/dev/nvidia0",)
+    assert NvidiaNodes(host).ensure_gpu(gpu(0)) == ("/dev/nvidia0",)
     assert host.path("/dev/nvidia0").stat() == before
 
 
@@ -130,13 +129,13 @@ def test_a_node_with_other_numbers_is_replaced(
     host: HostPaths, kernel: Kernel, path: str, stale: str, right: tuple[int, int]
 ) -> None:
     kernel.has(path, stale)
-    ensure_control_nodes(host)
+    NvidiaNodes(host).ensure_control()
     assert host.character_device(path) == CharacterDevice(*right, EVERYBODY)
 
 
 def test_a_node_of_another_driver_is_never_handed_out(host: HostPaths, kernel: Kernel) -> None:
     kernel.has("/dev/nvidia0", "8:0")
-    ensure_gpu_nodes(host, gpu(0))
+    NvidiaNodes(host).ensure_gpu(gpu(0))
     assert host.character_device("/dev/nvidia0") == CharacterDevice(195, 0, EVERYBODY)
 
 
@@ -153,14 +152,14 @@ def test_a_replacement_is_whole_before_it_has_the_nodes_name(
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", watched)
-    ensure_gpu_nodes(host, gpu(0))
+    NvidiaNodes(host).ensure_gpu(gpu(0))
     assert seen == [CharacterDevice(195, 0, EVERYBODY), CharacterDevice(8, 0, EVERYBODY)]
 
 
 def test_what_a_killed_process_has_left_is_removed(host: HostPaths, kernel: Kernel) -> None:
     kernel.has("/dev/.nvidia0.0123456789abcdef.new", "195:0", 0o600)
     kernel.has("/dev/.nvidia1.0123456789abcdef.new", "195:1", 0o600)
-    ensure_gpu_nodes(host, gpu(0))
+    NvidiaNodes(host).ensure_gpu(gpu(0))
     assert {entry.name for entry in host.path("/dev").iterdir()} == {
         "nvidia0",
         ".nvidia1.0123456789abcdef.new",
@@ -171,14 +170,14 @@ def test_permissions_are_those_of_the_modules_parameters(host: HostPaths, kernel
     kernel.parameters(DeviceFileUID=7, DeviceFileGID=44, DeviceFileMode=0o660, ModifyDeviceFiles=1)
     kernel.has("/dev/nvidia1", "195:1")
     for minor in (0, 1):
-        ensure_gpu_nodes(host, gpu(minor))
+        NvidiaNodes(host).ensure_gpu(gpu(minor))
         made = host.character_device(f"/dev/nvidia{minor}")
         assert made == CharacterDevice(195, minor, Permissions(0o660, 7, 44))
 
 
 def test_uvm_has_permissions_of_its_own(host: HostPaths, kernel: Kernel) -> None:
     kernel.parameters(DeviceFileGID=44, DeviceFileMode=0o660)
-    ensure_control_nodes(host)
+    NvidiaNodes(host).ensure_control()
     permissions = {
         path: device.permissions
         for path in CONTROL_NODES
@@ -201,7 +200,7 @@ def test_nodes_that_must_not_be_modified_fail_the_claim(
     if there is not None:
         kernel.has("/dev/nvidia0", there)
     with pytest.raises(DeviceNodeError) as caught:
-        ensure_gpu_nodes(host, gpu(0))
+        NvidiaNodes(host).ensure_gpu(gpu(0))
     path = host.path("/dev/nvidia0")
     for words in (
         f"{path} is {state} and must be 195:0",
@@ -219,13 +218,13 @@ def test_nodes_that_must_not_be_modified_keep_their_permissions(
     kernel.parameters(ModifyDeviceFiles=0)
     for path, numbers in zip(CONTROL_NODES, ("195:255", "510:0", "510:1"), strict=True):
         kernel.has(path, numbers, 0o640)
-    assert ensure_control_nodes(host) == CONTROL_NODES
+    assert NvidiaNodes(host).ensure_control() == CONTROL_NODES
     assert kernel.made == []
 
 
 def test_an_older_driver_has_another_name_for_its_major(host: HostPaths, kernel: Kernel) -> None:
     host.path("/proc/devices").write_text(MAJORS.replace("195 nvidia\n", "195 nvidia-frontend\n"))
-    ensure_gpu_nodes(host, gpu(1))
+    NvidiaNodes(host).ensure_gpu(gpu(1))
     assert host.character_device("/dev/nvidia1") == CharacterDevice(195, 1, EVERYBODY)
 
 
@@ -237,16 +236,16 @@ def test_modeset_is_handed_out_where_it_exists(
     host: HostPaths, kernel: Kernel, driver: str
 ) -> None:
     host.path("/proc/devices").write_text(MAJORS.replace("510", f"195 {driver}\n510"))
-    assert ensure_control_nodes(host) == CONTROL_NODES
+    assert NvidiaNodes(host).ensure_control() == CONTROL_NODES
     kernel.has("/dev/nvidia-modeset", "195:0")
-    assert ensure_control_nodes(host) == (*CONTROL_NODES, "/dev/nvidia-modeset")
+    assert NvidiaNodes(host).ensure_control() == (*CONTROL_NODES, "/dev/nvidia-modeset")
     made = host.character_device("/dev/nvidia-modeset")
     assert made == CharacterDevice(195, 254, EVERYBODY)
 
 
 def test_modeset_without_its_module_is_left_out(host: HostPaths, kernel: Kernel) -> None:
     kernel.has("/dev/nvidia-modeset", "195:254")
-    assert ensure_control_nodes(host) == CONTROL_NODES
+    assert NvidiaNodes(host).ensure_control() == CONTROL_NODES
 
 
 def test_drm_nodes_are_those_of_the_gpu(host: HostPaths, kernel: Kernel) -> None:
@@ -258,13 +257,13 @@ def test_drm_nodes_are_those_of_the_gpu(host: HostPaths, kernel: Kernel) -> None
     kernel.has("/dev/dri/card0", "226:0")
     for name in ("card1", "renderD128", "controlD65"):
         kernel.has(f"/dev/dri/{name}", numbers[name])
-    assert ensure_gpu_nodes(host, gpu(0)) == (
+    assert NvidiaNodes(host).ensure_gpu(gpu(0)) == (
         "/dev/nvidia0",
         "/dev/dri/card1",
         "/dev/dri/renderD128",
     )
     kernel.has("/dev/dri/card1", "226:2")
-    assert ensure_gpu_nodes(host, gpu(0)) == ("/dev/nvidia0", "/dev/dri/renderD128")
+    assert NvidiaNodes(host).ensure_gpu(gpu(0)) == ("/dev/nvidia0", "/dev/dri/renderD128")
 
 
 # --- what cannot be made ---
@@ -278,19 +277,19 @@ def test_without_the_kernel_module_the_error_says_to_load_it(
     for path in there:
         kernel.has(path, "510:0")
     with pytest.raises(DeviceNodeError, match=r"/dev/nvidia-uvm .*load .*nvidia-modprobe -u"):
-        ensure_control_nodes(host)
+        NvidiaNodes(host).ensure_control()
 
 
 def test_without_the_right_to_the_error_says_what_to_run(host: HostPaths, kernel: Kernel) -> None:
     kernel.fails = PermissionError(errno.EPERM, "Operation not permitted")
     with pytest.raises(DeviceNodeError, match=r"mknod -m 666 \S*/dev/nvidia2 c 195 2"):
-        ensure_gpu_nodes(host, gpu(2))
+        NvidiaNodes(host).ensure_gpu(gpu(2))
 
 
 def test_without_dev_the_error_says_so(host: HostPaths, kernel: Kernel) -> None:
     host.path("/dev").rmdir()
     with pytest.raises(DeviceNodeError, match=r"/dev/nvidia2 .* cannot be created.*No such file"):
-        ensure_gpu_nodes(host, gpu(2))
+        NvidiaNodes(host).ensure_gpu(gpu(2))
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
@@ -299,7 +298,7 @@ def test_something_else_in_its_place_is_not_a_node(
 ) -> None:
     make(host.path("/dev/nvidia0"))
     with pytest.raises(DeviceNodeError, match="is not a character device; remove it"):
-        ensure_gpu_nodes(host, gpu(0))
+        NvidiaNodes(host).ensure_gpu(gpu(0))
 
 
 def test_a_program_that_changes_a_node_again_and_again_is_named_as_the_cause(
@@ -314,7 +313,7 @@ def test_a_program_that_changes_a_node_again_and_again_is_named_as_the_cause(
 
     monkeypatch.setattr(Path, "rename", undone)
     with pytest.raises(DeviceNodeError, match="another program changes it"):
-        ensure_gpu_nodes(host, gpu(0))
+        NvidiaNodes(host).ensure_gpu(gpu(0))
 
 
 # --- several at once ---
@@ -329,7 +328,7 @@ def test_several_processes_may_make_a_node_at_once(host: HostPaths) -> None:
     def ensure_again_and_again(_: int) -> None:
         for _ in range(rounds):
             barrier.wait(30)
-            ensure_gpu_nodes(host, gpu(0))
+            NvidiaNodes(host).ensure_gpu(gpu(0))
             assert host.character_device("/dev/nvidia0") == CharacterDevice(195, 0, EVERYBODY)
 
     with ThreadPoolExecutor(users) as threads:
