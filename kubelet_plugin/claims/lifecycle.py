@@ -57,9 +57,8 @@ class NodePreparer(Protocol):
     def reconcile(self, concerned: Sequence[NodeClaim], live: Mapping[str, NodeClaim]) -> None:
         """Creates or removes what the concerned claims need, so that the node agrees with `live`.
 
-        `live` has the live claims by UID. What a live claim needs and lacks is created. What a claim
-        needed that is not live is
-        removed, unless a live claim needs it. Raises ClaimError.
+        `live` has the live claims by UID. What a live claim needs and lacks is created. What a
+        claim needed that is not live is removed, unless a live claim needs it. Raises ClaimError.
         """
 
     def leftovers(self, live: Collection[NodeClaim]) -> tuple[Leftover, ...]:

@@ -150,3 +150,24 @@ def test_sockets_fit_differ_by_pod_and_are_found_by_their_patterns(
             path.parent == folder and path.match(pattern)
             for folder, pattern in pods[0].socket_patterns
         )
+
+
+@given(
+    root=st.integers(1, 80),
+    driver=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    uid=st.none() | st.uuids().map(str),
+)
+def test_sockets_are_named_as_by_0_1_0_wherever_that_version_runs(
+    root: int, driver: str, uid: str | None
+) -> None:
+    """So that either version finds and removes the sockets that a killed one has left."""
+    infix = "" if uid is None else f"-{uid}"
+    kubelet_root = Path("/" + "r" * root)
+    dra = kubelet_root / f"plugins/{driver}/dra{infix}.sock"
+    registration = kubelet_root / f"plugins_registry/{driver}{infix}-reg.sock"
+    assume(max(len(str(dra)), len(str(registration))) <= 107)  # 0.1.0 refuses longer ones
+    settings = loaded(
+        *("--node-name", "n", "--kubelet-root", str(kubelet_root), "--driver-name", driver),
+        *(() if uid is None else ("--pod-uid", uid)),
+    )
+    assert (settings.dra_socket, settings.registration_socket) == (dra, registration)
