@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from kubelet_plugin.claims.checkpoint import parse
+from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.integration.plugin_host import DRIVER, Host, running_host
@@ -95,7 +95,7 @@ class User:
 
 
 def recorded(host: Host) -> dict[str, NodeClaim]:
-    return dict(parse((host.plugin / "checkpoint.jsonl").read_bytes()).claims)
+    return dict(parse_checkpoint((host.plugin / "checkpoint.jsonl").read_bytes()).claims)
 
 
 def read_specs_as_a_runtime(host: Host, until: threading.Event) -> int:

@@ -170,7 +170,7 @@ def test_what_a_killed_process_of_version_0_1_0_has_left_is_removed(
     host: HostPaths, kernel: Kernel
 ) -> None:
     kernel.has("/dev/.nvidia0.new", "195:0", 0o600)
-    ensure_gpu_nodes(host, gpu(0))
+    NvidiaNodes(host).ensure_gpu(gpu(0))
     assert [entry.name for entry in host.path("/dev").iterdir()] == ["nvidia0"]
 
 
