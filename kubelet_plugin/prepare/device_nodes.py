@@ -12,6 +12,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
@@ -125,13 +126,21 @@ def _ensure(
         if not parameters.modifiable:
             _check_unmodifiable(host, node, found, wanted)
             return
-        if found is None and path.exists():
+        if found is None and _is_of_another_kind(path):
             raise DeviceNodeError(f"{path} is not a character device; remove it")
         _replace(host, node.path, wanted)
     raise DeviceNodeError(
         f"device node {path} was replaced {_ATTEMPTS} times and is still not {_words(wanted)}; "
         "another program changes it: stop that program"
     )
+
+
+def _is_of_another_kind(path: Path) -> bool:
+    """Looks again: another process may have made the node since it was found missing."""
+    try:
+        return not stat.S_ISCHR(path.stat().st_mode)
+    except OSError:  # missing, or a link to nothing, which is replaced
+        return False
 
 
 def _check_unmodifiable(
