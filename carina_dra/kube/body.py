@@ -4,6 +4,7 @@ Only what access to the API needs is read here. Code that works with an object's
 `Body` into a typed object and passes that on.
 """
 
+import json
 from typing import Any, NamedTuple, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
@@ -20,6 +21,20 @@ class ObjectKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def parse_json(content: bytes) -> object:
+    """Reads an answer of the API server.
+
+    Raises:
+        ValueError: it is not JSON, or nested more deeply than Python's parser can follow. Users can
+            write such objects: the API server accepts 10,000 levels.
+    """
+    try:
+        value: object = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+    return value
 
 
 def key_of(body: Body) -> ObjectKey:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, assert_never, cast
 
 from carina_dra.kube.api_resource import ApiResource, Scope
-from carina_dra.kube.body import Body, key_of
+from carina_dra.kube.body import Body, key_of, parse_json
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import ApiOperation, Gone, ServerError
 from carina_dra.kube.transport import Query, Transport
@@ -319,9 +319,11 @@ class Client:
             content_type=content_type,
         )
         try:
-            answer = json.loads(content)
+            answer = parse_json(content)
         except ValueError as error:
-            raise ServerError(operation, f"the answer is not JSON: {content[:200]!r}") from error
+            raise ServerError(
+                operation, f"the answer cannot be read: {error}: {content[:200]!r}"
+            ) from error
         if not isinstance(answer, dict):
             raise ServerError(operation, f"the answer is not a JSON object: {content[:200]!r}")
         return cast("Body", answer)

@@ -7,12 +7,11 @@ https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 
 # ruff: noqa: N818 - the classes are named after the reasons in Status
 
-import json
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from carina_dra.kube.api_resource import ApiResource
-from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.body import Body, ObjectKey, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +110,10 @@ class BadRequest(ApiError):
     """The API server rejects the request itself (any other 4xx status)."""
 
 
+_LONGEST_RETRY_AFTER: Final = 300.0
+"""Seconds. No client waits longer for a server, whatever it asks for."""
+
+
 class TooManyRequests(ApiError):
     """The API server asks the client to wait for `retry_after` seconds."""
 
@@ -142,7 +145,7 @@ def from_response(operation: ApiOperation, code: int, content: bytes, retry_afte
     retry_after: the value of the Retry-After header, or empty.
     """
     try:
-        status = json.loads(content)
+        status = parse_json(content)
     except ValueError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
@@ -215,8 +218,8 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _seconds(value: str | int) -> float:
+def _seconds(value: Any) -> float:
     try:
-        return max(0.0, float(value))
-    except ValueError:  # HTTP allows a date here; Kubernetes never sends one
+        return min(max(0.0, float(value)), _LONGEST_RETRY_AFTER)
+    except (ValueError, TypeError):  # HTTP allows a date here; Kubernetes never sends one
         return 1.0

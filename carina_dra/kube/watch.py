@@ -3,13 +3,12 @@
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from carina_dra.kube import errors
-from carina_dra.kube.body import Body, resource_version_of
+from carina_dra.kube.body import Body, parse_json, resource_version_of
 from carina_dra.kube.errors import ApiOperation, ServerError
 from carina_dra.kube.transport import Stream
 
@@ -87,7 +86,7 @@ def parse_event(operation: ApiOperation, line: bytes) -> WatchEvent:
         ApiError: it is an ERROR event, or not an event.
     """
     try:
-        event = json.loads(line)
+        event: Any = parse_json(line)
         body: Body = event["object"]
         match event["type"]:
             case "ADDED":

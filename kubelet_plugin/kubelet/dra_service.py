@@ -213,4 +213,6 @@ def _call(context: grpc.ServicerContext, now: float) -> Call:
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:
-    return tuple(ClaimReference(claim.uid, claim.namespace, claim.name) for claim in claims)
+    """Each claim once: the kubelet repeats one that a pod names under several names."""
+    references = (ClaimReference(claim.uid, claim.namespace, claim.name) for claim in claims)
+    return tuple(dict.fromkeys(references))

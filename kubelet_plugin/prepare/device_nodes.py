@@ -12,6 +12,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
@@ -112,7 +113,7 @@ class NvidiaNodes:
             if not parameters.modifiable:
                 _check_unmodifiable(host, node, found, wanted)
                 return
-            if found is None and path.exists():
+            if found is None and _is_of_another_kind(path):
                 raise DeviceNodeError(f"{path} is not a character device; remove it")
             _replace(host, node.path, wanted)
         raise DeviceNodeError(
@@ -134,6 +135,14 @@ def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:
         for path, device in existing.items()
         if device is not None and (device.major, device.minor) == paths[path]
     )
+
+
+def _is_of_another_kind(path: Path) -> bool:
+    """Looks again, because another process may have created the node since the first look."""
+    try:
+        return not stat.S_ISCHR(path.stat().st_mode)
+    except OSError:  # missing, or a link to nothing, which is replaced
+        return False
 
 
 def _check_unmodifiable(

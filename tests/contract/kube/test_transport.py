@@ -1,13 +1,15 @@
 """What a client makes of a network, and a server, that fail."""
 
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
 from carina_dra.kube.api_resource import CONFIG_MAPS
 from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
-from carina_dra.kube.errors import Unreachable
+from carina_dra.kube.errors import ServerError, Unreachable
 from tests.contract.kube.backend import ThroughProxy
 from tests.samples.objects import config_map
 
@@ -18,6 +20,32 @@ def test_nobody_there() -> None:
         pytest.raises(Unreachable, match="get configmaps default/sample: "),
     ):
         client.get(CONFIG_MAPS, "sample", namespace="default")
+
+
+def test_an_object_that_is_nested_too_deeply_is_an_error_like_others() -> None:
+    """The API server accepts it of every user, as the opaque parameters of a claim."""
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = b'{"spec":' + b"[" * 4900 + b"]" * 4900 + b"}"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            with (
+                Client(Connection(f"http://127.0.0.1:{server.server_port}")) as client,
+                pytest.raises(ServerError, match="nested too deeply"),
+            ):
+                client.get(CONFIG_MAPS, "sample", namespace="default")
+        finally:
+            server.shutdown()
 
 
 def test_a_silent_server_is_given_up_in_time(disturbed: ThroughProxy, namespace: str) -> None:

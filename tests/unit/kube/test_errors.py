@@ -167,11 +167,14 @@ def test_a_status_of_another_shape_is_read_as_far_as_it_goes(details: object) ->
         ("7", {}, 7.0),
         ("", {"retryAfterSeconds": 3}, 3.0),
         ("", {}, 1.0),
+        ("", {"retryAfterSeconds": [3]}, 1.0),
+        ("-1", {}, 0.0),
+        ("inf", {}, 300.0),
         ("Fri, 20 Nov 2026 22:00:00 GMT", {}, 1.0),
     ],
 )
 def test_a_server_that_asks_for_patience_says_how_much(
-    header: str, details: dict[str, int], seconds: float
+    header: str, details: dict[str, Any], seconds: float
 ) -> None:
     error = error_of(429, "TooManyRequests", header, **details)
     assert isinstance(error, TooManyRequests)
@@ -189,6 +192,7 @@ def test_a_version_from_the_future_is_gone_too() -> None:
         (b"<html>bad gateway</html>", "<html>bad gateway</html>"),
         (b"", "HTTP status 502 with an empty body"),
         (b'["no", "status"]', '["no", "status"]'),
+        (b"[" * 9999, "[" * 1000),
     ],
 )
 def test_what_is_no_status_is_quoted(content: bytes, message: str) -> None:

@@ -33,7 +33,9 @@ def test_an_error_is_raised() -> None:
         parse_event(WATCH, line)
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"{}", b'{"type":"BOOKMARK","object":{}}'])
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"{}", b'{"type":"BOOKMARK","object":{}}', b"[" * 9999]
+)
 def test_anything_else_is_the_servers_fault(line: bytes) -> None:
     with pytest.raises(ServerError, match="not a watch event"):
         parse_event(WATCH, line)

@@ -95,6 +95,15 @@ def test_every_claim_has_its_entry_and_a_failed_one_its_error() -> None:
     assert script.tried == ["bad", "good"]
 
 
+def test_a_claim_that_a_pod_names_twice_is_prepared_once() -> None:
+    script = Script()
+    answer = script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("good", "good")), script.context()
+    )
+    assert script.tried == ["good"]
+    assert len(answer.claims["uid-good"].devices) == 1
+
+
 def test_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
     script = Script({"slow": [NOT_YET, NOT_YET, never("slow")]})
     answer = script.service().prepare(

@@ -347,3 +347,22 @@ def test_several_processes_may_make_a_node_at_once(host: HostPaths) -> None:
 def _spoil(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(8, 0))
+
+
+@needs_mknod
+def test_a_node_that_another_process_makes_meanwhile_is_taken(
+    host: HostPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.path("/dev").mkdir(exist_ok=True)
+    look = HostPaths.character_device
+
+    def looked_too_early(self: HostPaths, path: str) -> CharacterDevice | None:
+        found = look(self, path)
+        if found is None:
+            node = host.path(path)
+            os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(195, 2))
+            node.chmod(0o666)
+        return found
+
+    monkeypatch.setattr(HostPaths, "character_device", looked_too_early)
+    assert ensure_gpu_nodes(host, gpu(2)) == ("/dev/nvidia2",)
