@@ -1,5 +1,6 @@
 """The state machine behind the kubelet's calls: real locks and checkpoint, a node that may fail."""
 
+import errno
 import os
 import threading
 import time
@@ -684,6 +685,38 @@ def test_a_leftover_on_no_gpu_is_removed_under_the_nodes_lock(world: World) -> N
     assert set(world.node.made) == {UID}
 
 
+def test_repair_of_a_node_that_lacks_nothing_removes_nothing(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    claims.prepare(OTHER, PATIENT)
+    claims.repair()
+    assert world.node.removed == []
+    assert set(world.node.made) == {UID, OTHER.uid}
+
+
+def test_repair_waits_for_a_call_on_the_gpu(world: World) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    world.node.made.clear()
+    held = world.hold_gpu("gpu-0")
+    world.pause = lambda _: held.close()
+    claims.repair()
+    assert set(world.node.made) == {UID}
+    assert world.observer.unrepaired == []
+
+
+def test_the_number_of_prepared_claims_is_told_at_start_and_with_each_change(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.observer.prepared = None
+    claims = world.claims()
+    claims.repair()
+    assert world.observer.prepared == 1
+    claims.prepare(OTHER, PATIENT)
+    assert world.observer.prepared == 2
+    claims.unprepare(TRAIN, PATIENT)
+    assert world.observer.prepared == 1
+
+
 def test_repair_leaves_alone_what_a_call_has_replaced_meanwhile(world: World) -> None:
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
@@ -752,6 +785,25 @@ def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: byt
     assert (named, found) == (str(kept), 1)
     assert reason.startswith(f"checkpoint {world.checkpoint}: line 1")
     assert kept.read_bytes() == content
+
+
+@pytest.mark.parametrize("operation", ["load", "store"])
+def test_a_checkpoint_that_the_disk_refuses_fails_the_claim_and_is_not_rebuilt(
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    world.claims().prepare(OTHER, PATIENT)
+    content = world.checkpoint.read_bytes()
+    monkeypatch.setattr(os, "fsync" if operation == "load" else "fdatasync", refuse)
+    failure = refusal(world, TRAIN)
+    assert isinstance(failure, CheckpointUnusable)
+    assert str(world.checkpoint) in str(failure)
+    assert "Input/output error" in str(failure)
+    assert world.checkpoint.read_bytes() == content
+    assert list(world.folder.glob("*unreadable*")) == []
+    assert set(world.node.made) == {OTHER.uid}
 
 
 def test_a_lost_checkpoint_is_rebuilt(world: World) -> None:
