@@ -1,1 +1,1 @@
-"""The node plugin: GPUs through NVML, ResourceSlices, prepared claims, CDI, the kubelet's gRPC."""
+"""The kubelet plugin, which offers a node's GPUs through Dynamic Resource Allocation (DRA)."""

@@ -1,8 +1,8 @@
 """What the kernel reports about a node's GPUs: sysfs, procfs and /dev below a root.
 
-The root is "/" on a node, and another directory where the host is mounted elsewhere, or in tests.
-Reading never fails: what is absent, unreadable or not in the kernel's format is `None`, or the
-kernel module's default where it has one.
+The root is "/" on a node, and another folder if the host's file system is mounted elsewhere, or in
+tests. Reads never fail: a value that is absent, unreadable or malformed is `None`, or the kernel
+module's default if there is one.
 """
 
 import os
@@ -41,7 +41,7 @@ class DeviceFileParameters:
 
     permissions: Permissions = field(default_factory=Permissions)
     modifiable: bool = True
-    """Whether programs other than the administrator's may make or change nodes."""
+    """Whether programs may create or change nodes without the administrator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,17 @@ class HostPaths:
     root: Path = Path("/")
 
     def path(self, absolute: str) -> Path:
-        """The path by which this process reaches the host's file `absolute`."""
+        """Returns the path of the host's file `absolute` in this process."""
         return self.root / absolute.lstrip("/")
 
     def numa_node(self, pci_bus_id: str) -> int | None:
-        """The NUMA node of a PCI function; None for the kernel's -1, which means no node."""
+        """Returns the NUMA node of a PCI function; None if the kernel reports none (-1)."""
         text = self._read(f"/sys/bus/pci/devices/{pci_bus_id}/numa_node")
         node = _integer(text)
         return node if node is not None and node >= 0 else None
 
     def pcie_root(self, pci_bus_id: str) -> str | None:
-        """The PCIe root complex above a PCI function, as `pci<domain>:<bus>`.
+        """Returns the PCIe root complex above a PCI function, as `pci<domain>:<bus>`.
 
         This is the first path component below /sys/devices of the function's link, which is how
         Kubernetes defines `resource.kubernetes.io/pcieRoot` (KEP-4381).
@@ -74,9 +74,10 @@ class HostPaths:
         return match[1] if match else None
 
     def gpu_addresses(self) -> frozenset[str] | None:
-        """PCI addresses of the GPUs bound to the NVIDIA kernel driver; None if not readable.
+        """Returns the PCI addresses of the GPUs bound to the NVIDIA kernel driver, or None.
 
-        The list is cheap to read and current after hot-plug. NVML's own list is as of nvmlInit.
+        The list is cheap to read and changes with hot-plug. NVML's list is that of nvmlInit. None
+        means that the list cannot be read.
         """
         try:
             return frozenset(gpu.name for gpu in self.path("/proc/driver/nvidia/gpus").iterdir())
@@ -84,14 +85,14 @@ class HostPaths:
             return None
 
     def device_majors(self) -> Mapping[str, int]:
-        """Major numbers of the loaded character drivers by name ("nvidia-uvm")."""
+        """Returns the major numbers of the loaded character drivers by name ("nvidia-uvm")."""
         text = self._read("/proc/devices") or ""
         characters, _, _ = text.partition("Block devices:")
         lines = (line.strip().partition(" ") for line in characters.splitlines())
         return {name: int(number) for number, _, name in lines if number.isdecimal()}
 
     def device_file_parameters(self) -> DeviceFileParameters:
-        """The NVIDIA module's parameters for device nodes; its defaults where it reports none.
+        """Returns the NVIDIA module's parameters for device nodes, or its defaults.
 
         Names, decimal values and defaults are those that nvidia-modprobe reads
         (`init_device_file_parameters`).
@@ -110,9 +111,9 @@ class HostPaths:
         )
 
     def drm_devices(self, pci_bus_id: str) -> Mapping[str, tuple[int, int]]:
-        """Major and minor numbers of a GPU's DRM devices by name ("card1", "renderD128").
+        """Returns major and minor numbers of a GPU's DRM devices by name ("card1", "renderD128").
 
-        Empty where nvidia-drm is not loaded.
+        Empty if nvidia-drm is not loaded.
         """
         return dict(self._drm_devices(f"/sys/bus/pci/devices/{pci_bus_id}/drm"))
 
@@ -127,11 +128,11 @@ class HostPaths:
                 yield name, (int(match[1]), int(match[2]))
 
     def boot_id(self) -> str | None:
-        """The kernel's identifier of the current boot."""
+        """Returns the kernel's ID of the current boot."""
         return self._read("/proc/sys/kernel/random/boot_id")
 
     def character_device(self, absolute: str) -> CharacterDevice | None:
-        """The character device at a path; None if there is none."""
+        """Returns the character device at a path; None if there is none."""
         try:
             status = self.path(absolute).stat()
         except OSError:

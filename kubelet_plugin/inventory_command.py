@@ -35,17 +35,17 @@ from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.report import logs
 
-SHOWN: Final = 0
+GPUS_FOUND: Final = 0
 NO_DRIVER: Final = 3
-DRIVER_REFUSES: Final = 4
+DRIVER_UNUSABLE: Final = 4
 NO_GPU: Final = 5
 
 _EXIT_CODES: Final = f"""\
 exit codes:
-  {SHOWN}  the machine has a GPU
-  {NO_DRIVER}  the NVIDIA driver is not installed or not loaded
-  {DRIVER_REFUSES}  the NVIDIA driver does not work
-  {NO_GPU}  the driver works, but finds no GPU
+  {GPUS_FOUND}  at least one GPU was found
+  {NO_DRIVER}  no NVIDIA driver is installed or loaded
+  {DRIVER_UNUSABLE}  an NVIDIA driver is installed, but does not work
+  {NO_GPU}  the NVIDIA driver works, but finds no GPU
 """
 
 
@@ -72,34 +72,36 @@ def run(arguments: Namespace) -> int:
 
 
 def exit_code(inventory: Inventory) -> int:
-    """The exit code: whether the machine has a GPU, and if not, why."""
+    """Returns the exit code: whether a GPU was found, and if not, why."""
     match inventory:
         case DriverReady():
-            return SHOWN if known_gpus(inventory) else NO_GPU
+            return GPUS_FOUND if known_gpus(inventory) else NO_GPU
         case DriverMissing():
             return NO_DRIVER
         case DriverUnusable() | DriverReplaced():
-            return DRIVER_REFUSES
+            return DRIVER_UNUSABLE
     assert_never(inventory)
 
 
 def problems(inventory: Inventory) -> Iterator[str]:
-    """The problems of the inventory, each with its remedy."""
+    """Yields the problems of the inventory, each with its remedy."""
     match inventory:
         case DriverReady(unknown=unknown):
             for gpu in unknown:
                 yield (
-                    f"GPU number {gpu.index} of the driver's list cannot be read: {gpu.failure}; "
-                    "see nvidia-smi and the kernel log"
+                    f"GPU {gpu.index} in the driver's list cannot be read: {gpu.failure}; check "
+                    "nvidia-smi and the kernel log"
                 )
             if exit_code(inventory) == NO_GPU:
-                yield "the NVIDIA driver works, but finds no GPU in this machine; see lspci"
+                yield "the NVIDIA driver works, but finds no GPU on this machine; check lspci"
         case DriverMissing(reason):
             yield f"{reason}; if this machine has a GPU, install the NVIDIA driver"
         case DriverUnusable(failure):
-            yield f"the NVIDIA driver does not work: {failure}; check it with nvidia-smi"
+            yield f"the NVIDIA driver does not work: {failure}; check that nvidia-smi works"
         case DriverReplaced(library):
-            yield f"the driver was replaced during the command, by {library}; run it again"
+            yield (
+                f"another NVIDIA driver was installed during this command ({library}); run it again"
+            )
 
 
 def _document(inventory: Inventory, published: Sequence[ResourceSlice]) -> dict[str, Any]:
@@ -207,10 +209,10 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = _EXIT_CODES
     add_output_argument(parser)
     for setting, default, description in (
-        ("node-name", platform.node().lower(), "name of the node in Kubernetes"),
+        ("node-name", platform.node().lower(), "name of the node"),
         ("driver-name", "gpu.carina.dev", "name of the DRA driver"),
-        ("driver-root", "/", "root directory of the installed NVIDIA driver"),
-        ("host-root", "/", "directory with the host's proc and sys"),
+        ("driver-root", "/", "root folder of the installed NVIDIA driver"),
+        ("host-root", "/", "folder with the host's proc and sys"),
     ):
         name = setting.replace("-", "_")
         parser.add_argument(
@@ -223,7 +225,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="shows this machine's GPUs, and the ResourceSlices that the plugin would publish",
+    summary="show this machine's GPUs and the ResourceSlices that the plugin would publish",
     add_arguments=_add_arguments,
     run=run,
 )

@@ -1,4 +1,4 @@
-"""`carina-kubelet-plugin`: puts the parts together, and takes them apart again on SIGTERM."""
+"""`carina-kubelet-plugin`: creates the components, connects them, and stops them on SIGTERM."""
 
 import contextlib
 import logging
@@ -55,13 +55,13 @@ from kubelet_plugin.settings import Settings, SettingsError
 
 PROGRAM = "carina-kubelet-plugin"
 _GRACE = 10.0
-"""Seconds that calls under way get to end, when the plugin is told to stop."""
+"""Seconds for which running calls may continue when the plugin stops."""
 
 _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the plugin until SIGTERM or SIGINT. Exits 2 for settings that cannot be used."""
+    """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
     try:
         chosen = settings.load(
             sys.argv[1:] if arguments is None else arguments,
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             program=PROGRAM,
             version=version("carina-dra"),
         )
-        where = _connection(chosen)
+        connection = _connection(chosen)
     except (SettingsError, ConfigurationError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -83,27 +83,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logs.report_failed_threads(fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    with Client(where, user_agent=PROGRAM) as client:
+    with Client(connection, user_agent=PROGRAM) as client:
         try:
             run(chosen, client, stop)
-        except CannotServeError as error:
+        except ServeError as error:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
             raise SystemExit(1) from None
     if failed.is_set():
         raise SystemExit(1)
 
 
-class CannotServeError(Exception):
-    """A folder, socket or address cannot be used: names its setting and what stands in the way."""
+class ServeError(Exception):
+    """A folder, socket or address cannot be used; names the setting, the reason and the remedy."""
 
 
 def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
-    """Runs the plugin until `stop` is set, or a library that it has loaded is of a driver no more.
+    """Runs the plugin until `stop` is set, or until the loaded driver library was replaced.
 
-    Raises CannotServeError.
+    Raises ServeError.
 
-    The order matters: slices are on their way before anything else, the kubelet finds us last, and
-    goes first.
+    The order matters: publishing starts first. The kubelet's sockets are created last and removed
+    first.
     """
     _make_folders(chosen)
     with contextlib.ExitStack() as cleanup:
@@ -137,7 +137,10 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
 
         def publish(inventory: Inventory) -> None:
             if isinstance(inventory, DriverReplaced):
-                _log.warning("another driver was installed: ending, to be started anew with it")
+                _log.warning(
+                    "another NVIDIA driver was installed; the plugin exits so that it restarts "
+                    "with that driver"
+                )
                 stop.set()
                 return
             publisher.publish(devices(inventory))
@@ -159,7 +162,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         registration = Registration(
             driver=chosen.driver_name,
             endpoint=chosen.dra_socket,
-            asked=publisher.republish,
+            info_requested=publisher.republish,
             reporter=node_report,
         )
         _serve_http(chosen, metrics, publisher, registration, cleanup)
@@ -167,10 +170,10 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
         memory.trim_memory()
         threading.Thread(
-            target=_keep_repaired,
+            target=_repair_periodically,
             args=(claims, gpus_changed, chosen.repair_seconds),
             name="repair",
-            daemon=True,  # may be ended anywhere, as a kill would
+            daemon=True,  # a repair can be interrupted at any point, as by a kill
         ).start()
         stop.wait()
         _log.info("stopping")
@@ -181,24 +184,26 @@ def _make_folders(chosen: Settings) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CannotServeError(
-                f"kubelet_root {chosen.kubelet_root}: {folder} cannot be made: {error}; set "
+            raise ServeError(
+                f"kubelet_root {chosen.kubelet_root}: {folder} cannot be created: {error}; set "
                 "kubelet_root to the kubelet's --root-dir, mounted at the same path and writable"
             ) from error
 
 
-def _keep_repaired(claims: ClaimLifecycle, gpus_changed: threading.Event, interval: float) -> None:
-    """Repairs once the GPUs are known, whenever they change, and at the interval in seconds.
+def _repair_periodically(
+    claims: ClaimLifecycle, gpus_changed: threading.Event, interval: float
+) -> None:
+    """Repairs claims when the GPUs are first known or change, and every `interval` seconds.
 
-    Not before: after a reboot a claim's GPU would seem to be gone, and stay so until the next time.
+    Before the GPUs are known, the GPU of a claim would appear to be missing.
     """
     gpus_changed.wait()
     while True:
         gpus_changed.clear()
         try:
             claims.repair()
-        except Exception:  # noqa: BLE001 - a bug in repairing: calls go on, it is told
-            _log.exception("prepared claims could not be repaired; trying again")
+        except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
+            _log.exception("prepared claims could not be repaired; retrying")
         gpus_changed.wait(interval)
 
 
@@ -280,8 +285,8 @@ def _serve_http(
             ready=ready,
         )
     except OSError as error:
-        raise CannotServeError(
-            f"http_address {chosen.http_address} cannot be served: {error}; choose another one"
+        raise ServeError(
+            f"http_address {chosen.http_address} cannot be bound: {error}; set another address"
         ) from error
     endpoint.start()
     cleanup.callback(endpoint.stop)
@@ -295,7 +300,10 @@ def _serve_kubelet(
 ) -> None:
     for folder, pattern in chosen.socket_patterns:
         for path in remove_abandoned_sockets(folder, pattern):
-            _log.info("removed the socket of a plugin that is no more", extra={"path": str(path)})
+            _log.info(
+                "removed the socket of a plugin process that no longer exists",
+                extra={"path": str(path)},
+            )
     server = UnixServer(
         (chosen.dra_socket, chosen.registration_socket),
         (*service.handlers(), *registration.handlers()),
@@ -303,9 +311,10 @@ def _serve_kubelet(
     try:
         server.start()
     except (OSError, RuntimeError) as error:
-        raise CannotServeError(
-            f"kubelet_root {chosen.kubelet_root}: {chosen.dra_socket} or "
-            f"{chosen.registration_socket} cannot be served: {error}"
+        raise ServeError(
+            f"kubelet_root {chosen.kubelet_root}: socket {chosen.dra_socket} or "
+            f"{chosen.registration_socket} cannot be bound: {error}; check that both folders are "
+            "writable"
         ) from error
     cleanup.callback(server.stop, _GRACE)
 

@@ -1,8 +1,8 @@
-"""Paths below a root directory, resolved as if the root were "/".
+"""Paths below a root folder, resolved as if the root were "/".
 
-The driver's root is often another file system's "/": the host's, or a driver container's. An
-absolute symbolic link in it is meant for a process that has it as "/". The kernel would follow such
-a link in this process's own file system.
+The driver's root is often the "/" of another file system, the host's or a driver container's. An
+absolute symbolic link in it is relative to that "/", but the kernel would resolve it in this
+process's file system.
 """
 
 import errno
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_LINKS_AT_MOST = 40  # as the kernel: path_resolution(7)
+_MAX_LINKS = 40  # as the kernel: path_resolution(7)
 
 
 class RootedPaths:
     """Resolves paths as chroot(2) into the root would.
 
-    Each file and link is looked at once: use a new instance to see later changes.
+    The status of each file and link is read once; use a new instance to detect changes.
     """
 
     def __init__(self, root: Path) -> None:
@@ -26,7 +26,7 @@ class RootedPaths:
         self._statuses: dict[str, os.stat_result | None] = {}
 
     def resolve(self, absolute: str) -> str:
-        """Returns the path below the root without links. What does not exist counts as a folder.
+        """Returns the path below the root without links. A missing entry is treated as a folder.
 
         Raises:
             OSError: ELOOP, naming the path, if there are too many links.
@@ -43,15 +43,15 @@ class RootedPaths:
             if not self._is_link(path, folder):
                 continue
             followed += 1
-            if followed > _LINKS_AT_MOST:
+            if followed > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), f"{self._root}{absolute}")
-            target = os.readlink(f"{self._root}{path}")  # noqa: PTH115 - a text already
+            target = os.readlink(f"{self._root}{path}")  # noqa: PTH115 - a string already
             path = "" if target.startswith("/") else folder
             pending += target.split("/")[::-1]
         return path or "/"
 
     def locate(self, absolute: str) -> str:
-        """Returns the path by which this process reaches a file below the root.
+        """Returns the path of a file below the root in this process.
 
         Raises:
             OSError: as `resolve`.
@@ -59,15 +59,15 @@ class RootedPaths:
         return f"{self._root}{self.resolve(absolute)}"
 
     @property
-    def looked_at(self) -> Mapping[str, os.stat_result | None]:
-        """Every file, folder and link that `resolve` has looked at; None if it does not exist.
+    def visited(self) -> Mapping[str, os.stat_result | None]:
+        """The status of every file, folder and link that `resolve` read; None if it does not exist.
 
-        As long as none of them changes, the same paths resolve to the same files.
+        While none of them changes, the same paths resolve to the same files.
         """
         return {f"{self._root}{path}": status for path, status in self._statuses.items()}
 
     def _is_link(self, path: str, folder: str) -> bool:
-        """Whether a path in a resolved folder is a link."""
+        """Returns whether a path in a resolved folder is a link."""
         if folder and self._statuses.get(folder) is None:
             return False  # the folder does not exist
         if path not in self._statuses:
@@ -85,7 +85,7 @@ def _status(path: str) -> os.stat_result | None:
 
 @dataclass(frozen=True, slots=True)
 class RootedPath:
-    """A path below a root, resolved only when it is used."""
+    """A path below a root, which is resolved at each use."""
 
     root: Path
     absolute: str
@@ -94,7 +94,7 @@ class RootedPath:
         return str(self.root / self.absolute.lstrip("/"))
 
     def locate(self) -> Path:
-        """Returns the path by which this process reaches the file now.
+        """Returns the current path of the file in this process.
 
         Raises:
             OSError: ELOOP, naming the path, if there are too many links.

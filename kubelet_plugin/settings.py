@@ -57,72 +57,75 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        regex_engine="python-re",  # is loaded anyway; the default one takes half a megabyte more
+        regex_engine="python-re",  # already loaded; the default engine takes half a megabyte more
     )
 
     node_name: str = Field(
-        pattern=_DNS_LABELS, max_length=253, description="the Kubernetes name of this node"
+        pattern=_DNS_LABELS, max_length=253, description="name of this node's Node object"
     )
     driver_name: str = Field(
-        "gpu.carina.dev", pattern=_DNS_LABELS, max_length=63, description="the DRA driver's name"
+        "gpu.carina.dev", pattern=_DNS_LABELS, max_length=63, description="name of the DRA driver"
     )
     kubelet_root: AbsolutePath = Field(
         Path("/var/lib/kubelet"),
-        description="the kubelet's --root-dir; its plugins and plugins_registry folders must be "
-        "mounted at the same path as on the host",
+        description="the kubelet's --root-dir; its folders plugins and plugins_registry must have "
+        "the same path in this process as on the host",
     )
     pod_uid: str | None = Field(
         None,
         pattern=r"^[-a-zA-Z0-9]{1,63}\Z",
-        description="UID of this pod, used in the names of the sockets, so that the old and the "
-        "new plugin can run side by side during a rolling update",
+        description="UID of this pod. It is part of the sockets' names, so that two plugins can "
+        "run side by side during a rolling update",
     )
     cdi_directory: AbsolutePath = Field(
         Path("/var/run/cdi"),
-        description="the folder from which the container runtime reads CDI specs",
+        description="folder from which the container runtime reads CDI specs",
     )
     driver_root: AbsolutePath = Field(
         Path("/"),
-        description="root of the NVIDIA driver's installation, in this process's file system",
+        description="root folder of the installed NVIDIA driver, as this process sees it",
     )
     host_driver_root: AbsolutePath = Field(
-        Path("/"), description="the same root, in the host's file system, for the container runtime"
+        Path("/"), description="the same folder, as the container runtime sees it"
     )
     host_root: AbsolutePath = Field(
         Path("/"),
-        description="the root below which the host's dev, sys and proc are mounted; its path must "
-        "be the same as on the host",
+        description="folder with the host's dev, sys and proc; must have the same path in this "
+        "process as on the host",
     )
     cdi_hook: AbsolutePath | None = Field(
         None,
-        description="path of nvidia-cdi-hook on the host; unset: searched below the driver root",
+        description="path of nvidia-cdi-hook on the host; default: searched below driver_root",
     )
     poll_seconds: float = Field(
-        5.0, gt=0, le=300, description="seconds between two reads of the node's GPUs"
+        5.0, gt=0, le=300, description="seconds between reads of the node's GPUs"
     )
     repair_seconds: float = Field(
-        60.0, gt=0, le=3600, description="seconds between two repairs of prepared claims"
+        60.0,
+        gt=0,
+        le=3600,
+        description="seconds between checks that prepared claims still have what they need",
     )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
-        description="what is done with GPUs that a device plugin or another DRA driver on the node "
-        "offers too: withhold, or publish although two pods may then be given one GPU",
+        description="what to do with GPUs that a device plugin or another DRA driver also offers "
+        "on this node: withhold them, or publish them, in which case two pods may get the same GPU",
     )
     http_address: HttpAddress = Field(
         "[::]:8080",
-        description="address of /metrics, /healthz and /readyz, HOST:PORT; host [::] serves IPv4 "
-        "and IPv6, or IPv4 alone if the kernel has no IPv6; off disables the endpoint",
+        description="HOST:PORT that serves /metrics, /healthz and /readyz; host [::] serves IPv4 "
+        "and IPv6, or only IPv4 if the kernel has no IPv6; off disables the endpoint",
     )
     kubeconfig: AbsolutePath | None = Field(
-        None, description="kubeconfig file; unset: the pod's ServiceAccount is used"
+        None, description="kubeconfig file; default: the pod's ServiceAccount"
     )
     service_account: AbsolutePath = Field(
         Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        description="folder with token and ca.crt of the ServiceAccount",
+        description="folder with the ServiceAccount's token and ca.crt",
     )
-    log_format: Literal["json", "text"] = Field("json", description="format of log records")
+    log_format: Literal["json", "text"] = Field("json", description="format of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="lowest level that is logged"
+        "info", description="lowest severity that is logged"
     )
 
     @model_validator(mode="after")
@@ -207,10 +210,13 @@ def load(
         SettingsError: a setting is unknown, missing or invalid.
     """
     parser = argparse.ArgumentParser(
-        prog=program, description="Carina's node plugin: GPUs through DRA.", allow_abbrev=False
+        prog=program,
+        description="Carina's kubelet plugin. It offers this node's GPUs through Dynamic Resource "
+        "Allocation (DRA).",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{program} {version}")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in YAML")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with settings")
     for name, field in Settings.model_fields.items():
         default = "" if field.is_required() or field.default is None else f" [{field.default}]"
         parser.add_argument(
@@ -251,7 +257,7 @@ def _from_file(file: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise SettingsError(f"settings file {file} must hold `name: value` lines")
+        raise SettingsError(f"settings file {file} must contain `name: value` lines")
     return {str(name): value for name, value in content.items()}
 
 
@@ -264,7 +270,7 @@ def _problem(
     sources = [source for source, layer in layers.items() if name in layer]
     if kind == "missing":
         spellings = f"--{name.replace('_', '-')} or {ENVIRONMENT_PREFIX}{name.upper()}"
-        return f"{name} is not set; give {spellings}"
+        return f"{name} is not set; set {spellings}"
     if kind == "extra_forbidden":
         return f"{name}, set by {sources[-1]}, is not a setting; --help lists them"
     value = layers[sources[-1]][name]

@@ -245,7 +245,7 @@ def _watched(paths: RootedPaths, searched: frozenset[str]) -> Iterator[_Watched]
 
     A missing entry of a searched folder is left out, because adding it changes the folder.
     """
-    for path, status in paths.looked_at.items():
+    for path, status in paths.visited.items():
         if status is None:
             if path.rpartition("/")[0] not in searched:
                 yield _Watched(path, searched=path in searched, stamp=None)

@@ -78,16 +78,16 @@ class ClaimReporter(RecordReporter, Protocol):
     """Reports what operators should know about claims."""
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
-        """A prepared claim lacks something that could not be created."""
+        """Reports that a prepared claim lacks something that could not be created."""
 
     def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
-        """A resource that no claim needs could not be removed. Called once per reason."""
+        """Reports, once per reason, that a resource that no claim needs could not be removed."""
 
     def kubelet_record_unusable(self, reason: str) -> None:
-        """The kubelet's record cannot be read. Called once per reason."""
+        """Reports, once per reason, that the kubelet's record cannot be read."""
 
     def claim_abandoned(self, claim: NodeClaim) -> None:
-        """A claim was unprepared without a call: kubelet and API server no longer hold it."""
+        """Reports that a claim was unprepared without a call from the kubelet."""
 
 
 class ClaimLifecycle:

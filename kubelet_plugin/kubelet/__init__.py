@@ -1,1 +1,1 @@
-"""What the kubelet calls: DRA and plugin registration, over gRPC on unix sockets."""
+"""The gRPC services that the kubelet calls on unix sockets: DRA and plugin registration."""

@@ -1,12 +1,11 @@
 """The DRA services that the kubelet calls, v1 and v1beta1.
 
-On the wire v1beta1 is v1 without `share_id`, a field that an older kubelet skips, so v1's messages
-serve both (KEP-4381; field numbers in proto/). A failed claim is an `error` in its own entry: the
-other claims of the call stand.
+On the wire, v1beta1 is v1 without `share_id`, a field that an older kubelet ignores. So both
+versions use v1's messages (KEP-4381; field numbers in proto/). If a claim fails, its own entry in
+the response has an `error`; the other claims of the call are not affected.
 
-The kubelet waits 45 s for an answer, but asks again only after 60 to 90 s. So a failure that may
-pass by itself is tried again here, for as long as the caller waits. An Event says meanwhile what
-the claim waits for.
+The kubelet waits 45 s for a response, but repeats a failed call only after 60 to 90 s. Therefore
+the service itself retries retriable failures while the kubelet waits, and reports them in an Event.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,29 +20,29 @@ from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-"""As registration names the services; the kubelet takes the first that it knows."""
+"""The services as named in registration; the kubelet uses the first one that it supports."""
 
 _SERVICES = tuple(f"k8s.io.kubelet.pkg.apis.dra.{version}" for version in SUPPORTED_VERSIONS)
 _LONGEST_CALL = 45.0
-"""Seconds for which the kubelet waits; a caller that names no deadline waits no longer."""
+"""Seconds for which the kubelet waits; also the limit for a call without a deadline."""
 _RESERVE = 5.0
-"""Seconds of that which are left for the last try and the answer."""
+"""Seconds of this that are reserved for the last attempt and the response."""
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between tries; the last again and again."""
+"""Seconds between attempts; the last value is repeated."""
 _SHORT = 1.5
-"""Seconds of trying again that are not worth an Event."""
+"""Seconds for which a call is retried without an Event."""
 
 
 ClaimOperation: TypeAlias = Literal["prepare", "unprepare"]
 
 
 class CallReporter(Protocol):
-    """Is told how calls went."""
+    """Reports calls to operators."""
 
     def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
     ) -> None:
-        """A call for one claim has failed for a while, and is still being tried."""
+        """Reports that a call for a claim has failed for a while, and is being retried."""
 
     def call_ended(
         self,
@@ -52,21 +51,21 @@ class CallReporter(Protocol):
         seconds: float,
         failure: ClaimFailure | None,
     ) -> None:
-        """A call for one claim is over, all tries included."""
+        """Reports the result of a call for a claim, after all attempts."""
 
 
 class NodeClaims(Protocol):
-    """Carries out one try of a call."""
+    """Carries out one attempt of a call."""
 
     def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
-        """Prepares a claim, or finds it prepared; raises ClaimError."""
+        """Prepares a claim, if it is not prepared; raises ClaimError."""
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
-        """Undoes that, or finds nothing to undo; raises ClaimError."""
+        """Unprepares a claim, if it is prepared; raises ClaimError."""
 
 
 class DraService:
-    """Answers both versions of the service from one NodeClaims."""
+    """Serves both versions of the DRA service."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class DraService:
     ) -> None:
         """`clock` is monotonic, in seconds.
 
-        `pause` waits for a number of seconds, and gives True when the plugin is to stop.
+        `pause` waits for a number of seconds, or returns True at once if the plugin stops.
         """
         self._claims = claims
         self._reporter = reporter
@@ -86,7 +85,7 @@ class DraService:
         self._pause = pause
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Returns what a grpc.Server is to serve."""
+        """Returns the handlers for a grpc.Server."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "NodePrepareResources": grpc.unary_unary_rpc_method_handler(
                 self.prepare,
@@ -149,9 +148,9 @@ class DraService:
         once: Callable[[ClaimReference, Call], None],
         context: grpc.ServicerContext,
     ) -> list[tuple[ClaimReference, ClaimFailure]]:
-        """Does `once` for each claim, again for those whose failure is retriable.
+        """Calls `once` for each claim, and again for claims whose failure is retriable.
 
-        Gives those that failed in the end.
+        Returns the claims that failed in the end.
         """
         begun = self._clock()
         call = _call(context, begun)
@@ -187,7 +186,7 @@ class DraService:
         waiting: Iterable[tuple[ClaimReference, ClaimFailure]],
         announced: set[str],
     ) -> None:
-        """Tells once of each claim what it waits for."""
+        """Reports, once for each claim, why its call is being retried."""
         for claim, failure in waiting:
             if claim.uid not in announced:
                 announced.add(claim.uid)
@@ -207,7 +206,7 @@ def _try(
 
 
 def _call(context: grpc.ServicerContext, now: float) -> Call:
-    """Reads the deadline once: what gRPC says is left follows the wall clock, which may be set."""
+    """Reads the deadline once, because gRPC's remaining time follows changes of the wall clock."""
     patience = min(_LONGEST_CALL, context.time_remaining()) - _RESERVE
     return Call(deadline=now + patience, abandoned=lambda: not context.is_active())
 

@@ -18,27 +18,32 @@ from kubelet_plugin.kubelet.pb import plugin_registration_v1_pb2 as pb
 _log = logging.getLogger(__name__)
 
 
-class Reporter(Protocol):
-    """Reports to the operator."""
+class RegistrationReporter(Protocol):
+    """Reports registration to operators."""
 
     def registration_refused(self, reason: str) -> None:
-        """The kubelet refused to register the plugin."""
+        """Reports that the kubelet refused to register the plugin."""
 
 
 class Registration:
     """The registration service of one driver."""
 
     def __init__(
-        self, *, driver: str, endpoint: Path, asked: Callable[[], None], reporter: Reporter
+        self,
+        *,
+        driver: str,
+        endpoint: Path,
+        info_requested: Callable[[], None],
+        reporter: RegistrationReporter,
     ) -> None:
-        """Creates the service. GetInfo calls `asked`, which must not block."""
+        """Creates the service. GetInfo calls `info_requested`, which must not block."""
         self._info = pb.PluginInfo(
             type="DRAPlugin",
             name=driver,
             endpoint=str(endpoint),
             supported_versions=SUPPORTED_VERSIONS,
         )
-        self._asked = asked
+        self._info_requested = info_requested
         self._reporter = reporter
         self._registered = False
 
@@ -65,7 +70,7 @@ class Registration:
 
     def get_info(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:
         """GetInfo."""
-        self._asked()
+        self._info_requested()
         return self._info
 
     def notify(

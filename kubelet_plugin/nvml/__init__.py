@@ -1,1 +1,1 @@
-"""NVML: the owner of the library, what is read through it, and the names for its constants."""
+"""NVML: the owner of the library, the readers, and the names of its constants."""

@@ -1,9 +1,9 @@
-"""The NVML library: the one place that loads it, initialises it, calls it and shuts it down.
+"""The NVML library: the only module that loads, initialises, calls and shuts it down.
 
-pynvml keeps one library for as long as the process lives, and NVML keeps one state for all threads:
-nvmlShutdown invalidates the handles that another thread is using. All users in a process (what
-reads GPUs, what changes them, what waits for events) therefore share one `NvmlLibrary` and hold a
-lease on it while they call.
+pynvml keeps one library for the lifetime of the process, and NVML keeps one state for all threads:
+nvmlShutdown invalidates the handles that another thread is using. All users in a process (those
+that read GPUs, change them or wait for events) therefore share one `NvmlLibrary` and hold a lease
+on it during their calls.
 """
 
 import ctypes
@@ -27,16 +27,16 @@ _log = logging.getLogger(__name__)
 _CODES: Final[Mapping[int, str]] = {
     getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_ERROR_")
 }
-# An old driver may know a function and not the version of the structure that it is to fill.
-_LACKING: Final = frozenset(
+# An old driver may have a function, but not support the version of its structure.
+_UNSUPPORTED: Final = frozenset(
     {
         "NVML_ERROR_FUNCTION_NOT_FOUND",
         "NVML_ERROR_NOT_SUPPORTED",
         "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     }
 )
-NO_SUCH: Final = _LACKING | {"NVML_ERROR_INVALID_ARGUMENT"}
-"""Errors that drivers answer for a link or profile that a GPU does not have."""
+NO_SUCH: Final = _UNSUPPORTED | {"NVML_ERROR_INVALID_ARGUMENT"}
+"""Errors that drivers return for a link or profile that a GPU does not have."""
 
 
 class NvmlCallError(Exception):
@@ -48,14 +48,14 @@ class NvmlCallError(Exception):
 
 
 class NvmlBusyError(Exception):
-    """NVML cannot be opened, because a call of another user of this process does not return."""
+    """NVML cannot be opened, because a call of another user in this process does not return."""
 
 
 def call(function: Callable[..., Any], *arguments: object) -> Any:
-    """Calls a function of pynvml and gives its result.
+    """Calls a function of pynvml and returns its result.
 
     Raises:
-        NvmlCallError: the driver answers an error, or has no such function.
+        NvmlCallError: the driver returns an error, or does not have the function.
     """
     try:
         return function(*arguments)
@@ -65,7 +65,7 @@ def call(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def optional_call(function: Callable[..., Any], *arguments: object) -> Any:
-    """Calls a function of pynvml and gives its result; None if the driver does not support it.
+    """Calls a function of pynvml and returns its result; None if the driver does not support it.
 
     Raises:
         NvmlCallError: the call failed for another reason.
@@ -73,7 +73,7 @@ def optional_call(function: Callable[..., Any], *arguments: object) -> Any:
     try:
         return call(function, *arguments)
     except NvmlCallError as error:
-        if error.failure.code not in _LACKING:
+        if error.failure.code not in _UNSUPPORTED:
             raise
         _report_missing(error.failure)
         return None
@@ -81,43 +81,43 @@ def optional_call(function: Callable[..., Any], *arguments: object) -> Any:
 
 @functools.cache
 def _report_missing(failure: NvmlFailure) -> None:
-    """Logs once for each function, since the GPUs are read every few seconds."""
+    """Logs once for each function, because the GPUs are read every few seconds."""
     _log.info("the driver does not provide a function", extra={"missing": str(failure)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NvmlSession:
-    """The time from one nvmlInit to the next nvmlShutdown.
+    """The period from an nvmlInit to the next nvmlShutdown.
 
-    Handles and event sets are valid within one session. A session equals itself alone.
+    Handles and event sets are valid within one session. Sessions are compared by identity.
     """
 
     gpu_addresses: frozenset[str] | None
-    """The kernel's list of GPUs before nvmlInit. NVML sees these GPUs and no others."""
+    """The kernel's list of GPUs before nvmlInit. NVML sees exactly these GPUs."""
 
 
 class NvmlLibrary:
-    """Owner of the library below a driver root, or of the one that the loader finds.
+    """The owner of the library below a driver root, or of the library that the loader finds.
 
-    Any number of threads hold a lease at a time. The library is initialised for the first one and
-    stays so between leases, since nvmlInit wakes every GPU that has no persistence daemon. Once the
-    session is stale, because the kernel lists other GPUs or a user has discarded it, it is opened
-    again as soon as nobody holds a lease; new users wait for that.
+    Several threads can hold a lease at a time. The library is initialised for the first lease and
+    stays initialised between leases, because nvmlInit wakes every GPU without a persistence daemon.
+    A session becomes stale if the kernel lists different GPUs, or if a user discards it. A stale
+    session is reopened when no user holds a lease; new users wait for that.
 
-    A call that hangs cannot be ended, so nobody waits for another user longer than `patience`:
+    A call that hangs cannot be cancelled, so no user waits longer than `patience` for another one:
 
-    - If the others keep their leases on a stale session, the next user gets a lease on it, too. It
-      still answers for the GPUs that it knows.
-    - If another user's nvmlInit or nvmlShutdown does not return, there is nothing to lease, and the
-      next user gets an NvmlBusyError.
-    - After one wait has timed out, the next users do not wait until one of those that were waited
-      for has returned.
+    - If others keep their leases on a stale session, the next user also gets a lease on it. The
+      session still works for the GPUs that it knows.
+    - If another user's nvmlInit or nvmlShutdown does not return, no lease is possible, and the next
+      user gets an NvmlBusyError.
+    - After a wait has timed out, later users do not wait until one of the users that did not return
+      has returned.
     """
 
     def __init__(
         self, host: HostPaths, candidates: Sequence[RootedPath] = (), *, patience: float = 10.0
     ) -> None:
-        """The first of `candidates` that exists is loaded; the loader's choice if there is none.
+        """Loads the first of `candidates` that exists; without one, the loader chooses.
 
         `patience` is in seconds.
         """
@@ -128,15 +128,15 @@ class NvmlLibrary:
         self._state = threading.Condition()
         self._session: NvmlSession | None = None
         self._discarded = False
-        self._inside: set[object] = set()
-        """Who holds a lease, or is opening or shutting down."""
+        self._users: set[object] = set()
+        """The users that hold a lease, or are opening or shutting down."""
         self._changing = False
-        self._stuck: frozenset[object] = frozenset()
-        """Who was inside when a wait for them timed out."""
+        self._not_returned: frozenset[object] = frozenset()
+        """The users for which a wait has timed out."""
 
     @property
     def places(self) -> str:
-        """Where the library is looked for, in words."""
+        """Describes where the library is searched, for messages."""
         return " or ".join(["by the loader", *(f"at {path}" for path in self._candidates)])
 
     @property
@@ -147,9 +147,9 @@ class NvmlLibrary:
 
     @contextmanager
     def lease(self) -> Iterator[NvmlSession]:
-        """Holds the library open for the length of a block.
+        """Keeps the library open inside the `with` block.
 
-        Leases should be short, and one thread holds one at a time: what waits for events takes a
+        Leases should be short, and a thread holds at most one at a time. To wait for events, take a
         lease for each wait.
 
         Raises:
@@ -164,16 +164,16 @@ class NvmlLibrary:
             self._leave(user)
 
     def discard(self, session: NvmlSession) -> None:
-        """Marks the session to be shut down when its last lease ends, as after a driver reload."""
+        """Has the session shut down when its last lease ends, for example after a driver reload."""
         with self._state:
             self._discarded = self._discarded or session is self._session
 
     def close(self) -> None:
-        """Shuts down once nobody holds a lease, but not if that takes longer than `patience`."""
+        """Shuts down when no user holds a lease, unless that takes longer than `patience`."""
         user = object()
         with self._state:
-            self._wait_until(lambda: not self._inside)
-            if self._inside or self._session is None:
+            self._wait_until(lambda: not self._users)
+            if self._users or self._session is None:
                 return
             self._begin_change(user)
         self._finish_closing(user)
@@ -181,16 +181,16 @@ class NvmlLibrary:
     def _enter(self, user: object) -> NvmlSession:
         addresses = self._host.gpu_addresses()
         with self._state:
-            self._wait_until(lambda: not self._inside or self._is_usable(addresses))
+            self._wait_until(lambda: not self._users or self._is_usable(addresses))
             if self._changing:
                 raise NvmlBusyError(
                     f"nvmlInit or nvmlShutdown has not returned for {self._patience:g} s or more; "
                     "if it does not return at all, reset the GPU or reboot the node"
                 )
-            # Where the kernel's list cannot be read, only a new session shows changes.
+            # If the kernel's list cannot be read, only a new session detects changes.
             lasting = addresses is not None and self._is_usable(addresses)
-            if self._session is not None and (lasting or self._inside):
-                self._inside.add(user)
+            if self._session is not None and (lasting or self._users):
+                self._users.add(user)
                 return self._session
             self._begin_change(user)
         session = None
@@ -205,9 +205,9 @@ class NvmlLibrary:
 
     def _leave(self, user: object) -> None:
         with self._state:
-            self._inside.remove(user)
+            self._users.remove(user)
             self._state.notify_all()
-            if self._inside or not self._discarded:
+            if self._users or not self._discarded:
                 return
             self._begin_change(user)
         self._finish_closing(user)
@@ -219,29 +219,29 @@ class NvmlLibrary:
             self._end_change(user, None)
 
     def _is_usable(self, addresses: frozenset[str] | None) -> bool:
-        """Whether a lease on the session can be given without opening it again."""
+        """Returns whether the session can be leased without reopening it."""
         if self._session is None or self._discarded or self._changing:
             return False
         return addresses is None or addresses == self._session.gpu_addresses
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
-        """Waits at most `patience`, and not at all for users that a wait has timed out for."""
-        if self._stuck and self._stuck <= self._inside:
+        """Waits at most `patience`, and not at all for users for which a wait has timed out."""
+        if self._not_returned and self._not_returned <= self._users:
             return
-        self._stuck = frozenset()
+        self._not_returned = frozenset()
         if not self._state.wait_for(ready, self._patience):
-            self._stuck = frozenset(self._inside)
-            _log.warning("an NVML call does not return; NVML cannot be opened again meanwhile")
+            self._not_returned = frozenset(self._users)
+            _log.warning("an NVML call does not return; NVML cannot be reopened until it returns")
 
     def _begin_change(self, user: object) -> None:
         self._changing = True
-        self._inside.add(user)
+        self._users.add(user)
 
     def _end_change(self, user: object, session: NvmlSession | None) -> None:
-        """Goes on with a session that the user has a lease on, or with none."""
+        """Sets the session, on which the user then has a lease, or none."""
         with self._state:
             if session is None:
-                self._inside.remove(user)
+                self._users.remove(user)
             self._session = session
             self._discarded = False
             self._changing = False
@@ -253,10 +253,10 @@ class NvmlLibrary:
         try:
             call(pynvml.nvmlShutdown)
         except NvmlCallError as error:
-            _log.warning("NVML did not shut down", extra={"failure": str(error.failure)})
+            _log.warning("NVML could not be shut down", extra={"failure": str(error.failure)})
 
     def _load(self) -> None:
-        """Loads the library, unless it is. Where no candidate can be, pynvml asks the loader."""
+        """Loads the library, if it is not loaded. Without a usable candidate, nvmlInit loads it."""
         self._loaded = self._loaded or self._installed()
         if pynvml.nvmlLib is not None:
             return
@@ -269,11 +269,11 @@ class NvmlLibrary:
                 return
 
     def _installed(self) -> Path | None:
-        """The first candidate that exists, under the name that its links lead to."""
+        """Returns the first candidate that exists, with its links resolved."""
         return next(self._existing(), None)
 
     def _existing(self) -> Iterator[Path]:
-        """Where the candidates are for this process, without links."""
+        """Returns the paths of the existing candidates in this process, with links resolved."""
         for candidate in self._candidates:
             try:
                 path = candidate.locate()

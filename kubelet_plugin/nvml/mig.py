@@ -14,7 +14,7 @@ def read_layout(handle: object) -> MigLayout:
     """Reads the profiles and placements of a GPU with MIG, whether its MIG mode is on or off.
 
     Raises:
-        NvmlCallError: the GPU does not answer.
+        NvmlCallError: the GPU does not respond.
     """
     profiles = []
     for index in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
@@ -57,11 +57,11 @@ def _placements(handle: object, profile_id: int) -> tuple[MigPlacement, ...]:
         return ()
     placements = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
     call(function, handle, profile_id, placements, ctypes.byref(count))
-    return tuple(sorted(MigPlacement(found.start, found.size) for found in placements))
+    return tuple(sorted(MigPlacement(placement.start, placement.size) for placement in placements))
 
 
 def _profile_info(handle: object, index: int) -> Any:
-    """A GPU instance profile in the newest form that the driver has; None if it does not exist."""
+    """Returns a GPU instance profile in the newest version that the driver supports, or None."""
     for version in (2, 1):
         try:
             return call(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, index, version)

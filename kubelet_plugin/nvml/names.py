@@ -1,4 +1,4 @@
-"""Names for NVML's constants. Pure.
+"""Names of NVML's constants. No I/O.
 
 Architectures and brands are spelled as NVIDIA's DRA driver publishes them, so that selectors
 written for that driver match.
@@ -52,7 +52,7 @@ _EXTENSIONS: Mapping[int, str] = {
 
 
 def mig_profile_name(index: int, slices: int, memory_mib: int, gpu_bytes: int) -> str:
-    """Returns the name of a MIG profile ("1g.10gb+me"), which old drivers do not report.
+    """Returns the name of a MIG profile ("1g.10gb+me"), because old drivers do not report it.
 
     `index` is NVML_GPU_INSTANCE_PROFILE_*. Memory is rounded to eighths of the GPU's memory, as
     `nvidia-smi` does: 9.5 GiB of 80 GiB are "10gb".

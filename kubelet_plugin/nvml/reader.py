@@ -1,9 +1,8 @@
 """Reads a node's GPUs through NVML.
 
-The library is the node's own `libnvidia-ml.so.1`, which may be old or incomplete. A function that
-it lacks, or that answers "not supported", costs the attribute that it provides and nothing else.
-Any other failure costs the one GPU on which it happened, which is then lost or unreadable. There is
-no inventory only if NVML as a whole does not answer.
+The library is the node's own `libnvidia-ml.so.1`, which may be old or incomplete. If a function is
+missing or returns "not supported", only its attribute is missing. After any other failure, only the
+GPU concerned is lost or unreadable. Without NVML as a whole, there is no inventory.
 """
 
 import ctypes
@@ -54,8 +53,8 @@ class _Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """What a GPU answers for itself."""
+class _GpuRead:
+    """What NVML reports for one GPU."""
 
     gpu: Gpu
     mig_mode: MigMode
@@ -63,7 +62,7 @@ class _Reading:
 
 
 class NvmlReader:
-    """Reads the node's GPUs again and again, in one thread at a time."""
+    """Reads the node's GPUs repeatedly. Not thread-safe."""
 
     def __init__(
         self,
@@ -72,21 +71,21 @@ class NvmlReader:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`now` gives the time at which a problem of a GPU is first seen."""
+        """`now` returns the current time, for the time at which a problem is first seen."""
         self._host = host
         self._now = now
         self._library = library
         self._session: NvmlSession | None = None
         self._layouts: dict[str, MigLayout] = {}
-        """By UUID, as read in the session."""
+        """Layouts by UUID, as read in the session."""
 
     def read(self, previous: Inventory | None = None) -> Inventory:
-        """Observes the node once.
+        """Reads the node's GPUs once.
 
-        `previous` is the result of the last read. GPUs in it that no longer answer are reported as
-        lost or unreadable while NVML knows their PCI address, and dropped when it does not.
+        `previous` is the result of the last read. A GPU in it that no longer responds is reported
+        as lost or unreadable while NVML knows its PCI address, and otherwise dropped.
 
-        Blocks as long as the driver does, which may be until the node is rebooted.
+        Blocks as long as the driver does, possibly until the node is rebooted.
 
         Raises:
             NvmlBusyError: another thread's nvmlInit or nvmlShutdown does not return.
@@ -95,7 +94,7 @@ class NvmlReader:
         try:
             return self._observe_in_session(known)
         except NvmlCallError:
-            pass  # the driver may have been reloaded under an open session
+            pass  # the driver may have been reloaded during the session
         try:
             return self._observe_in_session(known)
         except NvmlCallError as error:
@@ -119,7 +118,7 @@ class NvmlReader:
                 return DriverReplaced(str(self._library.replacement))
             case "NVML_ERROR_LIBRARY_NOT_FOUND":
                 return DriverMissing(
-                    f"no NVIDIA driver is installed: libnvidia-ml.so.1 is not found "
+                    f"no NVIDIA driver is installed: libnvidia-ml.so.1 was not found "
                     f"{self._library.places}"
                 )
             case "NVML_ERROR_DRIVER_NOT_LOADED":
@@ -129,20 +128,20 @@ class NvmlReader:
 
     def _observe(self, known: Mapping[str, ObservedGpu]) -> DriverReady:
         driver = _read_driver()
-        readings, failed = self._enumerate(driver)
-        anonymous = [gpu for uuid, gpu in failed if uuid is None]
-        strangers = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
+        reads, failed = self._enumerate(driver)
+        unidentified = [gpu for uuid, gpu in failed if uuid is None]
+        new_unreadable = [gpu for uuid, gpu in failed if uuid is not None and uuid not in known]
         unresponsive: list[ObservedGpu] = []
-        for observed in [observed for uuid, observed in known.items() if uuid not in readings]:
+        for observed in [observed for uuid, observed in known.items() if uuid not in reads]:
             try:
-                readings |= self._find(observed.gpu, driver)
+                reads |= self._find(observed.gpu, driver)
             except NvmlCallError as error:
                 if error.failure.code == "NVML_ERROR_NOT_FOUND":
                     continue  # unplugged
                 unresponsive.append(self._with_problem(observed, error.failure))
             if all(uuid != observed.gpu.uuid for uuid, _ in failed):
-                del anonymous[:1]  # NVML listed this GPU and could not say which it was
-        return _ready(readings.values(), unresponsive, [*anonymous, *strangers])
+                del unidentified[:1]  # NVML listed this GPU, but did not identify it
+        return _ready(reads.values(), unresponsive, [*unidentified, *new_unreadable])
 
     def _with_problem(self, observed: ObservedGpu, failure: NvmlFailure) -> ObservedGpu:
         kind = GpuLost if failure.code in _LOST else GpuUnreadable
@@ -151,27 +150,27 @@ class NvmlReader:
 
     def _enumerate(
         self, driver: _Driver
-    ) -> tuple[dict[str, _Reading], list[tuple[str | None, UnknownGpu]]]:
+    ) -> tuple[dict[str, _GpuRead], list[tuple[str | None, UnknownGpu]]]:
         """Returns the readable GPUs by UUID, and the others with their UUID if that is readable."""
-        readings: dict[str, _Reading] = {}
+        reads: dict[str, _GpuRead] = {}
         failed: list[tuple[str | None, UnknownGpu]] = []
         for index in range(call(pynvml.nvmlDeviceGetCount)):
             uuid = None
             try:
                 handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
                 uuid = call(pynvml.nvmlDeviceGetUUID, handle)
-                readings[uuid] = self._read_gpu(handle, uuid, driver)
+                reads[uuid] = self._read_gpu(handle, uuid, driver)
             except NvmlCallError as error:
                 failed.append((uuid, UnknownGpu(index, error.failure)))
-        return readings, failed
+        return reads, failed
 
-    def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _Reading]:
-        """Reads a GPU by its PCI address, after reading by index has failed."""
+    def _find(self, gpu: Gpu, driver: _Driver) -> dict[str, _GpuRead]:
+        """Reads a GPU by its PCI address, after the read by index has failed."""
         handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, gpu.pci_bus_id)
         uuid = call(pynvml.nvmlDeviceGetUUID, handle)
         return {uuid: self._read_gpu(handle, uuid, driver)}
 
-    def _read_gpu(self, handle: object, uuid: str, driver: _Driver) -> _Reading:
+    def _read_gpu(self, handle: object, uuid: str, driver: _Driver) -> _GpuRead:
         address = _address(call(pynvml.nvmlDeviceGetPciInfo, handle))
         architecture = optional_call(pynvml.nvmlDeviceGetArchitecture, handle)
         memory = optional_call(pynvml.nvmlDeviceGetMemoryInfo, handle)
@@ -196,7 +195,7 @@ class NvmlReader:
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
         )
-        return _Reading(gpu, _mig_mode(modes), _read_links(handle))
+        return _GpuRead(gpu, _mig_mode(modes), _read_links(handle))
 
     def _read_mig_support(
         self,
@@ -209,13 +208,13 @@ class NvmlReader:
             return MigUnsupported()
         if uuid not in self._layouts:
             self._layouts[uuid] = read_layout(handle)
-        # NVML user guide, nvmlDeviceSetMigMode: a reset is needed on Ampere and not after it.
+        # NVML user guide, nvmlDeviceSetMigMode: Ampere needs a reset, later architectures do not.
         at_once = architecture is not None and architecture >= _HOPPER
         return MigSupported(self._layouts[uuid], toggles_without_reset=at_once)
 
 
 def _mig_mode(modes: tuple[int, int] | None) -> MigMode:
-    """The mode in force; the second of the two that NVML gives is the one after a reset."""
+    """Returns the current mode. The second of the two modes is the one after a reset."""
     on = modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     return MigMode.ON if on else MigMode.OFF
 
@@ -274,18 +273,18 @@ def _read_fabric(handle: object) -> str | None:
 
 
 def _ready(
-    readings: Collection[_Reading],
+    reads: Collection[_GpuRead],
     unresponsive: Sequence[ObservedGpu],
     unknown: Sequence[UnknownGpu],
 ) -> DriverReady:
-    links = {reading.gpu.pci_bus_id: reading.links for reading in readings}
-    connections = nvlink.nvlinks(links, [reading.gpu for reading in readings], unresponsive)
+    links = {read.gpu.pci_bus_id: read.links for read in reads}
+    connections = nvlink.nvlinks(links, [read.gpu for read in reads], unresponsive)
     responsive = [
         ObservedGpu(
-            reading.gpu,
-            GpuState(mig_mode=reading.mig_mode, nvlink=connections.get(reading.gpu.minor)),
+            read.gpu,
+            GpuState(mig_mode=read.mig_mode, nvlink=connections.get(read.gpu.minor)),
         )
-        for reading in readings
+        for read in reads
     ]
     return DriverReady(
         gpus=tuple(sorted((*responsive, *unresponsive), key=lambda observed: observed.gpu.minor)),
@@ -294,5 +293,5 @@ def _ready(
 
 
 def _address(info: Any) -> str:
-    """An NVML PCI address in the kernel's notation; NVML reports function 0 only."""
+    """Returns an NVML PCI address in the kernel's notation; NVML reports function 0 only."""
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"

@@ -18,7 +18,7 @@ from kubelet_plugin.publish.other_drivers import (
 )
 
 _INTERVAL: Final = 60.0
-"""Seconds between two readings of the Node; device plugins change rarely."""
+"""Seconds between two reads of the Node; device plugins change rarely."""
 _MEMORY: Final = 300.0
 """Seconds for which an offer counts after it was last seen; an update of a driver takes less."""
 _CHECKPOINT: Final = "checkpoint.jsonl"
@@ -40,7 +40,7 @@ class OtherDriverWatch:
         interval: float = _INTERVAL,
         memory: float = _MEMORY,
     ) -> None:
-        """`read_node` gives the Node object and may raise ApiError.
+        """`read_node` returns the Node object and may raise ApiError.
 
         All times are in seconds: Node and plugin directory are read every `interval`, with 10 %
         jitter so that nodes do not read in step; an offer counts for `memory` after it was last
@@ -57,13 +57,13 @@ class OtherDriverWatch:
 
     @property
     def due(self) -> float:
-        """The time by the clock at which the next reading is due."""
+        """The time on the clock at which the next read is due."""
         return self._due
 
     def offers(self, in_slices: Iterable[PublishedGpu]) -> tuple[Offer, ...]:
         """Returns what other drivers offer, `in_slices` included. Reads the Node if that is due.
 
-        Raises ApiError if the first reading of the Node fails. If a later one fails, the previous
+        Raises ApiError if the first read of the Node fails. If a later one fails, the previous
         result stays in force.
         """
         now = self._clock()
@@ -82,7 +82,10 @@ class OtherDriverWatch:
         except ApiError as error:
             if self._resources is None:
                 raise
-            _log.warning("the Node cannot be read", extra={"error": str(error)})
+            _log.warning(
+                "the Node cannot be read to look for device plugins; using the last result",
+                extra={"error": str(error)},
+            )
             return self._resources
 
 

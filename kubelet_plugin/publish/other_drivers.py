@@ -1,6 +1,6 @@
 """Decides which GPUs to publish beside other drivers on the node. No I/O.
 
-A GPU that two drivers offer is given to two pods, since neither driver knows of the other's
+If two drivers offer the same GPU, two pods can get it, because neither driver knows of the other's
 allocations. Three kinds of offers are recognized:
 
 - A device plugin offers extended resources, which appear in the Node's `status.allocatable`. They
@@ -112,7 +112,7 @@ class Decision:
     @property
     def slices_are_ours(self) -> bool:
         """Whether slices of our driver on our node may be written and deleted."""
-        same_name = any(isinstance(found.by, SameNamePlugin) for found in self.contested)
+        same_name = any(isinstance(entry.by, SameNamePlugin) for entry in self.contested)
         return self.policy == "publish" or not same_name
 
 
@@ -162,7 +162,7 @@ def decide(
         case "publish":
             return Decision(tuple(devices), contested, policy)
         case "withhold":
-            withheld = {gpu.uuid for found in contested for gpu in found.gpus}
+            withheld = {gpu.uuid for entry in contested for gpu in entry.gpus}
             remaining = tuple(device for device in devices if device.gpu.uuid not in withheld)
             return Decision(remaining, contested, policy)
     assert_never(policy)

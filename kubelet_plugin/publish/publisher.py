@@ -40,14 +40,14 @@ from kubelet_plugin.publish.other_drivers import (
 from kubelet_plugin.publish.pool import Pool, pool
 from kubelet_plugin.publish.sync import SlicePlan, sync
 
-_SETTLE: Final = 0.1
-"""Seconds between another client's change and the next check, since changes come in groups."""
-_QUIET: Final = 300.0
+_GROUPING_DELAY: Final = 0.1
+"""Seconds between another client's change and the next check, because changes come in groups."""
+_REPAIR_RESET: Final = 300.0
 """Seconds without a repair after which the next repair is again made without delay."""
 _GATE_RETRY: Final = 3600.0
 """Seconds after which fields of a feature gate that was off are sent again."""
 _LIST_TIMEOUT: Final = 5.0
-"""Seconds to wait for the first list before a list of our own shows the error."""
+"""Seconds to wait for the reflector's first list, before a direct list returns the error."""
 
 SliceOperation: TypeAlias = Literal["create", "update", "delete"]
 
@@ -98,7 +98,7 @@ class Publisher:
         beside_other_drivers: BesideOtherDrivers,
         backoff: Backoff | None = None,
     ) -> None:
-        """`clock` gives monotonic seconds; `backoff` gives the delays between failed attempts.
+        """`clock` returns monotonic seconds; `backoff` sets the delays between failed attempts.
 
         Only the publisher's thread calls `other_drivers`.
         """
@@ -122,7 +122,7 @@ class Publisher:
 
         self._state = threading.Condition()
         self._wanted: tuple[GpuDevice, ...] | None = None
-        self._settled: tuple[GpuDevice, ...] | None = None
+        self._published_devices: tuple[GpuDevice, ...] | None = None
         self._due = math.inf
         self._no_repair_before = -math.inf
         self._stopped = False
@@ -155,7 +155,7 @@ class Publisher:
         """Sets the devices of the node, and returns at once."""
         with self._state:
             self._wanted = tuple(devices)
-            self._settled = None
+            self._published_devices = None
             self._schedule(self._clock())
 
     def republish(self) -> None:
@@ -166,7 +166,7 @@ class Publisher:
     @property
     def published(self) -> bool:
         """Whether the slices matched the devices at the last check."""
-        return self._wanted is not None and self._settled is self._wanted
+        return self._wanted is not None and self._published_devices is self._wanted
 
     def wait_published(self, timeout: float) -> bool:
         """Waits up to `timeout` seconds until the slices match; returns whether they do."""
@@ -175,7 +175,7 @@ class Publisher:
 
     def _changed_by_others(self) -> None:
         with self._state:
-            self._schedule(max(self._clock() + _SETTLE, self._no_repair_before))
+            self._schedule(max(self._clock() + _GROUPING_DELAY, self._no_repair_before))
 
     def _schedule(self, at: float) -> None:
         """Schedules a check of the slices no later than `at`. Requires the lock."""
@@ -187,17 +187,17 @@ class Publisher:
             self._owner = self._read_owner()
         while (devices := self._next()) is not None:
             try:
-                settled = self._listed() and self._sync(devices)
+                complete = self._listed() and self._sync(devices)
             except ApiError as error:
                 self._reporter.publishing_failed(error)
                 patience = error.retry_after if isinstance(error, TooManyRequests) else 0.0
                 self._retry(patience)
             except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
-                _log.exception("the slices cannot be published; trying again")
+                _log.exception("ResourceSlices cannot be published; retrying")
                 self._retry()
             else:
-                if settled:
-                    self._settle(devices)
+                if complete:
+                    self._finish(devices)
                 else:
                     self._retry()
 
@@ -219,13 +219,13 @@ class Publisher:
         """Schedules the next attempt after a failure, in `at_least` seconds or later."""
         self._stored = None
         with self._state:
-            self._settled = None
+            self._published_devices = None
             self._schedule(self._clock() + max(at_least, self._backoff.next()))
 
-    def _settle(self, devices: tuple[GpuDevice, ...]) -> None:
+    def _finish(self, devices: tuple[GpuDevice, ...]) -> None:
         self._backoff.reset()
         with self._state:
-            self._settled = devices
+            self._published_devices = devices
             self._schedule(min(self._off_until.values(), default=math.inf))
             self._schedule(max(self._observe_at, self._no_repair_before))
 
@@ -272,7 +272,8 @@ class Publisher:
             self._observe_at = math.inf
             return decide((), (), self._policy)  # a node without GPUs does not poll its Node object
         slices = self._reflector.store.snapshot().values()
-        theirs = [gpu for found in slices if isinstance(found, _OtherSlice) for gpu in found.gpus]
+        others = [content for content in slices if isinstance(content, _OtherSlice)]
+        theirs = [gpu for other in others for gpu in other.gpus]
         decision = decide(devices, self._other_drivers.offers(theirs), self._policy)
         self._observe_at = self._other_drivers.due
         if decision.contested != self._contested and (devices or decision.contested):
@@ -282,12 +283,12 @@ class Publisher:
 
     def _our_slices(self) -> list[ResourceSlice]:
         slices = self._reflector.store.snapshot().values()
-        return [found for found in slices if isinstance(found, ResourceSlice)]
+        return [content for content in slices if isinstance(content, ResourceSlice)]
 
     def _repair(self) -> None:
         """Reports that another client undid our writes, and delays the next repair."""
         now = self._clock()
-        if now - self._repaired_at > _QUIET:
+        if now - self._repaired_at > _REPAIR_RESET:
             self._repair_backoff.reset()
         self._repaired_at = now
         with self._state:
@@ -310,7 +311,7 @@ class Publisher:
                 name, read = obsolete.metadata.name, obsolete.metadata.resource_version
                 self._delete(name, obsolete.metadata.uid, versions.get(name, read))
         except (Conflict, NotFound) as error:
-            _log.info("another client changed the slices", extra={"error": str(error)})
+            _log.info("the ResourceSlices changed during the update", extra={"error": str(error)})
             return False
         return True
 

@@ -73,31 +73,33 @@ def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> SlicePlan:
     Of two slices with one index the one of the higher generation stays, then the first by name, so
     that several plugins make the same choice.
     """
-    present = sorted(existing, key=lambda found: (-found.spec.pool.generation, found.metadata.name))
-    in_pool = [found for found in present if found.spec.pool.name == pool.node]
-    elsewhere = [found for found in present if found.spec.pool.name != pool.node]
-    newest = max((found.spec.pool.generation for found in in_pool), default=0)
+    present = sorted(
+        existing, key=lambda current: (-current.spec.pool.generation, current.metadata.name)
+    )
+    in_pool = [current for current in present if current.spec.pool.name == pool.node]
+    elsewhere = [current for current in present if current.spec.pool.name != pool.node]
+    newest = max((current.spec.pool.generation for current in in_pool), default=0)
     if not pool.slices:
         return _removal(in_pool, elsewhere, newest)
     wanted = _by_prefix(resource_slices(pool, newest))
     kept: dict[str, ResourceSlice] = {}
     obsolete: list[ResourceSlice] = []
-    for found in in_pool:
-        prefix = found.metadata.generate_name
+    for current in in_pool:
+        prefix = current.metadata.generate_name
         if prefix in wanted and prefix not in kept:
-            kept[prefix] = found
+            kept[prefix] = current
         else:
-            obsolete.append(found)
+            obsolete.append(current)
 
     update = [
         rewritten
-        for prefix, found in kept.items()
-        if (rewritten := _rewritten(found, wanted[prefix])) != found
+        for prefix, current in kept.items()
+        if (rewritten := _rewritten(current, wanted[prefix])) != current
     ]
-    visible = [found for found in obsolete if found.spec.pool.generation == newest]
+    visible = [current for current in obsolete if current.spec.pool.generation == newest]
     if len(kept) < len(wanted) or len(update) + len(visible) > 1:
         wanted = _by_prefix(resource_slices(pool, newest + 1))
-        update = [_rewritten(found, wanted[prefix]) for prefix, found in kept.items()]
+        update = [_rewritten(current, wanted[prefix]) for prefix, current in kept.items()]
     return SlicePlan(
         update=tuple(update),
         create=tuple(new for prefix, new in wanted.items() if prefix not in kept),
@@ -114,9 +116,9 @@ def _removal(
     are fewer slices than there are. Then an empty slice of the next generation hides all others
     first.
     """
-    visible = [found for found in in_pool if found.spec.pool.generation == newest]
-    older = [found for found in in_pool if found.spec.pool.generation != newest]
-    if all(found.spec.pool.resource_slice_count >= len(visible) for found in visible):
+    visible = [current for current in in_pool if current.spec.pool.generation == newest]
+    older = [current for current in in_pool if current.spec.pool.generation != newest]
+    if all(current.spec.pool.resource_slice_count >= len(visible) for current in visible):
         return SlicePlan(delete=(*older, *elsewhere, *visible))
     first, *rest = visible
     alone = ResourcePool(first.spec.pool.name, generation=newest + 1, resource_slice_count=1)
@@ -125,7 +127,7 @@ def _removal(
 
 
 def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
-    return {found.metadata.generate_name: found for found in slices}
+    return {current.metadata.generate_name: current for current in slices}
 
 
 def _generate_name(pool: Pool, index: int) -> str:
@@ -133,18 +135,20 @@ def _generate_name(pool: Pool, index: int) -> str:
     return f"{index:05x}-{pool.driver}-{pool.node}"[: _GENERATE_NAME_LENGTH - 1] + "-"
 
 
-def _rewritten(found: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
-    """Returns the slice with the wanted content; equal to `found` if nothing has to change.
+def _rewritten(current: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
+    """Returns the slice with the wanted content; equal to `current` if nothing has to change.
 
     Fields that this version does not know stay, and so does the time at which the API server added
     a taint.
     """
-    stored = {device.name: device for device in found.spec.devices}
+    stored = {device.name: device for device in current.spec.devices}
     devices = tuple(
         _carried_over(device, stored[device.name]) if device.name in stored else device
         for device in wanted.spec.devices
     )
-    return replace(found, spec=replace(wanted.spec, devices=devices, unknown=found.spec.unknown))
+    return replace(
+        current, spec=replace(wanted.spec, devices=devices, unknown=current.spec.unknown)
+    )
 
 
 def _carried_over(device: Device, stored: Device) -> Device:

@@ -1,4 +1,4 @@
-"""What happens to claims, as Events on them, as metrics and in the log."""
+"""Reports what happens to claims, as Events, metrics and log records."""
 
 import logging
 
@@ -11,12 +11,18 @@ from kubelet_plugin.report.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
-_REASONS: dict[ClaimOperation, str] = {"prepare": "PrepareFailed", "unprepare": "UnprepareFailed"}
-_WAITS: dict[ClaimOperation, str] = {"prepare": "PrepareWaits", "unprepare": "UnprepareWaits"}
+_FAILURE_REASONS: dict[ClaimOperation, str] = {
+    "prepare": "PrepareFailed",
+    "unprepare": "UnprepareFailed",
+}
+_RETRY_REASONS: dict[ClaimOperation, str] = {
+    "prepare": "PrepareRetrying",
+    "unprepare": "UnprepareRetrying",
+}
 
 
 class ClaimReport:
-    """The CallReporter and the ClaimReporter of a plugin."""
+    """The CallReporter and ClaimReporter of the plugin."""
 
     def __init__(self, *, events: EventRecorder, node: str, metrics: Metrics) -> None:
         self._events = events
@@ -28,11 +34,11 @@ class ClaimReport:
     def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
     ) -> None:
-        """A call for one claim has failed for a while, and is still being tried."""
+        """Reports that a call for a claim has failed for a while, and is being retried."""
         facts = {"operation": operation, "claim": claim.key, "uid": claim.uid}
-        _log.warning("claim waits", extra={**facts, "reason": str(failure)})
-        note = f"{failure} (trying again)"
-        self._warn(_claim(claim), _WAITS[operation], operation.title(), note)
+        _log.warning("claim call is being retried", extra={**facts, "reason": str(failure)})
+        note = f"{failure} (the plugin retries)"
+        self._warn(_claim(claim), _RETRY_REASONS[operation], operation.title(), note)
 
     def call_ended(
         self,
@@ -41,65 +47,75 @@ class ClaimReport:
         seconds: float,
         failure: ClaimFailure | None,
     ) -> None:
-        """A call for one claim is over, all tries included."""
+        """Reports the result of a call for a claim, after all attempts."""
         result = "ok" if failure is None else "error"
         self._metrics.call_seconds.labels(operation, result).observe(seconds)
         facts = {"operation": operation, "claim": claim.key, "uid": claim.uid, "seconds": seconds}
         match failure:
             case None:
-                _log.info("claim done", extra=facts)
+                _log.info("claim call finished", extra=facts)
             case CallerGone():
                 self._metrics.call_failures.labels(operation, failure.reason).inc()
-                _log.warning("the caller has gone", extra=facts)
+                _log.warning("the kubelet cancelled the call", extra=facts)
             case _:
                 self._metrics.call_failures.labels(operation, failure.reason).inc()
-                _log.error("claim failed", extra={**facts, "reason": str(failure)})
-                self._warn(_claim(claim), _REASONS[operation], operation.title(), str(failure))
+                _log.error("claim call failed", extra={**facts, "reason": str(failure)})
+                self._warn(
+                    _claim(claim), _FAILURE_REASONS[operation], operation.title(), str(failure)
+                )
 
     # --- from the claims' lifecycle ---
 
     def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
-        """The checkpoint was unreadable and has been rebuilt."""
+        """Reports that the checkpoint was unreadable and has been rebuilt."""
         self._metrics.checkpoint_rebuilds.inc()
-        note = f"{reason}. It is kept as {kept}; {rebuilt} claims were found and recorded again"
+        note = (
+            f"{reason}. The unreadable file is kept as {kept}; {rebuilt} claims were restored from "
+            "their CDI specs and the API"
+        )
         _log.error("checkpoint rebuilt", extra={"reason": reason, "kept": kept, "claims": rebuilt})
         self._warn(self._node, "CheckpointRebuilt", "Repair", note)
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
-        """A prepared claim lacks something that could not be made."""
+        """Reports that a prepared claim lacks something that could not be created."""
         self._metrics.repair_failures.labels(failure.reason).inc()
         _log.error(
-            "claim cannot be repaired",
+            "a prepared claim cannot be repaired",
             extra={"claim": claim.key, "uid": claim.uid, "reason": str(failure)},
         )
         self._warn(_claim(claim.reference), "RepairFailed", "Repair", str(failure))
 
     def leftover_not_removed(self, leftover: str, failure: ClaimFailure) -> None:
-        """Something that no claim needs could not be removed."""
+        """Reports that a resource that no claim needs could not be removed."""
         _log.error(
-            "leftover cannot be removed", extra={"leftover": leftover, "reason": str(failure)}
+            "a node resource that no claim needs cannot be removed",
+            extra={"leftover": leftover, "reason": str(failure)},
         )
-        note = f"{leftover} is needed by no claim and cannot be removed: {failure}"
+        note = f"{leftover} is not needed by any claim and cannot be removed: {failure}"
         self._warn(self._node, "LeftoverStuck", "Repair", note)
 
     def kubelet_record_unusable(self, reason: str) -> None:
-        """The kubelet's record cannot be read, so no claim is given up."""
-        _log.warning("no claim is unprepared unasked", extra={"reason": reason})
-        note = f"Claims that the kubelet has forgotten are not unprepared: {reason}"
+        """Reports that the kubelet's record of claims cannot be read."""
+        _log.warning(
+            "claims that the kubelet no longer holds are not unprepared", extra={"reason": reason}
+        )
+        note = f"The plugin does not unprepare claims that the kubelet no longer holds: {reason}"
         self._warn(self._node, "KubeletRecordUnusable", "Unprepare", note)
 
     def claim_abandoned(self, claim: NodeClaim) -> None:
-        """A claim was unprepared unasked: the kubelet has forgotten it, and it is gone."""
-        _log.warning("claim unprepared unasked", extra={"claim": claim.key, "uid": claim.uid})
+        """Reports that a claim was unprepared without a call from the kubelet."""
+        _log.warning(
+            "claim unprepared without a call from the kubelet",
+            extra={"claim": claim.key, "uid": claim.uid},
+        )
         note = (
             f"ResourceClaim {claim.key} (UID {claim.uid}) no longer has devices on this node, and "
-            "the kubelet has forgotten it without asking to unprepare it: its devices are free "
-            "again"
+            "the kubelet no longer holds it. The plugin has unprepared it; its devices are free"
         )
         self._warn(self._node, "ClaimAbandoned", "Unprepare", note)
 
     def prepared_claims(self, count: int) -> None:
-        """The number of claims that are recorded now."""
+        """Reports the number of recorded claims."""
         self._metrics.prepared_claims.set(count)
 
     def _warn(self, regarding: ObjectReference, reason: str, action: str, note: str) -> None:

@@ -188,7 +188,9 @@ class HttpEndpoint:
         while b"\r\n\r\n" not in head and len(head) < _HEAD_BYTES:
             received = await self._loop.sock_recv(connection, _HEAD_BYTES - len(head))
             if not received:
-                raise ConnectionAbortedError("the client closed before its request was complete")
+                raise ConnectionAbortedError(
+                    "the client closed the connection before its request was complete"
+                )
             head += received
         task = asyncio.current_task()
         if task is not None:
@@ -243,7 +245,7 @@ def _computed(page: _Page) -> _Answer:
         return page()
     except Exception:  # noqa: BLE001 - a defect must not affect other requests
         _log.exception("HTTP request failed")
-        return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed: see the plugin's log")
+        return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; check the plugin's log")
 
 
 def _probe_answer(problem: str | None) -> _Answer:

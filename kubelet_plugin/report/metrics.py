@@ -18,32 +18,32 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self.call_seconds = Histogram(
             "carina_claim_call_duration_seconds",
-            "The kubelet's calls for one claim, by operation (prepare, unprepare) and result "
-            "(ok, error), retries within the call included.",
+            "Duration of the kubelet's calls per claim, by operation (prepare, unprepare) and "
+            "result (ok, error), including retries within the call.",
             ("operation", "result"),
             buckets=_CALL_BUCKETS,
             registry=registry,
         )
         self.call_failures = Counter(
             "carina_claim_call_failures",
-            "Calls of the kubelet that failed for one claim, by operation and reason.",
+            "Failed calls of the kubelet per claim, by operation and reason.",
             ("operation", "reason"),
             registry=registry,
         )
         self.prepared_claims = Gauge(
             "carina_prepared_claims",
-            "Claims that hold devices of this node.",
+            "Claims that are prepared on this node.",
             registry=registry,
         )
         self.repair_failures = Counter(
             "carina_claim_repair_failures",
-            "Prepared claims that lacked something which could not be made again, by reason.",
+            "Failed attempts to restore what a prepared claim needs, by reason.",
             ("reason",),
             registry=registry,
         )
         self.checkpoint_rebuilds = Counter(
             "carina_checkpoint_rebuilds",
-            "Times that the checkpoint was unreadable and rebuilt.",
+            "Rebuilds of an unreadable checkpoint.",
             registry=registry,
         )
         self.devices = Gauge(
@@ -54,18 +54,18 @@ class Metrics:
         )
         self.inventory_seconds = Histogram(
             "carina_inventory_read_duration_seconds",
-            "Readings of the node's GPUs.",
+            "Duration of reads of the node's GPUs.",
             buckets=_READ_BUCKETS,
             registry=registry,
         )
         self.inventory_stalls = Counter(
             "carina_inventory_read_stalls",
-            "Readings of the node's GPUs that hung for too long.",
+            "Reads of the node's GPUs that did not return in time.",
             registry=registry,
         )
         self.slice_writes = Counter(
             "carina_resourceslice_writes",
-            "ResourceSlices written, by operation (create, update, delete).",
+            "Writes of ResourceSlices, by operation (create, update, delete).",
             ("operation",),
             registry=registry,
         )
@@ -76,7 +76,7 @@ class Metrics:
         )
         self.slice_repairs = Counter(
             "carina_resourceslice_repairs",
-            "Times that somebody else had changed or deleted the node's ResourceSlices.",
+            "Times that another client changed or deleted the node's ResourceSlices.",
             registry=registry,
         )
         self.events_dropped = Gauge(
@@ -86,5 +86,5 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """Returns all of them in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -114,9 +114,9 @@ class Plugin:
             log.seek(self._log_begins)
             lines = [json.loads(line) for line in log if line.startswith(b"{")]
         return [
-            Call(line["operation"], line["claim"], line["event"] == "claim failed")
+            Call(line["operation"], line["claim"], line["event"] == "claim call failed")
             for line in lines
-            if line["event"] in {"claim done", "claim failed"}
+            if line["event"] in {"claim call finished", "claim call failed"}
         ]
 
     def prepared_claims(self) -> set[str]:

@@ -140,7 +140,7 @@ def test_claims_that_wait_for_a_gpu_do_not_keep_it_from_being_given_back(host: H
             prepare.future(v1.NodePrepareResourcesRequest(claims=[claim]), timeout=45)
             for claim in new
         ]
-        told = eventually(lambda: [e for e in host.events() if e["reason"] == "PrepareWaits"])
+        told = eventually(lambda: [e for e in host.events() if e["reason"] == "PrepareRetrying"])
         assert "is still held on this node by ResourceClaim default/old" in told[0]["note"]
         answer = unprepare(v1.NodeUnprepareResourcesRequest(claims=[old]), timeout=10)
         assert answer.claims[old.uid].error == ""
@@ -283,7 +283,7 @@ def test_settings_that_cannot_be_used_end_it_with_their_names() -> None:
         check=False,
     )
     assert result.returncode == 2
-    assert "node_name is not set; give --node-name or CARINA_NODE_NAME" in result.stderr
+    assert "node_name is not set; set --node-name or CARINA_NODE_NAME" in result.stderr
     assert "poll_seconds is '0', set by the flags" in result.stderr
 
 
@@ -308,7 +308,7 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
     assert f"kubelet_root {file}: " in said("kubelet-root", str(file))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert f"http_address {address} cannot be served" in said("http-address", address)
+        assert f"http_address {address} cannot be bound" in said("http-address", address)
     (host.plugin / "dra.sock").mkdir(parents=True)
     assert "dra.sock" in said("http-address", "off")
 

@@ -29,7 +29,7 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ((), "node_name is not set; give --node-name or CARINA_NODE_NAME"),
+        ((), "node_name is not set; set --node-name or CARINA_NODE_NAME"),
         (("--node-name", "Node"), "node_name is 'Node', set by the flags"),
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
         (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),

@@ -19,8 +19,8 @@ class Record:
     def __init__(self) -> None:
         self.reports: list[str] = []
 
-    def asked(self) -> None:
-        self.reports.append("asked")
+    def info_requested(self) -> None:
+        self.reports.append("info_requested")
 
     def registration_refused(self, reason: str) -> None:
         self.reports.append(f"refused: {reason}")
@@ -35,7 +35,10 @@ def record() -> Record:
 def registration(record: Record) -> Registration:
     endpoint = Path("/plugins/gpu.carina.dev/dra.sock")
     return Registration(
-        driver="gpu.carina.dev", endpoint=endpoint, asked=record.asked, reporter=record
+        driver="gpu.carina.dev",
+        endpoint=endpoint,
+        info_requested=record.info_requested,
+        reporter=record,
     )
 
 
@@ -52,7 +55,7 @@ def test_get_info_names_the_driver_and_its_versions_newest_first(
     assert (info.type, info.name) == ("DRAPlugin", "gpu.carina.dev")
     assert info.endpoint == "/plugins/gpu.carina.dev/dra.sock"
     assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
-    assert record.reports == ["asked"]
+    assert record.reports == ["info_requested"]
 
 
 def test_is_not_registered_before_the_kubelet_confirms_it(registration: Registration) -> None:

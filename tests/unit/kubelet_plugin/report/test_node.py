@@ -61,7 +61,12 @@ def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
     ("change", "type_", "reason", "words"),
     [
         (DriverArrived(8), NORMAL, "GPUDriverReady", "GPUs: 8"),
-        (DriverGone("no module"), WARNING, "GPUDriverMissing", "no module. No GPU of this node"),
+        (
+            DriverGone("no module"),
+            WARNING,
+            "GPUDriverMissing",
+            "no module. This node's GPUs cannot be",
+        ),
         (
             DriverRefuses(NvmlFailure("nvmlInit", "NVML_ERROR_NO_PERMISSION")),
             WARNING,
@@ -72,16 +77,21 @@ def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
             DriverWasReplaced("/lib/libnvidia-ml.so.570"),
             NORMAL,
             "GPUDriverReplaced",
-            "with /lib/libnvidia-ml.so.570. The plugin ends",
+            "installed (/lib/libnvidia-ml.so.570). The plugin exits",
         ),
-        (GpuAppeared(gpu(3)), NORMAL, "GPUAppeared", f"{GPU_3} is there"),
-        (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is gone"),
+        (GpuAppeared(gpu(3)), NORMAL, "GPUAppeared", f"{GPU_3} was found"),
+        (GpuVanished(gpu(3)), WARNING, "GPUVanished", f"{GPU_3} is no longer present"),
         (ProblemAppeared(gpu(3), LOST), WARNING, "GPULost", f"{GPU_3} fell off the bus ("),
         (ProblemAppeared(gpu(3), UNREADABLE), WARNING, "GPUUnreadable", "does not respond"),
-        (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} answers again"),
-        (GpuIsUnknown(UnknownGpu(2, UNREADABLE.failure)), WARNING, "GPUUnreadable", "GPU number 2"),
-        (MigModeChanged(gpu(3, mig=MIG), MigMode.ON), NORMAL, "MIGModeChanged", "is on: it is not"),
-        (MigModeChanged(gpu(3, mig=MIG), MigMode.OFF), NORMAL, "MIGModeChanged", "is off"),
+        (GpuRecovered(gpu(3)), NORMAL, "GPURecovered", f"{GPU_3} responds again"),
+        (GpuIsUnknown(UnknownGpu(2, UNREADABLE.failure)), WARNING, "GPUUnreadable", "GPU 2 in the"),
+        (
+            MigModeChanged(gpu(3, mig=MIG), MigMode.ON),
+            NORMAL,
+            "MIGModeChanged",
+            "is enabled; the GPU",
+        ),
+        (MigModeChanged(gpu(3, mig=MIG), MigMode.OFF), NORMAL, "MIGModeChanged", "is disabled"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, (str, EventType)) else "",
 )
@@ -99,13 +109,13 @@ def test_a_change_of_the_gpus_is_an_event_on_the_node(
 ) -> None:
     report.inventory_changed(GpuAppeared(gpu(3)))
 
-    assert recorded.events == [("Node node-1", NORMAL, "GPUAppeared", f"{GPU_3} is there")]
+    assert recorded.events == [("Node node-1", NORMAL, "GPUAppeared", f"{GPU_3} was found")]
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (Forbidden(CREATE, "no right"), "no right; give the plugin the rights"),
+        (Forbidden(CREATE, "no right"), "no right; grant the plugin's ServiceAccount"),
         (ServerError(CREATE, "out of order"), "out of order"),
     ],
 )
@@ -154,8 +164,8 @@ def test_a_feature_gate_that_is_off_is_named(
             "withhold",
             "GPUsWithheld",
             [
-                "Not published: GPU 0, GPU 1. A device plugin offers nvidia.com/gpu",
-                "Remove the dev",
+                "because a device plugin offers nvidia.com/gpu on this node: GPU 0, GPU 1.",
+                "remove the dev",
             ],
         ),
         (
@@ -163,21 +173,25 @@ def test_a_feature_gate_that_is_off_is_named(
             "withhold",
             "GPUsWithheld",
             [
-                "Not published: GPU 1. Driver gpu.nvidia.com publishes the same",
-                "Remove driver gpu.",
+                "because DRA driver gpu.nvidia.com also publishes them: GPU 1.",
+                "remove DRA driver gpu.",
             ],
         ),
         (
             SameNamePlugin("/plugins/dra.sock", "/plugins/checkpoint.json"),
             "withhold",
             "GPUsWithheld",
-            ["all GPUs", "/plugins/dra.sock and keeps /plugins/checkpoint.json", "driver_name"],
+            [
+                "all GPUs",
+                "/plugins/dra.sock and has the checkpoint /plugins/checkpoint.json",
+                "driver_name",
+            ],
         ),
         (
             ExtendedResource("nvidia.com/gpu"),
             "publish",
             "GPUsOfferedTwice",
-            ["Offered twice: GPU 0, GPU 1. A device plugin", "may be given to two pods. Remove"],
+            ["although a device plugin", "GPU 0, GPU 1. Two pods may get the same GPU; ", "remove"],
         ),
     ],
 )
