@@ -78,7 +78,8 @@ class FakeReporter:
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     record_unusable: list[str] = field(default_factory=list)
     abandoned: list[str] = field(default_factory=list)
-    prepared: int | None = None
+    counts: list[int] = field(default_factory=list)
+    """Of prepared claims."""
 
     def call_retried(
         self, operation: ClaimOperation, claim: ClaimReference, failure: ClaimFailure
@@ -111,4 +112,4 @@ class FakeReporter:
         self.abandoned.append(claim.name)
 
     def prepared_claims(self, count: int) -> None:
-        self.prepared = count
+        self.counts.append(count)

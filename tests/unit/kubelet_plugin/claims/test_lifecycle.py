@@ -702,19 +702,17 @@ def test_repair_waits_for_a_call_on_the_gpu(world: World) -> None:
     world.pause = lambda _: held.close()
     claims.repair()
     assert set(world.node.made) == {UID}
-    assert world.observer.unrepaired == []
+    assert world.reporter.unrepaired == []
 
 
 def test_the_number_of_prepared_claims_is_told_at_start_and_with_each_change(world: World) -> None:
     world.claims().prepare(TRAIN, PATIENT)
-    world.observer.prepared = None
+    world.reporter.counts.clear()
     claims = world.claims()
     claims.repair()
-    assert world.observer.prepared == 1
     claims.prepare(OTHER, PATIENT)
-    assert world.observer.prepared == 2
     claims.unprepare(TRAIN, PATIENT)
-    assert world.observer.prepared == 1
+    assert world.reporter.counts == [1, 2, 1]
 
 
 def test_repair_leaves_alone_what_a_call_has_replaced_meanwhile(world: World) -> None:

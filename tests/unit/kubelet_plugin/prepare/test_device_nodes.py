@@ -365,4 +365,4 @@ def test_a_node_that_another_process_makes_meanwhile_is_taken(
         return found
 
     monkeypatch.setattr(HostPaths, "character_device", looked_too_early)
-    assert ensure_gpu_nodes(host, gpu(2)) == ("/dev/nvidia2",)
+    assert NvidiaNodes(host).ensure_gpu(gpu(2)) == ("/dev/nvidia2",)
