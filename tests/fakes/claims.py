@@ -73,6 +73,8 @@ class FakeObserver:
 
     waits: list[tuple[ClaimOperation, str, ClaimFailure]] = field(default_factory=list)
     ended: list[tuple[ClaimOperation, str, ClaimFailure | None]] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    """Seconds that each call in `ended` took."""
     rebuilt: list[tuple[str, str, int]] = field(default_factory=list)
     unrepaired: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
@@ -92,7 +94,7 @@ class FakeObserver:
         seconds: float,
         failure: ClaimFailure | None,
     ) -> None:
-        assert seconds >= 0
+        self.took.append(seconds)
         self.ended.append((operation, claim.name, failure))
 
     def checkpoint_set_aside(self, kept: str, reason: str, rebuilt: int) -> None:

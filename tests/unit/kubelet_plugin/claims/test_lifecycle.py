@@ -568,7 +568,7 @@ def test_repair_waits_for_a_call_on_the_gpu(world: World) -> None:
 
 def test_the_number_of_prepared_claims_is_told_at_start_and_with_each_change(world: World) -> None:
     world.claims().prepare(TRAIN, PATIENT)
-    world.observer.prepared = None
+    world.observer = FakeObserver()
     claims = world.claims()
     claims.repair()
     assert world.observer.prepared == 1
