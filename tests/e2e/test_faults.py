@@ -1,6 +1,5 @@
 """What a user and an operator see when something is wrong with a claim, a GPU or the node."""
 
-
 from simulation.kubernetes.cluster import KubectlError
 from simulation.kubernetes.node import Node
 from simulation.kubernetes.process import wait_for

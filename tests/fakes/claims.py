@@ -73,6 +73,8 @@ class FakeReporter:
 
     waits: list[tuple[ClaimOperation, str, ClaimFailure]] = field(default_factory=list)
     ended: list[tuple[ClaimOperation, str, ClaimFailure | None]] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    """Seconds that each call in `ended` took."""
     rebuilt: list[tuple[str, str, int]] = field(default_factory=list)
     unrepaired: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
@@ -93,7 +95,7 @@ class FakeReporter:
         seconds: float,
         failure: ClaimFailure | None,
     ) -> None:
-        assert seconds >= 0
+        self.took.append(seconds)
         self.ended.append((operation, claim.name, failure))
 
     def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:

@@ -55,6 +55,7 @@ UNKNOWN = UnknownGpu(2, FAILURE)
             None, replace(TWO, unknown=(UNKNOWN,)), [GpuIsUnknown(UNKNOWN)], id="unknown at first"
         ),
         pytest.param(TWO, TWO, [], id="nothing"),
+        pytest.param(MISSING, MISSING, [], id="no driver still"),
         pytest.param(MISSING, TWO, [DriverArrived(2)], id="the driver comes late"),
         pytest.param(
             TWO, DriverReplaced("new.so"), [DriverWasReplaced("new.so")], id="another driver"

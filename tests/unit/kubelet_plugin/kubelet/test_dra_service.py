@@ -1,6 +1,7 @@
 """How the kubelet's calls are answered, claim by claim, within its patience."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,12 +32,14 @@ def never(name: str) -> ClaimFailure:
 class Script:
     """Claims that fail as often as said, in a time that only pauses let pass."""
 
-    failures: dict[str, list[ClaimFailure]] = field(default_factory=dict)
+    failures: Mapping[str, list[Any]] = field(default_factory=dict)
+    """What each try of a claim fails with, None where it succeeds; the last again and again."""
     now: float = 0.0
     stopping: bool = False
     gone_at: float = math.inf
     """When the caller goes."""
     tried: list[str] = field(default_factory=list)
+    tried_at: list[float] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     reporter: FakeReporter = field(default_factory=FakeReporter)
 
@@ -49,10 +52,13 @@ class Script:
 
     def _try(self, claim: ClaimReference, call: Call) -> None:
         self.tried.append(claim.name)
+        self.tried_at.append(self.now)
         self.calls.append(call)
         left = self.failures.get(claim.name)
         if left:
-            raise ClaimError(left.pop(0) if len(left) > 1 else left[0])
+            failure = left.pop(0) if len(left) > 1 else left[0]
+            if failure is not None:
+                raise ClaimError(failure)
 
     def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
         self._try(reference, call)
@@ -111,6 +117,24 @@ def test_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
     )
     assert answer.claims["uid-slow"].error == "never"
     assert script.tried == ["slow", "good", "slow", "slow"]
+
+
+def test_tries_come_soon_at_first_and_then_every_two_seconds() -> None:
+    script = Script({"stuck": [NOT_YET]})
+    script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
+    )
+    assert script.tried_at[:7] == pytest.approx([0, 0.1, 0.3, 0.8, 1.8, 3.8, 5.8])
+
+
+@pytest.mark.parametrize("last", [NOT_YET, never("slow"), None], ids=["late", "never", "done"])
+def test_the_time_that_a_call_took_counts_all_its_tries(last: ClaimFailure | None) -> None:
+    script = Script({"slow": [NOT_YET, NOT_YET, last]}, now=1000.0)
+    script.service().unprepare(
+        pb.NodeUnprepareResourcesRequest(claims=request("slow")), script.context(1045.0)
+    )
+    assert script.now > 1000.0
+    assert script.observer.took == [script.now - 1000.0]
 
 
 def test_trying_ends_before_the_kubelets_patience() -> None:
@@ -173,7 +197,7 @@ def test_nothing_is_tried_for_a_caller_that_has_gone() -> None:
 
 
 def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
-    script = Script({"stuck": [NOT_YET], "brief": [NOT_YET, NOT_YET, never("brief")]})
+    script = Script({"stuck": [NOT_YET], "brief": [*[NOT_YET] * 4, never("brief")]})
     script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
     )

@@ -116,6 +116,16 @@ def test_making_again_brings_back_what_was_lost(
     assert node.spec.read_bytes() == before
 
 
+def test_making_again_after_a_driver_update_gives_the_new_drivers_files(node: Node) -> None:
+    node.make(claim())
+    node.simulated.replace_driver("999.1.2")
+    node.has("gpu-0", driver_version="999.1.2")
+    node.make(claim())
+    spec = node.spec.read_text()
+    assert "libcuda.so.999.1.2" in spec
+    assert node.version not in spec
+
+
 def test_a_spec_names_its_claim(node: Node) -> None:
     node.make(claim())
     assert node.preparer.owners() == (ClaimReference(UID, "default", "train"),)
@@ -152,7 +162,17 @@ def test_a_folder_in_the_place_of_a_spec_is_named_and_stops_no_other(node: Node)
     with pytest.raises(ClaimError) as caught:
         node.preparer.remove(leftover)
     assert isinstance(caught.value.failure, NodeResourceFailed)
+    assert caught.value.failure.retriable
     assert f"strange in {node.folder} cannot be removed" in str(caught.value)
+
+
+def test_specs_that_cannot_be_listed_are_said_to_be_so(node: Node) -> None:
+    node.folder.write_text("a file in the folder's place")
+    with pytest.raises(ClaimError) as caught:
+        node.preparer.leftovers(())
+    assert isinstance(caught.value.failure, NodeResourceFailed)
+    assert caught.value.failure.retriable
+    assert f"{node.folder} cannot be listed" in str(caught.value)
 
 
 def test_removing_leaves_nothing(node: Node) -> None:
