@@ -1,7 +1,7 @@
-"""Which programs this machine has, or can build, and where they lie.
+"""Finds the programs of a cluster, and says why they are missing.
 
-A control plane is taken from $KUBEBUILDER_ASSETS where that is set, else from what is built of the
-pinned releases. A node is always built.
+A control plane is taken from $KUBEBUILDER_ASSETS if this is set, and otherwise from the binaries
+built from the pinned releases. A node always uses built binaries.
 """
 
 import os
@@ -15,12 +15,12 @@ from simulation.kubernetes.releases import Release
 
 
 class BinariesMissingError(RuntimeError):
-    """A cluster cannot be started here; the message says what to do."""
+    """A cluster cannot be started on this machine; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerBinaries:
-    """What acts on objects: makes claims from templates, allocates, binds, collects garbage."""
+    """The controllers and the scheduler."""
 
     kube_controller_manager: Path
     kube_scheduler: Path
@@ -30,7 +30,7 @@ class ControllerBinaries:
 class ControlPlaneBinaries:
     """The programs of a control plane.
 
-    `controllers` is None for assets that are an API server and no more, as envtest's are.
+    `controllers` is None for assets with only etcd and an API server, such as envtest's.
     """
 
     etcd: Path
@@ -52,10 +52,10 @@ class NodeBinaries:
 
 
 def control_plane() -> ControlPlaneBinaries:
-    """The programs of a control plane.
+    """Returns the programs of a control plane.
 
     Raises:
-        BinariesMissingError: they are not there.
+        BinariesMissingError: a program is missing.
     """
     assets = _assets()
     if assets is not None:
@@ -73,10 +73,10 @@ def control_plane() -> ControlPlaneBinaries:
 
 
 def node() -> NodeBinaries:
-    """The programs of a node.
+    """Returns the programs of a node.
 
     Raises:
-        BinariesMissingError: they are not there.
+        BinariesMissingError: a program is missing.
     """
     containerd = _built(releases.containerd())
     runc, cni_folder, busybox = debian.runc(), debian.cni_folder(), debian.busybox()
@@ -96,26 +96,26 @@ def node() -> NodeBinaries:
 
 
 def nvidia_cdi_hook() -> Path:
-    """NVIDIA's own CDI hook.
+    """Returns the path of NVIDIA's CDI hook.
 
     Raises:
-        BinariesMissingError: it is not built.
+        BinariesMissingError: the hook is not built.
     """
     return _built(releases.nvidia_container_toolkit()).program("nvidia-cdi-hook")
 
 
 def control_plane_releases() -> tuple[Release, ...]:
-    """What has to be built for a control plane."""
+    """Returns the releases that a control plane needs."""
     return () if _assets() is not None else (releases.etcd(), releases.kubernetes())
 
 
 def node_releases() -> tuple[Release, ...]:
-    """What has to be built for a node, beside its control plane."""
+    """Returns the releases that a node needs, in addition to its control plane."""
     return (releases.containerd(), releases.nvidia_container_toolkit())
 
 
 def why_no_control_plane() -> str | None:
-    """The reason why no control plane can run here, if there is one."""
+    """Returns why no control plane can run on this machine, or None."""
     if shutil.which("openssl") is None:
         return "a real Kubernetes needs the openssl command for its certificates"
     assets = _assets()
@@ -129,14 +129,14 @@ def why_no_control_plane() -> str | None:
 
 
 def why_no_node() -> str | None:
-    """The reason why no node that runs containers can run here, if there is one."""
+    """Returns why no node can run on this machine, or None."""
     if _assets() is not None:
-        return "KUBEBUILDER_ASSETS is set and holds a control plane only: unset it to run a node"
+        return "KUBEBUILDER_ASSETS is set, but has only a control plane; unset it to run a node"
     if sys.platform != "linux" or os.geteuid() != 0:
         return "a node that runs containers needs Linux and root"
     packages = debian.missing_packages()
     if packages and shutil.which("apt-get") is None:
-        return f"a node needs {', '.join(packages)} of the distribution"
+        return f"a node needs the distribution's packages {', '.join(packages)}"
     return why_no_control_plane() or _why_not_built(node_releases())
 
 
@@ -144,7 +144,7 @@ def _why_not_built(wanted: tuple[Release, ...]) -> str | None:
     missing = [f"{release.project} {release.version}" for release in wanted if not release.is_built]
     if not missing or shutil.which("go") is not None:
         return None
-    return f"{', '.join(missing)} not built and no Go to do it (or set KUBEBUILDER_ASSETS)"
+    return f"{', '.join(missing)} must be built; install Go, or set KUBEBUILDER_ASSETS"
 
 
 def _assets() -> Path | None:

@@ -1,8 +1,8 @@
-"""Builds what a cluster needs and is not there yet: `python -m simulation.kubernetes.build`.
+"""Builds the missing binaries of a cluster: `python -m simulation.kubernetes.build`.
 
-Invariant: the folder of a release's programs appears under its name only when all of them are
-built, so a build that breaks off is never taken for a finished one. Builders of the same release
-wait for each other. Where Go gets its modules from is the environment's affair.
+Invariant: the folder of a release's programs gets its final name only when all of them are built,
+so an interrupted build is never mistaken for a complete one. Only one process builds a release at a
+time. Go takes its modules from the source that the environment configures.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ _REPORT_EVERY_S = 15.0
 
 
 class BuildError(RuntimeError):
-    """A release could not be built; the message ends with what Go said."""
+    """A release could not be built; the message ends with Go's output."""
 
 
 def build(wanted: Iterable[Release]) -> None:
-    """Builds the releases that are not there yet, saying what it does and how far it is.
+    """Builds the releases that are not built yet, and prints the progress.
 
     Raises:
-        BuildError: Go is missing, or does not build one.
+        BuildError: Go is missing, or a build failed.
     """
     missing = [release for release in wanted if not release.is_built]
     for number, release in enumerate(missing, start=1):
@@ -65,7 +65,7 @@ def _go_build(release: Release, package: str, output: Path) -> None:
             text=True,
         )
     except FileNotFoundError as error:
-        raise BuildError(f"{release.project} is not built and there is no Go to do it") from error
+        raise BuildError(f"{release.project} must be built, but Go is not installed") from error
     with go:
         assert go.stdout is not None
         reported = time.monotonic()
@@ -80,7 +80,7 @@ def _go_build(release: Release, package: str, output: Path) -> None:
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """The lock of a folder of the cache, which is created."""
+    """Creates a folder of the cache, and holds its lock inside the `with` block."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         try:
@@ -92,12 +92,12 @@ def alone(home: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Tells the developer what takes so long."""
+    """Prints progress for the developer."""
     print(line, file=sys.stderr, flush=True)
 
 
 def everything() -> tuple[Release, ...]:
-    """All that a control plane and a node are built from."""
+    """Returns all releases that a control plane and a node need."""
     return (
         releases.etcd(),
         releases.kubernetes(),

@@ -1,4 +1,4 @@
-"""A running cluster, as the tests see it."""
+"""A running cluster, as tests use it."""
 
 import json
 import os
@@ -30,15 +30,15 @@ _PROBE = {
 
 
 class KubectlError(RuntimeError):
-    """kubectl failed; the message is what it said."""
+    """kubectl failed; the message is its error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountCredentials:
-    """What a pod of a ServiceAccount is given.
+    """The credentials of a pod with a ServiceAccount.
 
-    `folder` is shaped like /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` says the
-    same to programs that want one.
+    `folder` has the content of /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` has the
+    same credentials.
     """
 
     folder: Path
@@ -47,10 +47,10 @@ class ServiceAccountCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A control plane that is ready, and the administrator's access to it.
+    """A ready control plane, with administrator access.
 
-    Without controllers (`controllers_run`) it is an API server and no more: nothing is scheduled,
-    and no claim is made from a template.
+    Without controllers (`controllers_run`), nothing is scheduled, and no claim is created from a
+    template.
     """
 
     state: StateDirectory
@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.control_plane.kubeconfig
 
     @property
@@ -71,16 +71,16 @@ class Cluster:
 
     @property
     def ca_file(self) -> Path:
-        """What the API server's certificate is signed with."""
+        """The certificate of the CA that signed the API server's certificate."""
         return self.control_plane.authority.ca.certificate
 
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
     ) -> str:
-        """What a kubectl command prints; as administrator, unless told otherwise.
+        """Runs kubectl and returns its output; as administrator, unless `kubeconfig` is set.
 
         Raises:
-            KubectlError: it exits with another status than 0.
+            KubectlError: kubectl exits with a status other than 0.
         """
         done = subprocess.run(
             [self.kubectl_program, *arguments],
@@ -131,15 +131,15 @@ class Cluster:
         return False
 
     def create_namespace(self, name: str) -> str:
-        """Makes a namespace that takes pods, and gives its name."""
+        """Creates a namespace in which pods can be created, and returns its name."""
         self.kubectl("create", "namespace", name)
         self.await_default_service_account(name)
         return name
 
     def await_default_service_account(self, namespace: str) -> None:
-        """Waits for what no pod of a namespace is admitted without.
+        """Waits for the namespace's default ServiceAccount, which pods need for their admission.
 
-        A controller makes it some time after the namespace; where none runs, it is made here.
+        A controller creates it after the namespace. Without controllers, this method creates it.
         """
         if self.controllers_run:
             self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
@@ -148,7 +148,7 @@ class Cluster:
             self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
-        """Makes a pod that is on a node from the start, and does nothing there."""
+        """Creates an idle pod that is assigned to a node."""
         container = {"name": "pause", "image": images.PAUSE, "imagePullPolicy": "Never"}
         spec = {
             "serviceAccountName": service_account,
@@ -163,9 +163,9 @@ class Cluster:
     def service_account_credentials(
         self, namespace: str, name: str, *, pod: str | None = None
     ) -> ServiceAccountCredentials:
-        """What the kubelet would give to `pod`, for a day; with None, a token without a pod.
+        """Returns credentials as the kubelet gives them to `pod`, valid for a day.
 
-        The token of a pod that is on a node says which node that is.
+        With None, the token is not bound to a pod. A token bound to a pod on a node names the node.
         """
         bound: tuple[str, ...] = ()
         if pod is not None:
@@ -191,7 +191,7 @@ class Cluster:
         return ServiceAccountCredentials(folder, kubeconfig)
 
     def add_fake_nodes(self, names: Iterable[str]) -> None:
-        """Adds nodes that have no kubelet: pods can be bound to them and never run."""
+        """Adds nodes without a kubelet; pods can be bound to them, but do not run."""
         self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
 
 
@@ -201,15 +201,15 @@ def running_cluster(
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: Mapping[str, bool] | None = None,
 ) -> Iterator[Cluster]:
-    """A cluster as long as the context, or until this process ends, however it does.
+    """Runs a cluster until the context or this process ends, for whatever reason.
 
-    `feature_gates` holds for every component, nodes included; `runtime_config` turns API versions
-    ("scheduling.k8s.io/v1beta1") on and off.
+    `feature_gates` applies to all components, including nodes; `runtime_config` enables and
+    disables API versions ("scheduling.k8s.io/v1beta1").
 
     Raises:
-        BinariesMissingError: its programs are not there.
-        ComponentDiedError: a component ended at start.
-        NotReachedError: it did not become ready.
+        BinariesMissingError: its programs are missing.
+        ComponentDiedError: a component exited during its start.
+        NotReachedError: the cluster did not become ready.
     """
     programs = binaries.control_plane()
     gates = dict(feature_gates or {})

@@ -1,7 +1,6 @@
-"""What a node takes from Debian (or Ubuntu): runc, the CNI plugins, a static busybox, Podman.
+"""The programs that come from Debian or Ubuntu: runc, CNI plugins, a static busybox and Podman.
 
-Found wherever they are installed, by whatever package; installed with apt-get only where they are
-not and we may.
+Programs that are already installed are used. Missing ones can be installed with apt-get, as root.
 """
 
 import os
@@ -18,17 +17,17 @@ _PT_INTERP = 3
 
 
 class PackagesMissingError(RuntimeError):
-    """Programs of the distribution are not installed; the message says how to install them."""
+    """Programs from the distribution are missing; the message says how to install them."""
 
 
 def runc() -> Path | None:
-    """The OCI runtime."""
-    found = shutil.which("runc")
-    return Path(found) if found else None
+    """Returns the path of the OCI runtime."""
+    path = shutil.which("runc")
+    return Path(path) if path else None
 
 
 def cni_folder() -> Path | None:
-    """The folder of the CNI plugins that give pods an address."""
+    """Returns the folder of the CNI plugins."""
     for folder in _CNI_FOLDERS:
         if all((folder / plugin).exists() for plugin in _CNI_PLUGINS):
             return folder
@@ -36,33 +35,33 @@ def cni_folder() -> Path | None:
 
 
 def busybox() -> Path | None:
-    """A busybox that runs in an empty root, so one that needs no dynamic linker."""
-    found = shutil.which("busybox")
-    return Path(found) if found and _is_static(Path(found)) else None
+    """Returns a busybox that is statically linked, so that it runs in an empty root."""
+    path = shutil.which("busybox")
+    return Path(path) if path and _is_static(Path(path)) else None
 
 
 def podman() -> Path | None:
-    """A second runtime that knows CDI."""
-    found = shutil.which("podman")
-    return Path(found) if found else None
+    """Returns the path of Podman, a second runtime that supports CDI."""
+    path = shutil.which("podman")
+    return Path(path) if path else None
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages that would provide what is not installed."""
-    found = {
+    """Returns the Debian packages of the missing programs."""
+    programs = {
         "runc": runc(),
         "containernetworking-plugins": cni_folder(),
         "busybox-static": busybox(),
         "podman": podman(),
     }
-    return [package for package, path in found.items() if path is None]
+    return [package for package, path in programs.items() if path is None]
 
 
 def install_missing() -> None:
     """Installs the missing packages with apt-get.
 
     Raises:
-        PackagesMissingError: we are not root, or there is no apt-get, or it fails.
+        PackagesMissingError: apt-get is missing or fails, or this user is not root.
     """
     packages = missing_packages()
     if not packages:
@@ -76,7 +75,7 @@ def install_missing() -> None:
 
 
 def _apt_get(*command: str, remedy: str = "") -> None:
-    """Runs apt-get, after it has fetched what there is."""
+    """Runs apt-get, after an update of its package lists."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (("update",), command):
         done = subprocess.run(
@@ -88,9 +87,9 @@ def _apt_get(*command: str, remedy: str = "") -> None:
 
 
 def download(packages: Sequence[str], folder: Path) -> list[Path]:
-    """Downloads packages, and every package that they need, from where apt-get has them.
+    """Downloads packages and their dependencies with apt-get, without installing them.
 
-    Gives the downloaded files. Nothing is installed.
+    Returns the downloaded files.
 
     Raises:
         PackagesMissingError: apt-get fails.
@@ -111,7 +110,7 @@ def download(packages: Sequence[str], folder: Path) -> list[Path]:
 
 
 def _is_static(program: Path) -> bool:
-    """Whether an ELF program names no interpreter (ELF64, either byte order)."""
+    """Returns whether an ELF program has no interpreter (ELF64, either byte order)."""
     content = program.read_bytes()
     if content[:4] != b"\x7fELF" or content[4] != 2:
         return False

@@ -1,6 +1,6 @@
-"""Container images made on the spot, since there is no registry: docker archives of busybox.
+"""Creates container images with busybox as docker archives, because there is no registry.
 
-An archive is a tar of a layer, its configuration and a manifest.json (the Docker image
+An archive is a tar file with a layer, its configuration and a manifest.json (Docker image
 specification v1.2), which every runtime can import.
 """
 
@@ -15,14 +15,14 @@ from pathlib import Path
 
 BUSYBOX = "docker.io/local/busybox:1"
 PAUSE = "docker.io/local/pause:1"
-LIBRARY_BUSYBOX = "docker.io/library/busybox:1"  # what the name `busybox:1` of examples means
+LIBRARY_BUSYBOX = "docker.io/library/busybox:1"  # the full name of `busybox:1` in examples
 
 _FOLDERS = {"dev": 0o755, "etc": 0o755, "proc": 0o555, "root": 0o700, "sys": 0o555, "tmp": 0o1777}
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def write_archive(path: Path, busybox: Path) -> Path:
-    """Writes the images of a node: a busybox under both of its names, and the sandbox's pause."""
+    """Writes the images of a node: busybox under both names, and pause for sandboxes."""
     layer = _layer(busybox)
     shell = _config(layer, ["sh"])
     pause = _config(layer, ["sleep", "2147483647"])
@@ -39,7 +39,7 @@ def write_archive(path: Path, busybox: Path) -> Path:
 
 
 def _layer(busybox: Path) -> bytes:
-    """A root that holds busybox and a link for each of its commands. The same bytes every time."""
+    """Returns a root file system with busybox and links for its commands; deterministic."""
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as root:

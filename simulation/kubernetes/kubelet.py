@@ -1,4 +1,4 @@
-"""A kubelet that a test can stop and start again."""
+"""A kubelet that tests can stop and restart."""
 
 import http.client
 import json
@@ -19,9 +19,9 @@ _START_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Kubelet:
-    """The kubelet of one node: the same command each time it is started.
+    """The kubelet of a node; each start uses the same command.
 
-    `root` is its --root-dir, where the plugin folders are.
+    `root` is its --root-dir, which contains the plugin folders.
     """
 
     root: Path
@@ -35,12 +35,12 @@ class Kubelet:
 
     @property
     def plugins(self) -> Path:
-        """Where a driver keeps its socket, in a folder of its own."""
+        """The folder in which each driver has a folder with its socket."""
         return self.root / "plugins"
 
     @property
     def plugins_registry(self) -> Path:
-        """Where a driver puts its registration socket."""
+        """The folder of registration sockets."""
         return self.root / "plugins_registry"
 
     @property
@@ -48,21 +48,21 @@ class Kubelet:
         """The running process.
 
         Raises:
-            RuntimeError: it is stopped.
+            RuntimeError: the kubelet is stopped.
         """
         if self._process is None:
             raise RuntimeError(f"{self._name} is stopped")
         return self._process
 
     def start(self) -> None:
-        """Starts it and waits until it is healthy.
+        """Starts the kubelet and waits until it is healthy.
 
         Raises:
-            ComponentDiedError: it ended at start.
+            ComponentDiedError: it exited during its start.
             NotReachedError: it did not become healthy.
         """
         if self._process is not None:
-            raise RuntimeError(f"{self._name} runs already")
+            raise RuntimeError(f"{self._name} is already running")
         self._process = process.start(self._state, self._name, self._command)
         process.wait_for(
             f"{self._name} to be healthy",
@@ -73,12 +73,12 @@ class Kubelet:
         )
 
     def stop(self) -> None:
-        """Stops it with SIGTERM; containers keep running."""
+        """Stops the kubelet with SIGTERM; containers keep running."""
         self.process.stop()
         self._process = None
 
     def restart(self) -> None:
-        """Stops it and starts it again."""
+        """Restarts the kubelet; containers keep running."""
         self.stop()
         self.start()
 
@@ -107,7 +107,7 @@ def configure(
     feature_gates: Mapping[str, bool],
     sync_period: str,
 ) -> Kubelet:
-    """Writes what a kubelet reads, and gives the kubelet, stopped.
+    """Writes a kubelet's configuration, and returns the kubelet, which is not started.
 
     It runs in the mount namespace of its container runtime.
     """
@@ -119,7 +119,7 @@ def configure(
         ca=authority.ca.certificate,
         user=pki.client_certificate(identity),
     )
-    # One of its own: a kubelet kills the pods below its root that it does not know.
+    # Each kubelet has its own cgroup, because it kills unknown pods below its root.
     cgroup = f"{reaper.cgroup_name(state.path)}/{node}"
     _make_cgroup(cgroup)
     config = folder / "kubelet.json"
@@ -143,7 +143,7 @@ def configure(
                 "containerRuntimeEndpoint": f"unix://{runtime_socket}",
                 "podLogsDir": str(folder / "pods"),
                 "volumePluginDir": str(folder / "volume-plugins"),
-                # There is none, but without one every pod gets a warning for it.
+                # There is no DNS, but without this setting every pod gets a warning.
                 "clusterDNS": [str(state.service_subnet[10])],
                 "cgroupDriver": "cgroupfs",
                 "cgroupRoot": f"/{cgroup}",
@@ -151,7 +151,7 @@ def configure(
                 "failCgroupV1": False,
                 "failSwapOn": False,
                 "makeIPTablesUtilChains": False,
-                # A developer's disk may be full, and what is collected cannot be pulled again.
+                # The disk may be nearly full, and removed images cannot be pulled again.
                 "evictionHard": {
                     "memory.available": "50Mi",
                     "nodefs.available": "0%",
@@ -175,14 +175,14 @@ def configure(
         f"--root-dir={root}",
         f"--cert-dir={folder / 'pki'}",
         f"--hostname-override={node}",
-        # Nobody looks for an address then: a loopback one would be refused.
+        # Otherwise the kubelet looks for an address, and rejects a loopback one.
         "--cloud-provider=external",
     )
     return Kubelet(root, state.logs / f"{name}.log", state, name, command, port, tls)
 
 
 def _make_cgroup(path: str) -> None:
-    """Makes the cgroup in which all pods will be: kubelet wants it to be there."""
+    """Creates the cgroup of all pods, which must exist when the kubelet starts."""
     if (_CGROUPS / "cgroup.controllers").exists():
         folder = _CGROUPS
         for name in path.split("/"):

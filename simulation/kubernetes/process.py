@@ -1,4 +1,4 @@
-"""The components as processes: started with a log of their own, seen when they die."""
+"""The components as processes, each with its own log."""
 
 import os
 import signal
@@ -16,26 +16,26 @@ _TAIL_LINES = 25
 
 
 class ComponentDiedError(RuntimeError):
-    """A component ended by itself; the message has the tail of its log."""
+    """A component exited unexpectedly; the message has the end of its log."""
 
 
 class NotReachedError(AssertionError):
-    """What was waited for did not come about in time; the message says what was seen last."""
+    """A condition was not met in time; the message has the last result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A running component. Its output is in `log`, that of earlier starts included."""
+    """A running component. `log` contains its output, including that of earlier starts."""
 
     name: str
     log: Path
     popen: subprocess.Popen[bytes]
 
     def check(self) -> None:
-        """Sees that it still runs.
+        """Checks that the component is still running.
 
         Raises:
-            ComponentDiedError: it does not.
+            ComponentDiedError: the component has exited.
         """
         status = self.popen.poll()
         if status is not None:
@@ -43,7 +43,7 @@ class Process:
             raise ComponentDiedError(f"{self.name} exited with {status}; {self.log} ends:\n{tail}")
 
     def stop(self, signal_number: signal.Signals = signal.SIGTERM, timeout: float = 10.0) -> None:
-        """Sends the signal and waits for the end; what does not heed it in time is killed."""
+        """Sends the signal and waits for the exit; after `timeout` seconds, kills the process."""
         self.popen.send_signal(signal_number)
         try:
             self.popen.wait(timeout)
@@ -58,7 +58,7 @@ def start(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Starts a component; the state directory's end is its end."""
+    """Starts a component, which ends with its state directory at the latest."""
     log = state.logs / f"{name}.log"
     with log.open("ab") as output:
         popen = subprocess.Popen(
@@ -68,7 +68,7 @@ def start(
             stderr=subprocess.STDOUT,
             cwd=state.path,
             env={**os.environ, **(environment or {})},
-            start_new_session=True,  # Ctrl-C is for the owner, who ends us in order
+            start_new_session=True,  # Ctrl-C is for the owner, which stops the components in order
         )
     state.children.append(popen)
     pid_files = state.path / "processes"
@@ -85,25 +85,25 @@ def wait_for(
     alive: Sequence[Process] = (),
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Asks `probe` until it gives something true, and gives that.
+    """Calls `probe` until its result is true, and returns this result.
 
-    `timeout` is in seconds. Exceptions of the types `retry_on` count as "not yet".
+    `timeout` is in seconds. After an exception of a type in `retry_on`, `probe` is called again.
 
     Raises:
-        NotReachedError: it never did.
-        ComponentDiedError: one of the processes `alive` ended meanwhile.
+        NotReachedError: no result was true in time.
+        ComponentDiedError: one of the processes in `alive` exited.
     """
     deadline = time.monotonic() + timeout
-    seen: object = None
+    last: object = None
     while True:
         for process in alive:
             process.check()
         try:
-            seen = answer = probe()
-            if answer:
-                return answer
+            last = result = probe()
+            if result:
+                return result
         except retry_on as error:
-            seen = error
+            last = error
         if time.monotonic() > deadline:
-            raise NotReachedError(f"waited {timeout:.0f} s in vain for {what}; last seen: {seen!r}")
+            raise NotReachedError(f"waited {timeout:.0f} s for {what}; last result: {last!r}")
         time.sleep(0.03)
