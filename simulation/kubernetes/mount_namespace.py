@@ -1,14 +1,15 @@
-"""The mount namespace of a node, in which fixed paths of a node are the node's own.
+"""The mount namespace of a node, in which some fixed paths refer to the node's own folders.
 
-Pods mount /var/lib/kubelet and /var/run/cdi from their node, and several nodes may run on one
-machine. Every other path is the machine's. The namespace and its mounts end with its processes.
+Pods mount /var/lib/kubelet and /var/run/cdi from their node, and several nodes can run on one
+machine. All other paths are those of the machine. The namespace and its mounts end with its
+processes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# containerd refuses mounts with HostToContainer below a mount point that is private.
+# containerd rejects HostToContainer mounts below a private mount point.
 _SCRIPT = """\
 set -e
 mount --make-rshared /
@@ -25,15 +26,15 @@ class MountNamespace:
     pid: int
 
     def entered_by(self, command: Sequence[str | Path]) -> list[str | Path]:
-        """The command, run in the namespace by the same process."""
+        """Returns a command that runs `command` in the namespace, in the same process."""
         return ["nsenter", f"--mount=/proc/{self.pid}/ns/mnt", *command]
 
 
 def created_by(command: Sequence[str | Path], binds: Mapping[Path, Path]) -> list[str | Path]:
-    """The command, run by the same process in a new namespace.
+    """Returns a command that runs `command` in a new namespace, in the same process.
 
-    `binds` maps fixed paths to the folders that are there instead. Mount points are created on the
-    machine, and stay.
+    `binds` maps fixed paths to the folders that are mounted there. Missing mount points are created
+    on the machine, and not removed.
     """
     for path in binds:
         path.mkdir(parents=True, exist_ok=True)

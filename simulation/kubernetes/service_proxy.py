@@ -1,7 +1,7 @@
 """Connects pods of a node to the API server, as kube-proxy does for the service `kubernetes`.
 
-The service's address is the host's end of every pod's network link, so a connection to it arrives
-here. Run by its path, as a process of its own, since a cluster may outlive its owner:
+The service's address is the host's end of every pod's network link, so connections to it arrive on
+the host. The proxy is a separate process, because a cluster can outlive its owner:
 
     python -I service_proxy.py KUBECONFIG ADDRESS
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _HTTPS = 443
-_IP_FREEBIND = 15  # linux/in.h: the address appears with the first pod
+_IP_FREEBIND = 15  # linux/in.h; the address exists only after the first pod has started
 _CHUNK = 65536
 
 
@@ -24,7 +24,7 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             writer.write(chunk)
             await writer.drain()
     except ConnectionError:
-        pass  # the other direction ends, too
+        pass  # then the other direction also ends
     finally:
         writer.close()
 
@@ -34,12 +34,12 @@ async def _serve(address: str, server: str) -> None:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            answers, requests = await asyncio.open_connection(target.hostname, target.port)
+            responses, requests = await asyncio.open_connection(target.hostname, target.port)
         except OSError as error:
-            print(f"{server} does not take a connection: {error}", file=sys.stderr, flush=True)
+            print(f"{server} cannot be reached: {error}", file=sys.stderr, flush=True)
             writer.close()
             return
-        await asyncio.gather(_forward(reader, requests), _forward(answers, writer))
+        await asyncio.gather(_forward(reader, requests), _forward(responses, writer))
 
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,7 +50,7 @@ async def _serve(address: str, server: str) -> None:
 
 
 def main() -> None:
-    """Serves until it is killed."""
+    """Forwards connections until the process is killed."""
     kubeconfig, address = sys.argv[1:]
     (cluster,) = json.loads(Path(kubeconfig).read_text())["clusters"]
     asyncio.run(_serve(address, cluster["cluster"]["server"]))

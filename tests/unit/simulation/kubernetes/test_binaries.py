@@ -42,7 +42,7 @@ def test_without_go_the_reason_names_what_is_not_built(bare_machine: Path) -> No
     reason = binaries.why_no_control_plane()
 
     assert reason is not None
-    assert f"kubernetes {releases.kubernetes().version} not built and no Go" in reason
+    assert f"kubernetes {releases.kubernetes().version} must be built; install Go" in reason
 
 
 def test_finished_builds_need_no_go(bare_machine: Path) -> None:
@@ -77,7 +77,7 @@ def test_assets_are_no_node(
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
 
-    assert "a control plane only" in (binaries.why_no_node() or "")
+    assert "has only a control plane" in (binaries.why_no_node() or "")
 
 
 def test_incomplete_assets_are_named(
@@ -108,7 +108,7 @@ def test_test_without_its_cluster_is_skipped_with_the_reason(
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
 
-    with pytest.raises(pytest.skip.Exception, match="no Go to do it"):
+    with pytest.raises(pytest.skip.Exception, match="must be built; install Go"):
         real_kubernetes.require_real_kubernetes()
 
 
@@ -117,5 +117,7 @@ def test_in_ci_a_test_without_its_cluster_fails(
 ) -> None:
     monkeypatch.setenv("CI", "true")
 
-    with pytest.raises(pytest.fail.Exception, match=r"CI runs every test, but: .*no Go to do it"):
+    with pytest.raises(
+        pytest.fail.Exception, match=r"CI runs every test, but: .*must be built; install Go"
+    ):
         real_kubernetes.require_real_kubernetes()

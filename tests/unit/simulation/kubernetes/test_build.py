@@ -96,5 +96,5 @@ def test_build_without_go_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CARINA_CACHE", str(tmp_path / "cache"))
 
-    with pytest.raises(BuildError, match="no Go to do it"):
+    with pytest.raises(BuildError, match="Go is not installed"):
         build([_release(tmp_path, "one")])
