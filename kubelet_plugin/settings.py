@@ -19,6 +19,7 @@ from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 ENVIRONMENT_PREFIX = "CARINA_"
 _DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
+_DRIVER_NAME = r"^(?=[a-z])" + _DNS_LABELS[1:]  # the CDI vendor, which begins with a letter
 _SOCKET_PATH_BYTES = 107
 
 
@@ -64,7 +65,10 @@ class Settings(BaseModel):
         pattern=_DNS_LABELS, max_length=253, description="name of this node's Node object"
     )
     driver_name: str = Field(
-        "gpu.carina.dev", pattern=_DNS_LABELS, max_length=63, description="name of the DRA driver"
+        "gpu.carina.dev",
+        pattern=_DRIVER_NAME,
+        max_length=63,
+        description="name of the DRA driver; the first character is a letter",
     )
     kubelet_root: AbsolutePath = Field(
         Path("/var/lib/kubelet"),

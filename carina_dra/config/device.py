@@ -31,6 +31,8 @@ class GpuConfig(BaseModel):
 DeviceConfig: TypeAlias = GpuConfig
 """A configuration of any kind."""
 
+_SHOWN: Final = 5
+"""Mistakes that one message names: a tenant writes them, and an operator reads them."""
 _KINDS: Final[Mapping[str, type[DeviceConfig]]] = {"GpuConfig": GpuConfig}
 
 
@@ -96,8 +98,11 @@ def _parse(
     try:
         return model.model_validate(dict(parameters), extra=extra)
     except ValidationError as error:
-        problems = "; ".join(_problem(model, e["loc"], e["type"], e["msg"]) for e in error.errors())
-        raise DeviceConfigError(f"{location}: {problems}") from None
+        errors = error.errors()
+        problems = [_problem(model, e["loc"], e["type"], e["msg"]) for e in errors[:_SHOWN]]
+        if len(errors) > _SHOWN:
+            problems.append(f"and {len(errors) - _SHOWN} more")
+        raise DeviceConfigError(f"{location}: {'; '.join(problems)}") from None
 
 
 def configs_in_force(
@@ -154,7 +159,8 @@ def _kind_of(model: type[DeviceConfig]) -> str:
 def _problem(
     model: type[DeviceConfig], path: tuple[int | str, ...], kind: str, message: str
 ) -> str:
-    field = "opaque.parameters." + ".".join(str(part) for part in path)
+    names = (str(part) if str(part).isidentifier() else repr(part) for part in path)
+    field = f"opaque.parameters.{'.'.join(names)}"
     if kind == "extra_forbidden":
         return f"{field} is not a field of {_kind_of(model)}; remove it or correct its name"
     return f"{field}: {message}"

@@ -67,8 +67,8 @@ class CheckpointFile:
         """Returns the checkpoint on disk; None if there is no file yet.
 
         Raises:
-            CheckpointError: the file cannot be read.
-            OSError: the file cannot be synced to disk.
+            CheckpointError: the content is damaged.
+            OSError: the file cannot be read, or cannot be synced to disk.
         """
         known, self._known = self._known, None
         try:
@@ -115,10 +115,10 @@ class CheckpointFile:
         return copy
 
     def _read(self, stamp: _Stamp) -> _Known:
+        content = self._path.read_bytes()
         try:
-            content = self._path.read_bytes()
             checkpoint = parse_checkpoint(content)
-        except (OSError, CheckpointError) as error:
+        except CheckpointError as error:
             raise CheckpointError(f"checkpoint {self._path}: {error}") from error
         return _Known(stamp, checkpoint, content.count(b"\n") - 1, whole=content.endswith(b"\n"))
 

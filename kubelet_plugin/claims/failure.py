@@ -108,7 +108,7 @@ class DeviceUnhealthy:
     def __str__(self) -> str:
         return (
             f"device {self.device} ({self.gpu_uuid}) of ResourceClaim {self.claim.key} "
-            f"{self.problem}; {self.problem.remedy}"
+            f"{self.problem}; {self.problem.remedy}, or delete the pod to have it scheduled again"
         )
 
 
@@ -182,6 +182,22 @@ class CallerGone:
         return f"ResourceClaim {self.claim.key}: the kubelet no longer waits for this call"
 
 
+@dataclass(frozen=True, slots=True)
+class UnexpectedError:
+    """The plugin has a bug. The other claims of the call are not affected."""
+
+    reason: ClassVar[str] = "UnexpectedError"
+    retriable: ClassVar[bool] = False
+    claim: ClaimReference
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key}: the kubelet plugin failed unexpectedly "
+            f"({self.error}); report it with the plugin's log"
+        )
+
+
 ClaimFailure: TypeAlias = (
     ClaimGone
     | AllocationRefused
@@ -194,6 +210,7 @@ ClaimFailure: TypeAlias = (
     | CheckpointUnusable
     | LockUnavailable
     | CallerGone
+    | UnexpectedError
 )
 
 

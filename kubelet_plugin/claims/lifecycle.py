@@ -293,14 +293,11 @@ class ClaimLifecycle:
             with self._record.checkpoint() as checkpoint:
                 if self._preparer.is_needed(leftover, tuple(checkpoint.claims.values())):
                     return
-                _log.info(
-                    "removing a node resource that no claim needs",
-                    extra={"leftover": str(leftover)},
-                )
                 if not leftover.gpu:
                     self._preparer.remove(leftover)
-                    return
-            self._preparer.remove(leftover)
+            if leftover.gpu:
+                self._preparer.remove(leftover)
+        _log.info("removed a resource that no claim needs", extra={"leftover": str(leftover)})
 
     def _unprepare_abandoned(self, live: Collection[NodeClaim]) -> None:
         """Unprepares claims that neither the kubelet nor the API server holds any longer.

@@ -41,9 +41,7 @@ class GpuLost:
     state: ClassVar[str] = "lost"
     event_reason: ClassVar[str] = "GPULost"
     severity: ClassVar[Severity] = Severity.FATAL
-    remedy: ClassVar[str] = (
-        "reset the GPU, reboot the node, or delete the pod so that it is scheduled again"
-    )
+    remedy: ClassVar[str] = "reset the GPU or reboot the node"
     failure: NvmlFailure
     since: datetime
 

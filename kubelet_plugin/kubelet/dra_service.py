@@ -8,6 +8,7 @@ The kubelet waits 45 s for a response, but repeats a failed call only after 60 t
 the service itself retries retriable failures while the kubelet waits, and reports them in an Event.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any, Literal, Protocol, TypeAlias
@@ -16,13 +17,15 @@ import grpc
 
 from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
-from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure
+from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure, UnexpectedError
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 """The services as named in registration; the kubelet uses the first one that it supports."""
 
 _SERVICES = tuple(f"k8s.io.kubelet.pkg.apis.dra.{version}" for version in SUPPORTED_VERSIONS)
+_log = logging.getLogger(__name__)
+
 _LONGEST_CALL = 45.0
 """Seconds for which the kubelet waits; also the limit for a call without a deadline."""
 _RESERVE = 5.0
@@ -202,6 +205,9 @@ def _try(
         once(claim, call)
     except ClaimError as error:
         return error.failure
+    except Exception as error:  # noqa: BLE001 - a bug; it must not affect the call's other claims
+        _log.exception("a call failed unexpectedly", extra={"claim": claim.key, "uid": claim.uid})
+        return UnexpectedError(claim, repr(error))
     return None
 
 

@@ -59,11 +59,21 @@ class CdiSpecs:
             ) from error
 
     def owner(self, uid: str) -> ClaimReference | None:
-        """Returns the claim that the spec names; None if the spec is missing or damaged."""
+        """Returns the claim that the spec names; None if the spec is missing or damaged.
+
+        Raises:
+            ResourceError: the file cannot be read.
+        """
         try:
             content = self._directory.read(uid)
-        except OSError:
+        except IsADirectoryError:
             return None
+        except OSError as error:
+            raise ResourceError(
+                f"the CDI spec of the claim with UID {uid} in {self._directory.path} cannot be "
+                f"read: {error}; check the folder and its file system",
+                retriable=True,
+            ) from error
         owner = claim_of(content) if content is not None else None
         return owner if owner is not None and owner.uid == uid else None
 

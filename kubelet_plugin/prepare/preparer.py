@@ -89,7 +89,10 @@ class Preparer(Generic[R, M]):
         Raises:
             ClaimError: the node's resources cannot be read.
         """
-        named = (self._ports.owner(identity) for identity in self._observed())
+        try:
+            named = [self._ports.owner(identity) for identity in self._observed()]
+        except ResourceError as error:
+            raise _failed(error, None) from error
         return tuple(dict.fromkeys(owner for owner in named if owner is not None))
 
     def prepared_devices(self, claim: NodeClaim) -> tuple[PreparedDevice, ...]:

@@ -125,7 +125,7 @@ def test_names_that_would_make_a_socket_s_path_too_long_are_hashed(
 
 @given(
     root=st.integers(1, 80),
-    driver=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    driver=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
     uids=st.lists(st.one_of(st.none(), st.uuids().map(str)), min_size=2, max_size=2, unique=True),
 )
 def test_sockets_fit_differ_by_pod_and_are_found_by_their_patterns(
@@ -154,7 +154,7 @@ def test_sockets_fit_differ_by_pod_and_are_found_by_their_patterns(
 
 @given(
     root=st.integers(1, 80),
-    driver=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    driver=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
     uid=st.none() | st.uuids().map(str),
 )
 def test_sockets_are_named_as_by_0_1_0_wherever_that_version_runs(
@@ -171,3 +171,10 @@ def test_sockets_are_named_as_by_0_1_0_wherever_that_version_runs(
         *(() if uid is None else ("--pod-uid", uid)),
     )
     assert (settings.dra_socket, settings.registration_socket) == (dra, registration)
+
+
+def test_a_driver_name_that_cannot_be_in_cdi_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"driver_name is '3d\.example\.com'"):
+        load(
+            ["--node-name", "node", "--driver-name", "3d.example.com"], {}, program="p", version="1"
+        )

@@ -113,3 +113,11 @@ def test_a_configuration_that_is_for_none_of_the_devices_is_refused() -> None:
 
 def test_recorded_configurations_may_have_fields_of_a_newer_version() -> None:
     assert read_recorded("config", {**GOOD, "later": {"deep": 1}}) == GpuConfig()
+
+
+def test_of_many_mistakes_five_are_named_on_one_line() -> None:
+    many = {**GOOD, **{f"x\n{index}": 1 for index in range(100)}}
+    with pytest.raises(DeviceConfigError) as caught:
+        gpu_config("gpu", [source(many)])
+    assert str(caught.value).endswith("; and 95 more")
+    assert "\n" not in str(caught.value)

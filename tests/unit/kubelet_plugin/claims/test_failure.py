@@ -18,6 +18,7 @@ from kubelet_plugin.claims.failure import (
     DriverUnknown,
     LockUnavailable,
     NodeResourceFailed,
+    UnexpectedError,
 )
 from tests.samples.claims import claim
 from tests.samples.gpus import LOST, UNREADABLE
@@ -38,6 +39,7 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (CheckpointUnusable("disk full"), True),
     (LockUnavailable("held"), True),
     (CallerGone(TRAIN), False),
+    (UnexpectedError(TRAIN, "KeyError()"), False),
 ]
 
 

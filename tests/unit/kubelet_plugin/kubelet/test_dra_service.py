@@ -134,7 +134,7 @@ def test_the_time_that_a_call_took_counts_all_its_tries(last: ClaimFailure | Non
         pb.NodeUnprepareResourcesRequest(claims=request("slow")), script.context(1045.0)
     )
     assert script.now > 1000.0
-    assert script.observer.took == [script.now - 1000.0]
+    assert script.reporter.took == [script.now - 1000.0]
 
 
 def test_trying_ends_before_the_kubelets_patience() -> None:
@@ -230,3 +230,18 @@ def test_unprepared_claims_are_told_without_an_error() -> None:
         "uid-two": "",
     }
     assert script.reporter.ended == [("unprepare", "one", None), ("unprepare", "two", None)]
+
+
+def test_a_bug_that_one_claim_meets_leaves_the_others_their_answers() -> None:
+    class Buggy(Script):
+        def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+            if reference.name == "odd":
+                raise KeyError("odd")
+            return super().prepare(reference, call)
+
+    script = Buggy()
+    answer = script.service().prepare(
+        pb.NodePrepareResourcesRequest(claims=request("odd", "good")), script.context()
+    )
+    assert "failed unexpectedly (KeyError('odd'))" in answer.claims["uid-odd"].error
+    assert answer.claims["uid-good"].devices

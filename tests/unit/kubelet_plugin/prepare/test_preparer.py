@@ -20,7 +20,7 @@ OTHER = claim(allocated("gpu-1"), uid="other")
 
 def preparer(node: MadeUpNode, *made: NodeClaim) -> Preparer[Resource, Serial]:
     preparer = Preparer(node, identities=identities, wanted=wanted, answer=lambda _: ())
-    preparer.reconcile(made, made)
+    preparer.reconcile(made, {claim.uid: claim for claim in made})
     return preparer
 
 

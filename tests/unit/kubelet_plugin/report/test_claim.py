@@ -71,7 +71,7 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
     report.call_retried("prepare", TRAIN, LockUnavailable("gpu-0.lock is held"))
 
     ((_, _, reason, note),) = events.events
-    assert reason == "PrepareWaits"
+    assert reason == "PrepareRetrying"
     assert note == "gpu-0.lock is held (trying again)"
 
 
@@ -91,7 +91,7 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
             ),
             "Node node-1",
             "LeftoverStuck",
-            "CDI spec x is needed by no claim and cannot be removed: busy",
+            "CDI spec x is not needed by any claim and cannot be removed: busy",
             id="leftover stuck",
         ),
         pytest.param(
