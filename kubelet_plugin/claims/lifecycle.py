@@ -100,7 +100,7 @@ class ClaimReporter(Protocol):
     """Reports what operators should know about claims."""
 
     def checkpoint_rebuilt(self, kept: str, reason: str, rebuilt: int) -> None:
-        """Reports that an unreadable checkpoint was copied to `kept`; `rebuilt` claims remain."""
+        """Reports an unreadable checkpoint, kept as `kept`, and how many claims were restored."""
 
     def repair_failed(self, claim: NodeClaim, failure: ClaimFailure) -> None:
         """Reports that a prepared claim lacks something that could not be created."""
