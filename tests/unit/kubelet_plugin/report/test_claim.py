@@ -72,7 +72,7 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
 
     ((_, _, reason, note),) = events.events
     assert reason == "PrepareRetrying"
-    assert note == "gpu-0.lock is held (trying again)"
+    assert note == "gpu-0.lock is held (the plugin retries)"
 
 
 @pytest.mark.parametrize(
