@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from carina_dra.config import device
 from carina_dra.config.device import (
     API_VERSION,
     ConfigSource,
@@ -39,6 +40,7 @@ def source(
         ({**GOOD, "shareing": 1}, "opaque.parameters.shareing is not a field of GpuConfig"),
         ({"kind": "GpuConfig"}, "is no apiVersion, GpuConfig; write apiVersion"),
         ({**GOOD, "kind": "MigDeviceConfig"}, "MigDeviceConfig; write apiVersion"),
+        ({**GOOD, "kind": ["GpuConfig"]}, "['GpuConfig']; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
     ],
 )
@@ -86,6 +88,28 @@ def test_a_configuration_applies_to_the_requests_it_names(
 
 class LaterConfig(GpuConfig):
     """Of a kind of device that is no whole GPU."""
+
+
+class SettingConfig(GpuConfig):
+    """With a setting, as later kinds have."""
+
+    setting: int = 0
+
+
+@pytest.mark.parametrize(
+    ("from_class", "in_force"),
+    [([True, False], 1), ([False, True], 0), ([False, False], 1), ([True, True], 1)],
+    ids=["class, claim", "claim, class", "two of the claim", "two of the class"],
+)
+def test_the_claims_configuration_overrides_the_classs_and_a_later_one_an_earlier(
+    monkeypatch: pytest.MonkeyPatch, from_class: list[bool], in_force: int
+) -> None:
+    monkeypatch.setitem(device._KINDS, "GpuConfig", SettingConfig)
+    sources = [
+        source({**GOOD, "setting": setting}, from_class=from_class[setting]) for setting in (0, 1)
+    ]
+    (config,) = configs_in_force([ConfiguredDevice("gpu", "gpu-0", SettingConfig)], sources)
+    assert config == SettingConfig(setting=in_force)
 
 
 def test_a_kind_that_the_named_request_cannot_take_is_refused() -> None:

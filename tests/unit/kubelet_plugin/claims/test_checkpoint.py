@@ -64,6 +64,30 @@ def test_striking_a_claim_out_undoes_adding_it(checkpoint: Checkpoint, added: No
     assert without.with_claim(added).without(added.uid) == without
 
 
+def test_the_format_is_what_other_versions_on_the_node_read_and_write() -> None:
+    shared = AllocatedDevice(
+        request="gpu",
+        pool="node-1",
+        device="gpu-0",
+        config=GpuConfig(),
+        admin_access=True,
+        share_id="s-1",
+        consumed_capacity={"memory": Quantity.parse("4Gi")},
+    )
+    checkpoint = Checkpoint("boot", {"u": NodeClaim("u", "default", "train", (shared,))})
+    written = (
+        b'{"uid":"u","namespace":"default","name":"train","devices":[{"request":"gpu",'
+        b'"pool":"node-1","device":"gpu-0","config":{"apiVersion":"resource.carina.dev/v1alpha1",'
+        b'"kind":"GpuConfig"},"adminAccess":true,"shareID":"s-1","consumedCapacity":'
+        b'{"memory":"4Gi"}}]}'
+    )
+    content = b'{"version":1,"bootID":"boot","claims":[' + written + b"]}\n"
+    assert render(checkpoint) == content
+    assert parse(content) == checkpoint
+    assert render_change(Recorded(checkpoint.claims["u"])) == b'{"claim":' + written + b"}\n"
+    assert render_change(Removed("u")) == b'{"gone":"u"}\n'
+
+
 def test_fields_of_a_newer_plugin_are_passed_over() -> None:
     content = json.loads(render_checkpoint(Checkpoint("boot", {UID: claim(allocated("gpu-0"))})))
     content["later"] = 1

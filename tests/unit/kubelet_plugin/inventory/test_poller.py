@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from kubelet_plugin.inventory.change import DriverArrived, GpuAppeared, InventoryChange
 from kubelet_plugin.inventory.inventory import DriverMissing, DriverReady, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
@@ -39,12 +41,13 @@ class Report:
 
     def __init__(self) -> None:
         self.inventories: queue.Queue[Inventory] = queue.Queue()
+        self.reads: queue.Queue[float] = queue.Queue()
         self.changes: queue.Queue[InventoryChange] = queue.Queue()
         self.stalls: queue.Queue[str] = queue.Queue()
         self.failures: list[Exception] = []
 
     def inventory_read(self, seconds: float) -> None:
-        assert seconds >= 0
+        self.reads.put(seconds)
 
     def inventory_seen(self, inventory: Inventory) -> None:
         if self.failures:
@@ -158,13 +161,41 @@ def test_stopping_does_not_wait_for_a_reading_that_hangs() -> None:
     assert report.inventories.empty()
 
 
-def test_a_reading_that_fails_unexpectedly_is_retried() -> None:
+def test_a_reading_that_ends_after_stopping_is_passed_on_to_nobody_and_the_threads_end() -> None:
+    node, report = Node(ONE), Report()
+    node.answering.clear()
+    before = set(threading.enumerate())
+    with polling(node, report) as poller:
+        node.readings.get(timeout=DEADLINE)
+        threads = set(threading.enumerate()) - before
+        poller.stop()
+        node.answering.set()
+        for thread in threads:
+            thread.join(DEADLINE)
+    assert len(threads) == 2
+    assert not any(thread.is_alive() for thread in threads)
+    assert report.inventories.empty()
+    assert poller.latest is None
+
+
+def test_how_long_a_reading_took_is_reported() -> None:
+    node, report = Node(ONE), Report()
+    begun = time.monotonic()
+    with polling(node, report):
+        assert 0 <= report.reads.get(timeout=DEADLINE) <= time.monotonic() - begun
+
+
+def test_a_reading_that_fails_unexpectedly_is_logged_and_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     node, report = Node(RuntimeError("a bug")), Report()
     with polling(node, report) as poller:
         node.readings.get(timeout=DEADLINE)
         node.inventory = ONE
         poller.read_now()
         assert report.inventories.get(timeout=DEADLINE) == ONE
+    assert "the GPUs could not be read" in caplog.text
+    assert "a bug" in caplog.text
 
 
 def test_an_inventory_whose_report_failed_is_passed_on_after_the_next_reading() -> None:

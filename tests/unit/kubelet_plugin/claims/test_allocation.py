@@ -1,0 +1,56 @@
+"""What a ResourceClaim's allocation says about this node."""
+
+from typing import Any
+
+import pytest
+
+from kubelet_plugin.claims.allocation import Gone, Refused, Wanted, read_allocation
+from kubelet_plugin.claims.claim import ClaimReference
+from tests.samples.claims import UID
+
+DRIVER = "gpu.carina.dev"
+GOOD = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "GpuConfig"}
+BAD = {**GOOD, "shareing": 1}
+
+
+def read(*configs: dict[str, Any]) -> Wanted | Gone | Refused:
+    """Reads a claim that was allocated a GPU with these configurations."""
+    result = {"request": "gpu", "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
+    body = {
+        "metadata": {"namespace": "default", "name": "train", "uid": UID},
+        "spec": {"devices": {"requests": []}},
+        "status": {"allocation": {"devices": {"results": [result], "config": list(configs)}}},
+    }
+    claim = ClaimReference(UID, "default", "train")
+    return read_allocation(body, claim, driver=DRIVER, pool="node-1")
+
+
+def config(
+    parameters: dict[str, Any],
+    source: str = "FromClaim",
+    driver: str = DRIVER,
+    requests: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    opaque = {"driver": driver, "parameters": parameters}
+    return {"source": source, "requests": list(requests), "opaque": opaque}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [("FromClass", "of the DeviceClass"), ("FromClaim", "of the claim")]
+)
+def test_a_configuration_with_a_mistake_is_refused_by_its_place(source: str, words: str) -> None:
+    reading = read(config(GOOD), config(BAD, source))
+    assert isinstance(reading, Refused)
+    assert str(reading.failure).startswith(
+        f"ResourceClaim default/train, status.allocation.devices.config[1] ({words}): "
+        "opaque.parameters.shareing is not a field"
+    )
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [config(BAD, driver="other"), config(BAD, requests=("nic",)), {"source": "FromClaim"}],
+    ids=["another driver's", "another request's", "of no known kind"],
+)
+def test_a_configuration_that_is_for_others_is_left_alone(foreign: dict[str, Any]) -> None:
+    assert isinstance(read(foreign, config(GOOD)), Wanted)
