@@ -49,6 +49,8 @@ _LOCK_PATIENCE = 10.0
 """Seconds for which one try of a call waits for locks."""
 _READ_PATIENCE = 5.0
 """Seconds for the API server to answer, where there is a record to go on with, or no caller."""
+_FRESH = 1.0
+"""Seconds for which what was read of a claim may be used after waiting for locks."""
 _FORGOTTEN_PATIENCE = 600.0
 """Seconds for which the kubelet must not know a claim before we ask whether it is gone."""
 _ASK_AGAIN = 300.0
@@ -167,15 +169,13 @@ class ClaimLifecycle:
         Raises:
             ClaimError: with what is wrong.
         """
-        claim = self._read_for(call, reference)
         while True:
-            with self._gpus(reference.uid, claim.gpus, call.deadline) as waited:
-                if waited:  # what was read may have changed meanwhile
-                    again = self._read_for(call, reference)
-                    if again != claim:
-                        claim = again
-                        continue
-                return self._prepare(claim, call)
+            claim = self._read_for(call, reference)
+            read_at = self._clock()
+            with self._gpus(reference.uid, claim.gpus, call.deadline):
+                if self._clock() - read_at <= _FRESH:
+                    return self._prepare(claim, call)
+            # Read again without the locks: others would wait for the API server, one by one.
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
         """Unprepares a claim, or finds nothing to undo. The claim may be gone from the API.
@@ -183,9 +183,8 @@ class ClaimLifecycle:
         Raises:
             ClaimError: with what is wrong.
         """
-        with self._gpus(reference.uid, frozenset(), call.deadline):
-            with self._checkpoint() as checkpoint:
-                _refuse_without_caller(reference, call)
+        with self._gpus(reference.uid, frozenset(), call.deadline) as checkpoint:
+            _refuse_without_caller(reference, call)
             self._undo(checkpoint, reference)
         self._forgotten_since.pop(reference.uid, None)
 
@@ -296,10 +295,10 @@ class ClaimLifecycle:
             return tuple(claims.values())
 
     def _repair_claim(self, claim: NodeClaim) -> None:
-        with self._gpus(claim.uid, claim.gpus, self._clock() + _LOCK_PATIENCE):
-            with self._checkpoint() as checkpoint:
-                if checkpoint.claims.get(claim.uid) != claim:
-                    return  # unprepared or replaced meanwhile
+        deadline = self._clock() + _LOCK_PATIENCE
+        with self._gpus(claim.uid, claim.gpus, deadline) as checkpoint:
+            if checkpoint.claims.get(claim.uid) != claim:
+                return  # unprepared or replaced meanwhile
             self._preparer.reconcile((claim,), checkpoint.claims)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
@@ -377,30 +376,29 @@ class ClaimLifecycle:
     # --- locks and record ---
 
     @contextmanager
-    def _gpus(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
+    def _gpus(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[Checkpoint]:
         """Holds the locks of these GPUs and of those that the claim is recorded with.
 
-        Gives whether they had to be waited for.
+        Gives what is recorded. A record of the claim stays as it is inside the `with` block.
         """
         seen = self._last_seen.get(uid)
         gpus |= frozenset() if seen is None else seen.gpus
-        waited_before = False
         while True:
-            with self._locked_gpus(gpus, deadline) as waited:
+            with self._locked_gpus(gpus, deadline):
                 with self._checkpoint() as checkpoint:
                     recorded = checkpoint.claims.get(uid)
                 needed = gpus | (frozenset() if recorded is None else recorded.gpus)
                 if needed == gpus:
-                    yield waited or waited_before
+                    yield checkpoint
                     return
-            gpus, waited_before = needed, True
+            gpus = needed
 
     @contextmanager
-    def _locked_gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
+    def _locked_gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[None]:
         deadline = min(deadline, self._clock() + _LOCK_PATIENCE)
         try:
-            with self._gpu_locks.held(gpus, deadline) as waited:
-                yield waited
+            with self._gpu_locks.held(gpus, deadline):
+                yield
         except LockError as error:
             raise ClaimError(LockUnavailable(str(error))) from error
 

@@ -325,19 +325,49 @@ def test_a_slow_gpu_does_not_keep_claims_on_others_waiting(world: World) -> None
     assert set(world.node.made) == {UID}
 
 
-def test_an_allocation_that_was_read_before_a_wait_is_read_again(world: World) -> None:
+def test_an_allocation_that_was_read_before_a_long_wait_is_read_again(world: World) -> None:
     held = ExitStack()
     other = FileLock(world.folder / "gpu-0.lock", clock=time.monotonic, pause=time.sleep)
     held.enter_context(other.held(time.monotonic() + DEADLINE))
 
     def waiting(_: float) -> None:
         world.api["train"] = body(TRAIN, "gpu-2")
+        world.now = time.monotonic() + 1.1
         held.close()
 
     world.pause = waiting
     (prepared,) = world.claims().prepare(TRAIN, PATIENT)
     assert prepared.device == "gpu-2"
     assert world.recorded() == {"train": ("gpu-2",)}
+
+
+def test_the_api_server_is_not_asked_while_a_gpu_is_locked(world: World) -> None:
+    held = ExitStack()
+    other = FileLock(world.folder / "gpu-0.lock", clock=time.monotonic, pause=time.sleep)
+    held.enter_context(other.held(time.monotonic() + DEADLINE))
+
+    def waiting(_: float) -> None:
+        world.now = time.monotonic() + 1.1
+        held.close()
+
+    def reading() -> None:
+        if world.now:
+            with other.held(time.monotonic()):
+                pass
+
+    world.pause, world.reading = waiting, reading
+    world.claims().prepare(TRAIN, PATIENT)
+    assert [name for name, _ in world.asked] == ["train", "train"]
+
+
+def test_an_allocation_is_read_once_where_the_wait_is_short(world: World) -> None:
+    held = ExitStack()
+    other = FileLock(world.folder / "gpu-0.lock", clock=time.monotonic, pause=time.sleep)
+    held.enter_context(other.held(time.monotonic() + DEADLINE))
+    world.pause = lambda _: held.close()
+    world.now = time.monotonic()
+    world.claims().prepare(TRAIN, PATIENT)
+    assert [name for name, _ in world.asked] == ["train"]
 
 
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
