@@ -35,6 +35,9 @@ from kubelet_plugin.claims.record import (
     RecordReporter,
 )
 
+_FRESH = 1.0
+"""Seconds for which a claim that was read may be used after waiting for locks."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -121,15 +124,13 @@ class ClaimLifecycle:
         Raises:
             ClaimError: the claim cannot be prepared.
         """
-        claim = self._read_for(call, reference)
         while True:
+            claim = self._read_for(call, reference)
+            read_at = self._clock()
             with self._record.gpus_of(reference.uid, claim.gpus, call.deadline) as held:
-                if held.waited:  # the claim may have changed meanwhile
-                    current = self._read_for(call, reference)
-                    if current != claim:
-                        claim = current
-                        continue
-                return self._prepare(claim, call, held)
+                if self._clock() - read_at <= _FRESH:
+                    return self._prepare(claim, call, held)
+            # Read again, without the locks: other calls would wait for the API server, too.
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
         """Unprepares a claim, if it is prepared. The claim need not exist in the API any more.

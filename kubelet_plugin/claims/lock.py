@@ -35,15 +35,14 @@ class FileLock:
         self._threads = threading.Lock()
 
     @contextmanager
-    def held(self, deadline: float) -> Iterator[bool]:
-        """Holds the lock inside the `with` block; its value is whether it had to wait.
+    def held(self, deadline: float) -> Iterator[None]:
+        """Holds the lock inside the `with` block.
 
         Raises:
             LockError: the lock was not free by `deadline`, a time on the clock, or the file cannot
                 be locked.
         """
-        waited = not self._threads.acquire(blocking=False)
-        if waited and not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
+        if not self._threads.acquire(timeout=max(0.0, deadline - self._clock())):
             raise self._timeout()
         try:
             descriptor = self._opened()
@@ -51,9 +50,8 @@ class FileLock:
                 while not self._try_lock(descriptor):
                     if self._clock() >= deadline:
                         raise self._timeout()
-                    waited = True
                     self._pause(POLL)
-                yield waited
+                yield
             finally:
                 os.close(descriptor)
         finally:
@@ -101,16 +99,16 @@ class GpuLocks:
         self._guard = threading.Lock()
 
     @contextmanager
-    def held(self, gpus: Collection[str], deadline: float) -> Iterator[bool]:
-        """Holds the GPUs' locks inside the `with` block; its value is whether it had to wait.
+    def held(self, gpus: Collection[str], deadline: float) -> Iterator[None]:
+        """Holds the locks of these GPUs inside the `with` block.
 
         Raises:
             LockError: a lock was not free by `deadline`, a time on the clock, or is unusable.
         """
         with ExitStack() as stack:
-            locks = [self._lock(gpu) for gpu in sorted(gpus)]
-            waits = [stack.enter_context(lock.held(deadline)) for lock in locks]
-            yield any(waits)
+            for gpu in sorted(gpus):
+                stack.enter_context(self._lock(gpu).held(deadline))
+            yield
 
     def _lock(self, gpu: str) -> FileLock:
         with self._guard:

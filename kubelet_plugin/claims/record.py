@@ -41,8 +41,6 @@ class HeldGpus:
     """The GPUs whose locks a call holds."""
 
     gpus: frozenset[str]
-    waited: bool
-    """Whether it had to wait for them."""
 
     def check(self, recorded: NodeClaim) -> None:
         """Refuses to go on if another call has recorded the claim with other GPUs meanwhile.
@@ -101,28 +99,27 @@ class ClaimRecord:
         """
         latest = self._latest.get(uid)
         gpus |= frozenset() if latest is None else latest.gpus
-        waited_before = False
         while True:
-            with self.gpus(gpus, deadline) as waited:
+            with self.gpus(gpus, deadline):
                 with self.checkpoint() as checkpoint:
                     recorded = checkpoint.claims.get(uid)
                 needed = gpus | (frozenset() if recorded is None else recorded.gpus)
                 if needed == gpus:
-                    yield HeldGpus(gpus, waited or waited_before)
+                    yield HeldGpus(gpus)
                     return
-            gpus, waited_before = needed, True
+            gpus = needed
 
     @contextmanager
-    def gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[bool]:
-        """Holds the locks of these GPUs. The value is whether it had to wait.
+    def gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[None]:
+        """Holds the locks of these GPUs.
 
         Raises:
             ClaimError: they are not free by `deadline`, a reading of the clock.
         """
         try:
             deadline = min(deadline, self._clock() + LOCK_PATIENCE)
-            with self._gpu_locks.held(gpus, deadline) as waited:
-                yield waited
+            with self._gpu_locks.held(gpus, deadline):
+                yield
         except LockError as error:
             raise ClaimError(LockUnavailable(str(error))) from error
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kubelet_plugin.claims.allocation import Gone, Refused, Wanted, read_allocation
+from kubelet_plugin.claims.allocation import Reading, Refused, Wanted, read_allocation
 from kubelet_plugin.claims.claim import ClaimReference
 from tests.samples.claims import UID
 
@@ -13,7 +13,7 @@ GOOD = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "GpuConfig"}
 BAD = {**GOOD, "shareing": 1}
 
 
-def read(*configs: dict[str, Any]) -> Wanted | Gone | Refused:
+def read(*configs: dict[str, Any]) -> Reading:
     """Reads a claim that was allocated a GPU with these configurations."""
     result = {"request": "gpu", "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
     body = {

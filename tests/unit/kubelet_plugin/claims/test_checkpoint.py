@@ -82,10 +82,10 @@ def test_the_format_is_what_other_versions_on_the_node_read_and_write() -> None:
         b'{"memory":"4Gi"}}]}'
     )
     content = b'{"version":1,"bootID":"boot","claims":[' + written + b"]}\n"
-    assert render(checkpoint) == content
-    assert parse(content) == checkpoint
-    assert render_change(Recorded(checkpoint.claims["u"])) == b'{"claim":' + written + b"}\n"
-    assert render_change(Removed("u")) == b'{"gone":"u"}\n'
+    assert render_checkpoint(checkpoint) == content
+    assert parse_checkpoint(content) == checkpoint
+    assert render_change(ClaimRecorded(checkpoint.claims["u"])) == b'{"claim":' + written + b"}\n"
+    assert render_change(ClaimRemoved("u")) == b'{"gone":"u"}\n'
 
 
 def test_fields_of_a_newer_plugin_are_passed_over() -> None:

@@ -74,9 +74,9 @@ class WatchedLock(FileLock):
     released: Callable[[], object]
 
     @contextmanager
-    def held(self, deadline: float) -> Iterator[bool]:
-        with super().held(deadline) as waited:
-            yield waited
+    def held(self, deadline: float) -> Iterator[None]:
+        with super().held(deadline):
+            yield
         self.released()
 
 
@@ -407,11 +407,12 @@ def test_a_slow_gpu_does_not_keep_claims_on_others_waiting(world: World) -> None
     assert set(world.node.made) == {UID}
 
 
-def test_an_allocation_that_was_read_before_a_wait_is_read_again(world: World) -> None:
+def test_an_allocation_that_was_read_before_a_long_wait_is_read_again(world: World) -> None:
     held = world.hold_gpu("gpu-0")
 
     def waiting(_: float) -> None:
         world.api["train"] = body(TRAIN, "gpu-2")
+        world.now = time.monotonic() + 1.1
         held.close()
 
     world.pause = waiting
@@ -497,16 +498,31 @@ def test_a_plugin_that_has_just_started_unprepares_under_the_gpus_lock(world: Wo
     assert world.recorded() == {}
 
 
-def test_an_allocation_is_read_again_where_the_record_names_more_gpus(world: World) -> None:
+def test_the_api_server_is_not_asked_while_a_gpu_is_locked(world: World) -> None:
+    held = ExitStack()
+    other = FileLock(world.folder / "gpu-0.lock", clock=time.monotonic, pause=time.sleep)
+    held.enter_context(other.held(time.monotonic() + DEADLINE))
+
+    def waiting(_: float) -> None:
+        world.now = time.monotonic() + 1.1
+        held.close()
+
+    def reading() -> None:
+        if world.now:
+            with other.held(time.monotonic()):
+                pass
+
+    world.pause, world.reading = waiting, reading
     world.claims().prepare(TRAIN, PATIENT)
-    world.asked.clear()
+    assert [name for name, _ in world.asked] == ["train", "train"]
 
-    def allocate_again() -> None:
-        world.api["train"] = body(TRAIN, "gpu-2" if len(world.asked) == 1 else "gpu-3")
 
-    world.reading = allocate_again
-    (prepared,) = world.claims().prepare(TRAIN, PATIENT)
-    assert prepared.device == "gpu-3"
+def test_an_allocation_is_read_once_where_the_wait_is_short(world: World) -> None:
+    held = world.hold_gpu("gpu-0")
+    world.pause = lambda _: held.close()
+    world.now = time.monotonic()
+    world.claims().prepare(TRAIN, PATIENT)
+    assert [name for name, _ in world.asked] == ["train"]
 
 
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
