@@ -84,6 +84,17 @@ def test_one_claim_more_or_less_is_a_line_more(path: Path) -> None:
         assert path.read_bytes().count(b"\n") == lines
 
 
+def test_a_process_adds_to_the_file_that_it_has_replaced(path: Path) -> None:
+    file = CheckpointFile(path)
+    file.load()
+    file.store(EMPTY)
+    begun = path.stat().st_ino
+    file.load()
+    file.store(ONE)
+    assert path.stat().st_ino == begun
+    assert _loaded(path) == ONE
+
+
 def test_it_does_not_grow_without_end(path: Path) -> None:
     _store(path, EMPTY, *[ONE, EMPTY] * CHANGES_KEPT)
     assert path.read_bytes().count(b"\n") <= CHANGES_KEPT + 1

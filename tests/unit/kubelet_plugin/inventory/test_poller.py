@@ -142,9 +142,27 @@ def test_a_reading_that_hangs_is_reported_once_and_again_when_it_returns() -> No
     node.answering.clear()
     with polling(node, report, patience=0.01):
         assert report.stalls.get(timeout=DEADLINE) == "stalled"
+        with pytest.raises(queue.Empty):
+            report.stalls.get(timeout=0.05)
         node.answering.set()
         assert report.stalls.get(timeout=DEADLINE) == "resumed"
         assert report.inventories.get(timeout=DEADLINE) == ONE
+    assert report.stalls.empty()
+
+
+def test_a_reading_that_returns_in_time_is_not_reported_as_stalled() -> None:
+    node, report = Node(ONE), Report()
+    before = set(threading.enumerate())
+    with polling(node, report) as poller:
+        threads = set(threading.enumerate()) - before
+        for _ in range(20):  # the watchdog may not see each of them
+            node.answering.clear()
+            poller.read_now()
+            node.readings.get(timeout=DEADLINE)
+            node.answering.set()
+            report.reads.get(timeout=DEADLINE)
+    for thread in threads:
+        thread.join(DEADLINE)
     assert report.stalls.empty()
 
 
