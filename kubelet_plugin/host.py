@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["CharacterDevice", "DeviceFileParameters", "HostPaths", "Permissions"]
@@ -52,6 +53,8 @@ class HostPaths:
 
     root: Path = Path("/")
 
+    # A prepare uses 20 paths; to make one takes longer than to look at the file.
+    @lru_cache(maxsize=1024)  # noqa: B019 - there is one HostPaths in a process
     def path(self, absolute: str) -> Path:
         """The path by which this process reaches the host's file `absolute`."""
         return self.root / absolute.lstrip("/")
