@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
@@ -50,6 +51,8 @@ class HostPaths:
 
     root: Path = Path("/")
 
+    # A prepare uses 20 paths; to make one takes longer than to look at the file.
+    @lru_cache(maxsize=1024)  # noqa: B019 - there is one HostPaths in a process
     def path(self, absolute: str) -> Path:
         """Returns the path of the host's file `absolute` in this process."""
         return self.root / absolute.lstrip("/")

@@ -43,7 +43,8 @@ class Preparer(Generic[R, M]):
             ClaimError: a claim cannot have what it needs, or a resource cannot be created or
                 removed.
         """
-        resources = self._wanted([claim for claim in concerned if live.get(claim.uid) == claim])
+        served = [claim for claim in concerned if live.get(claim.uid) == claim]
+        resources = self._wanted(served) if served else {}
         unwanted = _union(self._identities(claim) for claim in concerned) - resources.keys()
         if unwanted:
             uids = {claim.uid for claim in concerned}
