@@ -31,7 +31,7 @@ from kubelet_plugin.claims.record import (
     LOCK_PATIENCE,
     READ_PATIENCE,
     ClaimRecord,
-    HeldGpus,
+    Decision,
     RecordReporter,
 )
 
@@ -124,12 +124,16 @@ class ClaimLifecycle:
         Raises:
             ClaimError: the claim cannot be prepared.
         """
+        replacing: NodeClaim | None = None
         while True:
             claim = self._read_for(call, reference)
             read_at = self._clock()
-            with self._record.gpus_of(reference.uid, claim.gpus, call.deadline) as held:
-                if self._clock() - read_at <= _FRESH:
-                    return self._prepare(claim, call, held)
+            with self._record.decision(reference.uid, claim.gpus, call.deadline) as decision:
+                fresh = self._clock() - read_at <= _FRESH
+                # A record that differs may be newer than what was read, unless it is read twice.
+                if fresh and decision.recorded in (None, claim, replacing):
+                    return self._prepare(claim, call, decision)
+                replacing = decision.recorded
             # Read again, without the locks: other calls would wait for the API server, too.
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
@@ -138,18 +142,12 @@ class ClaimLifecycle:
         Raises:
             ClaimError: the claim cannot be unprepared.
         """
-        with self._record.gpus_of(reference.uid, frozenset(), call.deadline) as held:
-            with self._record.checkpoint() as checkpoint:
-                _refuse_abandoned_call(reference, call)
-                recorded = checkpoint.claims.get(reference.uid)
-                if recorded is None:
-                    # Under the node's lock: a call that prepares it would have to record it first.
-                    self._undo(checkpoint, reference)
-                else:
-                    held.check(recorded)
-            if recorded is not None:
-                confirm = partial(_refuse_abandoned_call, reference, call)
-                self._undo(checkpoint, reference, confirm)
+        with self._record.decision(reference.uid, frozenset(), call.deadline) as decision:
+            _refuse_abandoned_call(reference, call)
+            if decision.recorded is not None:
+                decision.end()  # else a call that prepares the claim has to record it first
+            confirm = partial(_refuse_abandoned_call, reference, call)
+            self._undo(decision.checkpoint, reference, confirm)
         self._abandonment.forget(reference.uid)
 
     def repair(self) -> None:
@@ -175,16 +173,16 @@ class ClaimLifecycle:
 
     # --- one call ---
 
-    def _prepare(self, claim: NodeClaim, call: Call, held: HeldGpus) -> tuple[PreparedDevice, ...]:
-        """Prepares a claim. The caller holds the locks of its GPUs."""
-        with self._record.checkpoint() as checkpoint:
-            _refuse_abandoned_call(claim.reference, call)
-            _refuse_conflict(checkpoint, claim)
-            before = checkpoint.claims.get(claim.uid)
-            if before is not None:
-                held.check(before)
-            else:
-                self._record.store(checkpoint.with_claim(claim))
+    def _prepare(
+        self, claim: NodeClaim, call: Call, decision: Decision
+    ) -> tuple[PreparedDevice, ...]:
+        """Prepares a claim under the locks of its GPUs. Ends the decision once it is recorded."""
+        checkpoint, before = decision.checkpoint, decision.recorded
+        _refuse_abandoned_call(claim.reference, call)
+        _refuse_conflict(checkpoint, claim)
+        if before is None:
+            self._record.store(checkpoint.with_claim(claim))
+        decision.end()
         if before is not None and before != claim:
             self._replace(checkpoint, before, claim)
         live = checkpoint.with_claim(claim)
@@ -263,11 +261,12 @@ class ClaimLifecycle:
     # --- repairing ---
 
     def _repair_claim(self, claim: NodeClaim) -> None:
-        with self._record.gpus_of(claim.uid, claim.gpus, self._clock() + LOCK_PATIENCE):
-            with self._record.checkpoint() as checkpoint:
-                if checkpoint.claims.get(claim.uid) != claim:
-                    return  # unprepared or replaced meanwhile
-            self._preparer.reconcile((claim,), checkpoint.claims)
+        deadline = self._clock() + LOCK_PATIENCE
+        with self._record.decision(claim.uid, claim.gpus, deadline) as decision:
+            if decision.recorded != claim:
+                return  # unprepared or replaced meanwhile
+            decision.end()
+            self._preparer.reconcile((claim,), decision.checkpoint.claims)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
         try:
@@ -326,13 +325,14 @@ class ClaimLifecycle:
 
     def _unprepare_unless_held(self, claim: NodeClaim) -> None:
         """Unprepares a claim, unless the kubelet holds it again."""
-        with self._record.gpus_of(claim.uid, claim.gpus, self._clock() + LOCK_PATIENCE):
-            with self._record.checkpoint() as checkpoint:
-                record = self._read_kubelet_record()
-                held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
-                if held or checkpoint.claims.get(claim.uid) != claim:
-                    return
-            self._undo(checkpoint, claim.reference)
+        deadline = self._clock() + LOCK_PATIENCE
+        with self._record.decision(claim.uid, claim.gpus, deadline) as decision:
+            record = self._read_kubelet_record()
+            held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
+            if held or decision.recorded != claim:
+                return
+            decision.end()
+            self._undo(decision.checkpoint, claim.reference)
         self._reporter.claim_abandoned(claim)
 
 

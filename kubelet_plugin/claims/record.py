@@ -6,7 +6,7 @@ from what is on the node and what the API server says.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -37,24 +37,14 @@ class RecordReporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGpus:
-    """The GPUs whose locks a call holds."""
+class Decision:
+    """The record of a claim, under the locks of all its GPUs and under the node's lock."""
 
-    gpus: frozenset[str]
-
-    def check(self, recorded: NodeClaim) -> None:
-        """Refuses to go on if another call has recorded the claim with other GPUs meanwhile.
-
-        Raises:
-            ClaimError: the locks of its GPUs are not all held.
-        """
-        if not recorded.gpus <= self.gpus:
-            raise ClaimError(
-                LockUnavailable(
-                    f"ResourceClaim {recorded.key} (UID {recorded.uid}) is being prepared by "
-                    "another call at the same time; it is tried again after that one"
-                )
-            )
+    checkpoint: Checkpoint
+    recorded: NodeClaim | None
+    """The claim, if it is recorded."""
+    end: Callable[[], None]
+    """Releases the node's lock. The claim's record cannot change while its GPUs are locked."""
 
 
 class ClaimRecord:
@@ -91,8 +81,8 @@ class ClaimRecord:
         return uid in self._latest
 
     @contextmanager
-    def gpus_of(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[HeldGpus]:
-        """Holds the locks of these GPUs and of those in the claim's record.
+    def decision(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[Decision]:
+        """Holds the locks of these GPUs and of those in the claim's record, and the node's lock.
 
         Raises:
             ClaimError: they are not free by `deadline`, a reading of the clock.
@@ -100,14 +90,13 @@ class ClaimRecord:
         latest = self._latest.get(uid)
         gpus |= frozenset() if latest is None else latest.gpus
         while True:
-            with self.gpus(gpus, deadline):
-                with self.checkpoint() as checkpoint:
-                    recorded = checkpoint.claims.get(uid)
-                needed = gpus | (frozenset() if recorded is None else recorded.gpus)
-                if needed == gpus:
-                    yield HeldGpus(gpus)
+            with self.gpus(gpus, deadline), ExitStack() as node:
+                checkpoint = node.enter_context(self.checkpoint())
+                recorded = checkpoint.claims.get(uid)
+                if recorded is None or recorded.gpus <= gpus:
+                    yield Decision(checkpoint, recorded, node.close)
                     return
-            gpus = needed
+            gpus |= recorded.gpus
 
     @contextmanager
     def gpus(self, gpus: frozenset[str], deadline: float) -> Iterator[None]:
