@@ -81,9 +81,18 @@ def test_nothing_is_lost_on_the_way_to_an_api_server_and_back(client: Client, na
     sent = encode(decode(kind, body))
 
     stored = client.create(resource, sent)
-    if sent.get("status"):
-        stored = client.replace_status(resource, {**stored, "status": sent["status"]})
 
+    def status_is_stored() -> bool:
+        nonlocal stored
+        try:
+            stored = client.replace_status(resource, {**stored, "status": sent["status"]})
+        except Conflict:  # a controller was faster
+            stored = client.get(resource, body["metadata"]["name"], namespace=namespace)
+            return False
+        return True
+
+    if sent.get("status"):
+        eventually(status_is_stored)
     for part in ("spec", "status"):
         assert stored.get(part) == sent.get(part)
 
