@@ -1,0 +1,110 @@
+"""A checkpoint that is lost or unreadable: kept, and rebuilt from the node and the API."""
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.errors import (
+    ApiError,
+    Forbidden,
+    Unreachable,
+)
+from kubelet_plugin.claims.failure import (
+    CheckpointUnusable,
+    ClaimError,
+)
+from tests.fakes.claims import PATIENT
+from tests.samples.claims import UID
+from tests.unit.kubelet_plugin.claims.world import (
+    GET,
+    OTHER,
+    TRAIN,
+    World,
+    body,
+    refusal,
+)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\0" * 50, b'{"version": 99}', b'{"version": 1, "claims": [{}]}']
+)
+def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: bytes) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.write_bytes(content)
+    world.claims().repair()
+    assert world.recorded() == {"train": ("gpu-0",)}
+    (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
+    ((named, reason, found),) = world.reporter.rebuilt
+    assert (named, found) == (str(kept), 1)
+    assert reason.startswith(f"checkpoint {world.checkpoint}: line 1")
+    assert kept.read_bytes() == content
+
+
+@pytest.mark.parametrize("operation", ["load", "store"])
+def test_a_checkpoint_that_the_disk_refuses_fails_the_claim_and_is_not_rebuilt(
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    world.claims().prepare(OTHER, PATIENT)
+    content = world.checkpoint.read_bytes()
+    monkeypatch.setattr(os, "fsync" if operation == "load" else "fdatasync", refuse)
+    failure = refusal(world, TRAIN)
+    assert isinstance(failure, CheckpointUnusable)
+    assert str(world.checkpoint) in str(failure)
+    assert "Input/output error" in str(failure)
+    assert world.checkpoint.read_bytes() == content
+    assert list(world.folder.glob("*unreadable*")) == []
+    assert set(world.node.made) == {OTHER.uid}
+
+
+def test_a_lost_checkpoint_is_rebuilt(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.unlink()
+    world.claims().repair()
+    assert world.recorded() == {"train": ("gpu-0",)}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Unreachable(GET, "refused"),
+        Forbidden(GET, "no right"),
+        {},
+        body(TRAIN, "gpu-0", request=5),
+        body(OTHER, "gpu-1"),
+        {"metadata": {"namespace": "default", "name": "train"}, "spec": {}},
+    ],
+    ids=["unreachable", "forbidden", "empty", "odd", "another claim", "without UID"],
+)
+def test_nothing_is_rebuilt_or_removed_while_claims_cannot_be_read(
+    world: World, found: dict[str, Any] | ApiError
+) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.write_bytes(b"{")
+    world.api["train"] = found
+    claims = world.claims()
+    claims.repair()
+    assert world.checkpoint.read_bytes() == b"{"
+    assert set(world.node.made) == {UID}
+    with pytest.raises(ClaimError, match="being rebuilt") as caught:
+        claims.prepare(OTHER, PATIENT)
+    assert isinstance(caught.value.failure, CheckpointUnusable)
+
+
+def test_an_unreadable_checkpoint_is_kept_where_no_hard_links_are_allowed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.write_bytes(b"{")
+    monkeypatch.setattr(os, "link", refused)
+    world.claims().repair()
+    (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
+    assert kept.read_bytes() == b"{"
+    assert world.recorded() == {"train": ("gpu-0",)}
