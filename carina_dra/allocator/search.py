@@ -25,7 +25,7 @@ from carina_dra.resource import All, ExactCount
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _PATIENCE: Final = 100
-"""After so many steps devices that are as good as each other are tried once."""
+"""The number of steps after which, of equal devices, only one is tried."""
 _OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 
@@ -57,7 +57,7 @@ class Impossible:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """None were found in so many steps."""
+    """The search stopped at its step limit and found no devices."""
 
     steps: int
 
@@ -73,7 +73,7 @@ class _Position(NamedTuple):
     option: int | None = None
     """Which alternative; None where it is to be chosen."""
     device: int = 0
-    """The how manieth of the request."""
+    """Index of the device within its request."""
     start: int = 0
     """The first candidate to be tried: earlier ones were, for the device before."""
 
@@ -153,14 +153,14 @@ class _Attempt:
         self._is_prioritized: list[tuple[bool, ...]] = []
         for claim in claims:
             self._requests.append(self._options(claim))
-            self._is_prioritized.append(tuple(each.is_prioritized for each in claim.requests))
+            self._is_prioritized.append(tuple(request.is_prioritized for request in claim.requests))
         lists = state.features.list_attributes
         wished = [_Rule((), name, Match(lists), must_have=False) for name in in_common]
         self._rules = [
             [
                 *(
-                    _Rule(each.requests, each.rule.name, begin(each.rule, lists=lists))
-                    for each in claim.constraints
+                    _Rule(entry.requests, entry.rule.name, begin(entry.rule, lists=lists))
+                    for entry in claim.constraints
                 ),
                 *wished,
             ]
@@ -168,7 +168,7 @@ class _Attempt:
         ]
         self._chosen: list[list[Choice]] = [[] for _ in claims]
         self._is_too_large = False
-        """Whether what was just tried failed because no claim may have so many devices."""
+        """Whether the last attempt failed at the limit of devices per claim."""
 
     def run(self, max_steps: int | None) -> Outcome:
         """Decides step by step, and goes back where nothing is left to try."""
@@ -355,8 +355,8 @@ class _Attempt:
         self._forget(taken)
 
     def _forget(self, taken: _Taken) -> None:
-        for each in taken.constraints:
-            each.remove()
+        for constraint in taken.constraints:
+            constraint.remove()
         self._ledger.put_back(taken.drawn)
 
     def _constrain(
@@ -371,8 +371,8 @@ class _Attempt:
             if values is None and not rule.must_have:
                 continue
             if values is None or not rule.state.add(values):
-                for each in added:
-                    each.remove()
+                for constraint in added:
+                    constraint.remove()
                 return None
             added.append(rule.state)
         return tuple(added)

@@ -19,7 +19,7 @@ from carina_dra.placement.cluster import Cluster
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
 _QUESTIONS: Final = 256
-"""So many kinds of questions are remembered."""
+"""The number of kinds of questions remembered."""
 
 
 @dataclass(frozen=True, slots=True)

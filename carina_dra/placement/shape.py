@@ -19,9 +19,9 @@ from carina_dra.resource import DeviceAttribute
 _MANY: Final = 64
 """An attribute with more values than this is nothing to keep numbers by."""
 _MOST: Final = 1_000_000
-"""So many shapes are remembered: each state that a group of devices was ever in is one."""
+"""The number of shapes remembered. Each state that a group of devices was in is a shape."""
 _SEVERAL: Final = 3
-"""So many devices of a slice, all with values of their own, are told apart by an attribute."""
+"""The number of devices of a slice, all with different values, that an attribute distinguishes."""
 
 
 _Place: TypeAlias = tuple[str, Hashable]
@@ -95,7 +95,9 @@ class Shapes:
 
     def of_device(self, candidate: Candidate, counter_sets: Sequence[str]) -> int:
         """The number of a device by itself."""
-        attributes = (each for each in _named(candidate) if each[0] not in self._by_sharing)
+        attributes = (
+            (name, value) for name, value in _named(candidate) if name not in self._by_sharing
+        )
         return self._number((frozenset(attributes), content(candidate, counter_sets)))
 
     def of_node(self, groups: Iterable["ShapedGroup"], others: Hashable, usage: Usage) -> int:
@@ -111,7 +113,10 @@ class Shapes:
             units,
             key=lambda unit: (
                 unit[0],
-                [sorted((place[0], bands[place]) for place, _ in each) for each in unit[1].places],
+                [
+                    sorted((place[0], bands[place]) for place, _ in member)
+                    for member in unit[1].places
+                ],
             ),
         )
         ranks: dict[_Place, int] = {}
@@ -135,7 +140,7 @@ class Shapes:
         counter_sets = list(group.totals)
         numbered = sorted(
             ((self.of_device(member, counter_sets), member) for member in group.members),
-            key=lambda each: each[0],
+            key=lambda device: device[0],
         )
         return ShapedGroup(
             devices=tuple(numbered),

@@ -264,7 +264,7 @@ def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
     def take(others: dict[str, Any]) -> Member | None:
         present = _taken(others, readers)
         if len(present) > 1:
-            raise BadValueError(f"has {' and '.join(present)}, of which only one may be there")
+            raise BadValueError(f"has {' and '.join(present)}, but only one of them may be present")
         return next(iter(present.values()), None)
 
     def add(made: dict[str, Any], value: Member | None) -> None:

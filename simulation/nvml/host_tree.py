@@ -1,7 +1,7 @@
 """The files by which a node shows its GPUs, below a directory that stands for "/".
 
 /dev, sysfs and procfs as the kernel and the NVIDIA module write them, and what a driver package
-installs. What depends on state is written anew when the state changes; everything is derived, so
+installs. What depends on state is written again when the state changes; everything is derived, so
 writing twice gives the same tree.
 """
 

@@ -1,8 +1,8 @@
 """What changes on a simulated node, kept in one JSON file that processes share.
 
 `StateFile.read` gives the current state, parsed again only when the file has changed;
-`StateFile.update` applies a function to it under a lock. A state is immutable: whoever read one
-may go on using it. The file is replaced by renaming, so that a process killed at any moment leaves
+`StateFile.update` applies a function to it under a lock. A state is immutable, so a
+reader may keep it. The file is replaced by renaming, so that a process killed at any moment leaves
 a whole state behind.
 """
 

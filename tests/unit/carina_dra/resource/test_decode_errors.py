@@ -8,7 +8,7 @@ from carina_dra.resource import DecodeError, ResourceClaim, ResourceSlice, decod
 from carina_dra.resource.schema import Struct
 from tests.samples.resources import example, put
 
-ONE = "of which only one may be there"
+ONE = "but only one of them may be present"
 
 
 def refusal(kind: type[Struct], body: Any) -> DecodeError:
