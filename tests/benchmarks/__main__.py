@@ -1,7 +1,7 @@
 """`make bench`: the allocator and the node plugin in numbers, beside their goals.
 
 The plugin is started as its pod starts it, under its own ServiceAccount against a real API server;
-its GPUs are simulated, whose share of memory is measured and told. Exits 1 if a goal is missed.
+its GPUs are simulated, whose share of memory is measured and reported. Exits 1 if a goal is missed.
 """
 
 import compileall

@@ -9,7 +9,7 @@
 | devices_of_an_ended_pod_are_free_for_the_next   | deallocation after use                |
 | container_gets_only_the_devices_of_its_requests | devices mapped to the right container |
 | init_container_has_the_claim_too                | init containers                       |
-| admin_access_sees_every_gpu_and_is_told_so      | DaemonSet with admin access           |
+| admin_access_sees_every_gpu_and_says_so         | DaemonSet with admin access           |
 | extended_resource                               | extended resources                    |
 """
 
@@ -154,13 +154,13 @@ def _monitor(workloads: Workloads) -> None:
     workloads.pod("monitor", "all")
 
 
-def test_admin_access_sees_every_gpu_and_is_told_so(workloads: Workloads) -> None:
+def test_admin_access_sees_every_gpu_and_says_so(workloads: Workloads) -> None:
     _monitor(workloads)
     workloads.wait_running("monitor")
 
     assert [gpu.minor for gpu in workloads.gpus("monitor")] == list(range(8))
-    told = workloads.environment("monitor")
-    assert len([name for name in told if name.endswith("_ADMIN_ACCESS")]) == 8
+    environment = workloads.environment("monitor")
+    assert len([name for name in environment if name.endswith("_ADMIN_ACCESS")]) == 8
 
 
 @pytest.mark.xfail(

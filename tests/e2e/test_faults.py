@@ -48,7 +48,7 @@ def test_pod_whose_claim_cannot_be_prepared_can_be_deleted(workloads: Workloads)
     workloads.delete("pod")
 
 
-def test_gpu_that_falls_off_the_bus_is_tainted_and_told_of(
+def test_gpu_that_falls_off_the_bus_is_tainted_and_reported(
     workloads: Workloads, gpus: SimulatedNode, node: Node
 ) -> None:
     gpus.lose_gpu(3)

@@ -21,7 +21,7 @@ _STAYS = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 
 def request(name: str = "gpu", **exactly: object) -> Object:
-    """A request for GPUs: one, unless told otherwise."""
+    """A request for GPUs: one, by default."""
     return {"name": name, "exactly": {"deviceClassName": DRIVER, **exactly}}
 
 
@@ -45,7 +45,7 @@ def container(name: str = "main", *claims: str, command: str = _STAYS) -> Object
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as a container sees it: its device node's number, and the UUID it was told."""
+    """A GPU as a container sees it: its device node's number, and the UUID of its variable."""
 
     minor: int
     uuid: str
@@ -65,7 +65,7 @@ class Workloads:
     def claim(
         self, name: str, *requests: Object, config: Sequence[Object] = (), template: bool = False
     ) -> None:
-        """Makes a claim, or a template of it; for one GPU, unless told otherwise."""
+        """Makes a claim, or a template of it; for one GPU, by default."""
         spec: Object = {"devices": {"requests": list(requests) or [request()], "config": config}}
         self.cluster.apply(
             {
@@ -77,7 +77,7 @@ class Workloads:
         )
 
     def pod(self, name: str, claim: str, *containers: Object, **spec: object) -> None:
-        """Makes a pod with a claim that exists; one container uses it, unless told otherwise."""
+        """Makes a pod with a claim that exists; one container uses it, by default."""
         claims = [{"name": "gpu", "resourceClaimName": claim}]
         self._pod(name, claims, containers, spec)
 
@@ -177,13 +177,13 @@ class Workloads:
         return dict(line.split("=", 1) for line in lines)
 
     def gpus(self, pod: str, container: str = "main") -> list[Gpu]:
-        """The GPUs that a container has, each told by one variable: nodes and variables agree."""
+        """The GPUs that a container has, each with one variable; nodes and variables agree."""
         variables = self.environment(pod, container).items()
         matches = [(_DEVICE.search(name), value) for name, value in variables]
-        told = {match["minor"]: value for match, value in matches if match}
+        uuids = {match["minor"]: value for match, value in matches if match}
         listed = self.run(pod, "find /dev -type c -name 'nvidia[0-9]*'", container).split()
-        assert sorted(listed) == sorted(f"/dev/nvidia{minor}" for minor in told)
-        return sorted((Gpu(int(minor), uuid) for minor, uuid in told.items()), key=_by_minor)
+        assert sorted(listed) == sorted(f"/dev/nvidia{minor}" for minor in uuids)
+        return sorted((Gpu(int(minor), uuid) for minor, uuid in uuids.items()), key=_by_minor)
 
     def wait_event(self, kind: str, name: str, reason: str, timeout: float = START_S) -> str:
         """Waits for an Event on an object, and gives what it says."""

@@ -69,7 +69,7 @@ class FakePreparer:
 
 @dataclass
 class FakeReporter:
-    """A CallReporter and ClaimReporter that keeps what it is told."""
+    """A CallReporter and ClaimReporter that records its calls."""
 
     waits: list[tuple[ClaimOperation, str, ClaimFailure]] = field(default_factory=list)
     ended: list[tuple[ClaimOperation, str, ClaimFailure | None]] = field(default_factory=list)

@@ -90,7 +90,7 @@ def test_prepares_and_unprepares_in_both_versions(host: Host, pb: object) -> Non
     assert list((host.folder / "cdi").iterdir()) == []
 
 
-def test_a_failed_claim_is_told_in_its_own_entry_and_an_event(host: Host) -> None:
+def test_a_failed_claim_is_reported_in_its_own_entry_and_an_event(host: Host) -> None:
     host.start()
     good = host.allocated_claim("good", "gpu-0")["metadata"]["uid"]
     answer = _call(
@@ -140,8 +140,8 @@ def test_claims_that_wait_for_a_gpu_do_not_keep_it_from_being_given_back(host: H
             prepare.future(v1.NodePrepareResourcesRequest(claims=[claim]), timeout=45)
             for claim in new
         ]
-        told = eventually(lambda: [e for e in host.events() if e["reason"] == "PrepareRetrying"])
-        assert "is still held on this node by ResourceClaim default/old" in told[0]["note"]
+        events = eventually(lambda: [e for e in host.events() if e["reason"] == "PrepareRetrying"])
+        assert "is still held on this node by ResourceClaim default/old" in events[0]["note"]
         answer = unprepare(v1.NodeUnprepareResourcesRequest(claims=[old]), timeout=10)
         assert answer.claims[old.uid].error == ""
         first = eventually(lambda: [call for call in waiting if call.done()])

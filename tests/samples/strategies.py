@@ -41,7 +41,7 @@ _LEAVES: Mapping[Any, SearchStrategy[Any]] = {
     datetime: st.datetimes(timezones=st.just(UTC)).map(lambda at: at.replace(microsecond=0)),
     Quantity: quantities.filter(lambda quantity: abs(quantity.value()) < 2**63),
     JsonObject: st.dictionaries(_words, _json, max_size=2),
-    # What these mean is not told by the types of their fields.
+    # The types of their fields do not say what these mean.
     ExactCount: st.builds(ExactCount, st.integers(min_value=1, max_value=2**63 - 1)),
     UnknownMode: st.builds(UnknownMode, _newer_words, _int64),
     Unrecognized: st.builds(Unrecognized, _newer_words),

@@ -18,7 +18,7 @@ FAST = LeaseTiming(duration=2, renew_deadline=1.2, retry_period=0.1)
 
 @dataclass
 class Candidate:
-    """A process that wants to lead: works until it is told to stop, and tells the log of it."""
+    """A process that wants to lead: works until it is stopped, and logs that."""
 
     name: str
     elector: LeaderElector

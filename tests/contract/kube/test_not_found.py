@@ -1,4 +1,4 @@
-"""A missing object is told from a path that is not served: the API server names the object."""
+"""A missing object differs from a path that is not served: the API server names the object."""
 
 from dataclasses import replace
 

@@ -201,21 +201,21 @@ def test_what_cannot_be_parsed_is_left_out_and_ends_nothing(api: Client, namespa
         assert reflector.store.get(ObjectKey(namespace, "bad")) == "red"
 
 
-def test_a_reaction_that_fails_does_not_keep_the_next_from_being_told(
+def test_a_reaction_that_fails_does_not_keep_the_next_from_being_reported(
     api: Client, namespace: str
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     class Failing(Mirror):
         def take(self, change: ObjectChange[str]) -> None:
-            told.append(change.key.name)
+            reported.append(change.key.name)
             raise ValueError("a bug")
 
     with following(api, Selection(namespace, labels=MINE), mirror=Failing()) as reflector:
         assert reflector.wait_synced(10)
         create(api, namespace, "a")
         create(api, namespace, "b")
-        eventually(lambda: told == ["a", "b"])
+        eventually(lambda: reported == ["a", "b"])
 
 
 def test_it_stops_at_once(api: Client, namespace: str) -> None:

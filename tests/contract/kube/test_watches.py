@@ -16,7 +16,7 @@ NOTHING = Selection(labels="none=such")
 """A selection that nothing falls into."""
 
 
-def told(watch: Watch, count: int) -> list[tuple[str, str]]:
+def next_events(watch: Watch, count: int) -> list[tuple[str, str]]:
     """The next so many events: their kind, and the object's color."""
     found: list[tuple[str, str]] = []
     for event in watch:
@@ -38,26 +38,26 @@ def paint(api: Client, namespace: str, color: str) -> None:
     api.patch(CONFIG_MAPS, "sample", MergePatch({"data": {"color": color}}), namespace=namespace)
 
 
-def test_a_watch_tells_what_happens(api: Client, namespace: str) -> None:
+def test_a_watch_yields_later_changes(api: Client, namespace: str) -> None:
     selection = Selection(namespace, fields="metadata.name=sample")
     version = version_of(api, namespace)
     with api.watch(CONFIG_MAPS, selection, resource_version=version) as watch:
         api.create(CONFIG_MAPS, config_map(namespace))
         paint(api, namespace, "red")
         api.delete(CONFIG_MAPS, "sample", namespace=namespace)
-        assert told(watch, 3) == [("Added", "blue"), ("Modified", "red"), ("Deleted", "red")]
+        assert next_events(watch, 3) == [("Added", "blue"), ("Modified", "red"), ("Deleted", "red")]
 
 
-def test_a_watch_tells_what_has_happened_since_its_version(api: Client, namespace: str) -> None:
+def test_a_watch_yields_changes_since_its_version(api: Client, namespace: str) -> None:
     selection = Selection(namespace, fields="metadata.name=sample")
     version = version_of(api, namespace)
     created = api.create(CONFIG_MAPS, config_map(namespace))
     paint(api, namespace, "red")
     with api.watch(CONFIG_MAPS, selection, resource_version=version) as watch:
-        assert told(watch, 2) == [("Added", "blue"), ("Modified", "red")]
+        assert next_events(watch, 2) == [("Added", "blue"), ("Modified", "red")]
     later = created["metadata"]["resourceVersion"]
     with api.watch(CONFIG_MAPS, selection, resource_version=later) as watch:
-        assert told(watch, 1) == [("Modified", "red")]
+        assert next_events(watch, 1) == [("Modified", "red")]
 
 
 def test_what_leaves_the_selection_is_deleted_for_the_watch(api: Client, namespace: str) -> None:
@@ -68,7 +68,7 @@ def test_what_leaves_the_selection_is_deleted_for_the_watch(api: Client, namespa
         for value in ("yes", "no", "yes"):
             change = MergePatch({"metadata": {"labels": {"watched": value}}})
             api.patch(CONFIG_MAPS, "sample", change, namespace=namespace)
-        kinds = [kind for kind, _ in told(watch, 3)]
+        kinds = [kind for kind, _ in next_events(watch, 3)]
     assert kinds == ["Added", "Deleted", "Added"]
 
 

@@ -105,7 +105,7 @@ def test_reading_again_neither_opens_nvml_nor_reads_mig_layouts(
 
 
 @pytest.mark.parametrize("profile", ["dgx-a100", "dgx-h100", "hgx-h200-sxm", "b200"])
-def test_a_driver_that_does_not_tell_mig_names_costs_nothing(
+def test_a_driver_that_does_not_name_mig_profiles_costs_nothing(
     make_node: NodeMaker, profile: str
 ) -> None:
     node = make_node(profile)

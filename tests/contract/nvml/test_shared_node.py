@@ -34,8 +34,8 @@ def test_another_process_sees_the_same_gpus(make_node: NodeMaker) -> None:
 def test_the_program_gets_its_arguments(make_node: NodeMaker) -> None:
     node = make_node("t4")
     node.lose_gpu(0)
-    ran = python("--node", node.directory, "-m", "tests.contract.nvml.print_uuids", "--as", "told")
-    assert ran.stdout.splitlines()[0] == "lost --as told"
+    ran = python("--node", node.directory, "-m", "tests.contract.nvml.print_uuids", "--as", "seen")
+    assert ran.stdout.splitlines()[0] == "lost --as seen"
 
 
 def test_what_a_killed_process_has_done_stays_done(make_node: NodeMaker) -> None:

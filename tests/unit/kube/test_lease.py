@@ -59,7 +59,7 @@ class TestObservation:
     def test_its_holder_may_always_renew_it(self) -> None:
         assert observe(lease(HELD), None, now=100.0).free_for("one", 100.0)
 
-    def test_nobodys_lease_is_free(self) -> None:
+    def test_a_lease_without_holder_is_free(self) -> None:
         assert observe(lease(HELD.released(1)), None, now=100.0).free_for("two", 100.0)
 
     def test_looking_again_does_not_prolong_it(self) -> None:

@@ -59,7 +59,7 @@ def test_an_index_finds_exactly_what_is_there(lists: list[dict[ObjectKey, Entry[
     assert found == present
 
 
-def test_what_is_put_is_told_once() -> None:
+def test_what_is_put_is_reported_once() -> None:
     store = colors()
     assert store.put(A, Entry(1, "red")) == Created(A, "red")
     assert store.put(A, Entry(1, "red")) is None

@@ -101,7 +101,7 @@ def test_a_driver_without_a_gpu_ends_with_5(node: SimulatedNode) -> None:
     assert "finds no GPU" in done.stderr
 
 
-def test_a_gpu_that_cannot_be_read_is_told_of(node: SimulatedNode) -> None:
+def test_a_gpu_that_cannot_be_read_is_reported(node: SimulatedNode) -> None:
     node.fail("nvmlDeviceGetMinorNumber", 999, minor=5)  # NVML_ERROR_UNKNOWN
 
     done = inventory(node)

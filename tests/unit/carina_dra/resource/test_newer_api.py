@@ -121,7 +121,7 @@ def test_a_toleration_with_a_new_operator_is_unrecognized() -> None:
     assert encode(claim) == body
 
 
-def test_a_new_allocation_mode_is_to_be_refused_by_whoever_allocates() -> None:
+def test_a_new_allocation_mode_is_refused_by_allocators() -> None:
     body = example("claim-allocated")
     put(body, "spec.devices.requests.0.exactly.allocationMode", "Half")
     claim = decode(ResourceClaim, body)

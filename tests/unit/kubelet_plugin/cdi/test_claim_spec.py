@@ -98,7 +98,7 @@ def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
     assert [cdi_device_id(DRIVER, prepared, device) for device in prepared.devices] == names
 
 
-def test_a_spec_tells_whose_it_is() -> None:
+def test_a_spec_names_its_owner() -> None:
     content = render_spec(spec(claim(name="train.set-1")))
     assert claim_of(content) == ClaimReference(UID, "default", "train.set-1")
 

@@ -125,7 +125,7 @@ def test_a_claim_that_was_prepared_again_is_forgotten_from_then_on(world: World)
     assert world.recorded() == {"train": ("gpu-0",)}
 
 
-def test_a_record_that_is_unreadable_again_later_is_told_again(world: World) -> None:
+def test_a_record_that_is_unreadable_again_later_is_reported_again(world: World) -> None:
     claims = world.claims()
     for record in (UnreadableRecord("checksum"), record_of(), UnreadableRecord("checksum")):
         world.record = record

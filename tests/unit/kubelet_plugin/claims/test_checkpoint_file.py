@@ -1,4 +1,4 @@
-"""The checkpoint's file: what was stored is there, whoever looks and whatever happened."""
+"""The checkpoint's file: what was stored can be read by any process, whatever happened."""
 
 import errno
 import os

@@ -72,7 +72,7 @@ def test_what_is_stored_survives_and_until_then_what_was_before(
 
 @pytest.mark.parametrize("replacing", [ONE, REBOOTED], ids=["added to", "replaced"])
 def test_what_was_found_after_a_kill_survives(path: Path, replacing: Checkpoint) -> None:
-    """The killed process may not have put it on disk; whoever loads it goes by it."""
+    """The killed process may not have put it on disk; the process that loads it trusts it."""
     for kill_before in count():
         path.unlink(missing_ok=True)
         store(path, EMPTY)

@@ -215,7 +215,7 @@ def test_a_device_that_is_recorded_while_the_old_allocation_is_undone_is_refused
     assert world.recorded() == {"train": ("gpu-0",), "other": ("gpu-1",)}
 
 
-def test_the_name_of_an_alternative_is_not_told(world: World) -> None:
+def test_the_name_of_an_alternative_is_not_reported(world: World) -> None:
     world.api["train"] = body(TRAIN, "gpu-0", request="gpu/big")
     (allocated,) = world.claims().prepare(TRAIN, PATIENT)
     assert allocated.request == "gpu"

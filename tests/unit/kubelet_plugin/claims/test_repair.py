@@ -26,7 +26,7 @@ from tests.unit.kubelet_plugin.claims.world import (
 )
 
 
-def test_repair_makes_what_is_missing_and_removes_what_is_nobodys(world: World) -> None:
+def test_repair_makes_what_is_missing_and_removes_what_no_claim_wants(world: World) -> None:
     world.claims().prepare(TRAIN, PATIENT)
     prepared = world.node.made.pop(UID)
     world.node.made["orphan"] = replace(prepared, uid="orphan", name="orphan")
@@ -34,7 +34,7 @@ def test_repair_makes_what_is_missing_and_removes_what_is_nobodys(world: World) 
     assert set(world.node.made) == {UID}
 
 
-def test_a_leftover_that_cannot_be_removed_is_told_once_and_stops_nothing_else(
+def test_a_leftover_that_cannot_be_removed_is_reported_once_and_stops_nothing_else(
     world: World,
 ) -> None:
     claims = world.claims()
@@ -49,7 +49,7 @@ def test_a_leftover_that_cannot_be_removed_is_told_once_and_stops_nothing_else(
     assert world.reporter.stuck == [("thing a", busy)]
 
 
-def test_a_leftover_that_is_stuck_again_later_is_told_again(world: World) -> None:
+def test_a_leftover_that_is_stuck_again_later_is_reported_again(world: World) -> None:
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
     orphan = replace(world.node.made[UID], uid="a")
@@ -134,7 +134,9 @@ def test_repair_waits_for_a_call_on_the_gpu(world: World) -> None:
     assert world.reporter.unrepaired == []
 
 
-def test_the_number_of_prepared_claims_is_told_at_start_and_with_each_change(world: World) -> None:
+def test_the_number_of_prepared_claims_is_reported_at_start_and_with_each_change(
+    world: World,
+) -> None:
     world.claims().prepare(TRAIN, PATIENT)
     world.reporter.counts.clear()
     claims = world.claims()
@@ -182,7 +184,7 @@ def test_a_reboot_loses_no_claim(world: World) -> None:
     assert checkpoint.boot_id == "boot-2"
 
 
-def test_what_cannot_be_repaired_is_told_and_does_not_stop_the_rest(world: World) -> None:
+def test_what_cannot_be_repaired_is_reported_and_does_not_stop_the_rest(world: World) -> None:
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
     claims.prepare(OTHER, PATIENT)

@@ -1,4 +1,4 @@
-"""What operators are told when the node's GPUs change."""
+"""The changes that operators see when the node's GPUs change."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ UNKNOWN = UnknownGpu(2, FAILURE)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         pytest.param(None, TWO, [], id="the first look"),
         pytest.param(None, MISSING, [DriverGone("not installed")], id="no driver at first"),
@@ -132,5 +132,7 @@ UNKNOWN = UnknownGpu(2, FAILURE)
         ),
     ],
 )
-def test_changes(before: Inventory | None, after: Inventory, told: list[InventoryChange]) -> None:
-    assert list(changes(before, after)) == told
+def test_changes(
+    before: Inventory | None, after: Inventory, expected: list[InventoryChange]
+) -> None:
+    assert list(changes(before, after)) == expected

@@ -196,7 +196,7 @@ def test_nothing_is_tried_for_a_caller_that_has_gone() -> None:
     assert script.reporter.ended == [("unprepare", "late", CallerGone(late))]
 
 
-def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
+def test_what_a_claim_waits_for_is_reported_once_and_soon() -> None:
     script = Script({"stuck": [NOT_YET], "brief": [*[NOT_YET] * 4, never("brief")]})
     script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck", "brief")), script.context()
@@ -204,7 +204,7 @@ def test_what_a_claim_waits_for_is_told_once_and_soon() -> None:
     assert script.reporter.waits == [("prepare", "stuck", NOT_YET)]
 
 
-def test_what_a_claim_waits_for_is_told_within_seconds() -> None:
+def test_what_a_claim_waits_for_is_reported_within_seconds() -> None:
     script = Script({"stuck": [NOT_YET]}, gone_at=3.0)
     script.service().prepare(
         pb.NodePrepareResourcesRequest(claims=request("stuck")), script.context()
@@ -220,7 +220,7 @@ def test_trying_ends_when_the_plugin_stops() -> None:
     assert script.tried == ["stuck"]
 
 
-def test_unprepared_claims_are_told_without_an_error() -> None:
+def test_unprepared_claims_are_reported_without_an_error() -> None:
     script = Script()
     answer = script.service().unprepare(
         pb.NodeUnprepareResourcesRequest(claims=request("one", "two")), script.context()

@@ -329,7 +329,7 @@ def test_a_program_that_changes_a_node_again_and_again_is_named_as_the_cause(
 
 @needs_mknod
 def test_several_processes_may_make_a_node_at_once(host: HostPaths) -> None:
-    """Whoever has ensured a node finds it whole, whatever the others are doing."""
+    """A thread that has ensured a node finds it complete, whatever other threads do."""
     path, users, rounds = host.path("/dev/nvidia0"), 4, 50
     barrier = threading.Barrier(users, action=lambda: _spoil(path))
 

@@ -160,11 +160,13 @@ def test_texts_are_cut_to_64_bytes(text: str) -> None:
     assert len(shown.value) == len(text) or len(shown.value.encode()) > 60
 
 
-@pytest.mark.parametrize(("peers", "told"), [(25, True), (26, False)], ids=["64 bytes", "67 bytes"])
-def test_peers_that_do_not_fit_are_left_out_and_not_cut(peers: int, *, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("peers", "shown"), [(25, True), (26, False)], ids=["64 bytes", "67 bytes"]
+)
+def test_peers_that_do_not_fit_are_left_out_and_not_cut(peers: int, *, shown: bool) -> None:
     (device,) = published(whole(peers, nvlink=NvLink(tuple(range(peers)), "GPU-0")))
 
-    assert ("nvlinkPeers" in device.attributes) == told
+    assert ("nvlinkPeers" in device.attributes) == shown
     assert "nvlinkDomain" in device.attributes
 
 

@@ -98,10 +98,10 @@ def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
 def test_words_for_a_change(
     change: InventoryChange, type_: EventType, reason: str, words: str
 ) -> None:
-    told = notice(change)
+    event = notice(change)
 
-    assert (told.type, told.reason) == (type_, reason)
-    assert words in told.note
+    assert (event.type, event.reason) == (type_, reason)
+    assert words in event.note
 
 
 def test_a_change_of_the_gpus_is_an_event_on_the_node(
@@ -119,7 +119,7 @@ def test_a_change_of_the_gpus_is_an_event_on_the_node(
         (ServerError(CREATE, "out of order"), "out of order"),
     ],
 )
-def test_what_keeps_slices_from_being_published_is_told_with_the_remedy(
+def test_what_keeps_slices_from_being_published_is_reported_with_the_remedy(
     report: NodeReport, recorded: RecordedEvents, error: ApiError, words: str
 ) -> None:
     report.publishing_failed(error)
@@ -129,7 +129,7 @@ def test_what_keeps_slices_from_being_published_is_told_with_the_remedy(
     assert words in note
 
 
-def test_a_failure_is_told_once_until_it_is_another_or_over(
+def test_a_failure_is_reported_once_until_it_is_another_or_over(
     report: NodeReport, recorded: RecordedEvents, metrics: Metrics
 ) -> None:
     for _ in range(3):
@@ -195,7 +195,7 @@ def test_a_feature_gate_that_is_off_is_named(
         ),
     ],
 )
-def test_gpus_that_another_driver_offers_are_told_with_the_remedy(
+def test_gpus_that_another_driver_offers_are_reported_with_the_remedy(
     report: NodeReport,
     recorded: RecordedEvents,
     offer: Offer,
@@ -207,19 +207,19 @@ def test_gpus_that_another_driver_offers_are_told_with_the_remedy(
 
     report.gpus_contested(decide(devices, [offer], policy))
 
-    ((subject, type_, told, note),) = recorded.events
-    assert (subject, type_, told) == ("Node node-1", WARNING, reason)
+    ((subject, type_, event_reason, note),) = recorded.events
+    assert (subject, type_, event_reason) == ("Node node-1", WARNING, reason)
     assert all(word in note for word in words), note
 
 
-def test_the_end_of_other_offers_is_told(report: NodeReport, recorded: RecordedEvents) -> None:
+def test_the_end_of_other_offers_is_reported(report: NodeReport, recorded: RecordedEvents) -> None:
     report.gpus_contested(decide([whole(0)], [], "withhold"))
 
     ((_, type_, reason, _),) = recorded.events
     assert (type_, reason) == (NORMAL, "GPUsNotContested")
 
 
-def test_a_kubelet_that_refuses_the_plugin_is_told_of(
+def test_a_kubelet_that_refuses_the_plugin_is_reported(
     report: NodeReport, recorded: RecordedEvents
 ) -> None:
     report.registration_refused("no version in common")

@@ -38,7 +38,7 @@ def test_the_past_can_be_listed() -> None:
     assert values(storage) == {"b": "2"}
 
 
-def test_changes_since_a_revision_are_told_in_order() -> None:
+def test_changes_since_a_revision_are_reported_in_order() -> None:
     storage = Storage()
     storage.put("things", A, body("1"))
     revision = storage.revision
