@@ -65,11 +65,17 @@ class DeviceHeld:
 
     def __str__(self) -> str:
         held = "" if self.held == self.device else f" as {self.held}"
+        # The Event can be read in the claim's namespace, which need not know names of others.
+        same_namespace = self.holder.namespace == self.claim.namespace
+        holder = (
+            f"ResourceClaim {self.holder.key}"
+            if same_namespace
+            else "a ResourceClaim of another namespace"
+        )
         return (
             f"device {self.device} of ResourceClaim {self.claim.key} (UID {self.claim.uid}) is "
-            f"still held on this node{held} by ResourceClaim {self.holder.key} "
-            f"(UID {self.holder.uid}); it becomes free when the last pod that uses that claim on "
-            "this node has ended"
+            f"still held on this node{held} by {holder} (UID {self.holder.uid}); it becomes free "
+            "when the last pod that uses that claim on this node has ended"
         )
 
 

@@ -1,5 +1,6 @@
 """Which failures may pass by themselves, and so are tried again while the kubelet waits."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -51,3 +52,11 @@ def test_what_may_pass_by_itself(failure: ClaimFailure, retriable: bool) -> None
 def test_every_failure_is_in_the_table_under_a_reason_of_its_own() -> None:
     assert {type(failure) for failure, _ in CASES} == set(get_args(ClaimFailure))
     assert all(failure.reason == type(failure).__name__ for failure, _ in CASES)
+
+
+def test_a_holder_in_another_namespace_is_named_by_its_uid_alone() -> None:
+    """The Event is read by the tenant of the claim, who need not know names of other tenants."""
+    holder = replace(claim(uid="other"), namespace="secret-team", name="secret-model")
+    text = str(DeviceHeld(claim(), "gpu-0", holder, "gpu-0"))
+    assert "a ResourceClaim of another namespace (UID other)" in text
+    assert "secret" not in text
