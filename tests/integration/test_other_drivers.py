@@ -42,7 +42,7 @@ def test_gpus_are_withheld_and_an_event_says_so(host: Host) -> None:
     host.start()
 
     (note,) = eventually(lambda: notes(host, "GPUsWithheld"))
-    assert "A device plugin offers nvidia.com/gpu" in note
+    assert "because a device plugin offers nvidia.com/gpu on this node" in note
     assert host.slices() == []
 
 
