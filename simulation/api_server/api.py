@@ -131,6 +131,10 @@ class Api:
             case "binding":
                 self._registry.bind(route.key, body)
                 return _SUCCESS
+            case "eviction":  # there are no PodDisruptionBudgets to respect
+                options = _delete_options(body.get("deleteOptions") or {}, request)
+                self._registry.delete(route.served, route.key, options)
+                return _SUCCESS
             case _:
                 raise not_allowed()
 
@@ -239,7 +243,10 @@ def _patch(request: Request) -> Patch:
 
 
 def _options(request: Request) -> DeleteOptions:
-    options = json.loads(request.content or b"{}")
+    return _delete_options(json.loads(request.content or b"{}"), request)
+
+
+def _delete_options(options: Body, request: Request) -> DeleteOptions:
     if options.get("dryRun"):
         raise bad_request(_NO_DRY_RUN)
     conditions = options.get("preconditions") or {}

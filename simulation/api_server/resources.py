@@ -85,7 +85,7 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(
         api_resource.PODS,
         short_names=("po",),
-        subresources=("status", "binding"),
+        subresources=("status", "binding", "eviction"),
         fields={
             "spec.nodeName": ("spec", "nodeName"),
             "spec.schedulerName": ("spec", "schedulerName"),
@@ -172,6 +172,7 @@ SERVED: tuple[ServedResource, ...] = (
         with_generation=True,
     ),
     _other("apps", "deployments", "Deployment", Scope.NAMESPACED, "status"),
+    _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope.NAMESPACED),
     _other(_RBAC, "roles", "Role", Scope.NAMESPACED),
     _other(_RBAC, "rolebindings", "RoleBinding", Scope.NAMESPACED),
     _other(_RBAC, "clusterroles", "ClusterRole", Scope.CLUSTER),

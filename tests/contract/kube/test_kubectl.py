@@ -46,15 +46,17 @@ def kubectl(server: ApiServer, tmp_path: Path) -> Callable[..., str]:
     environment = os.environ | {"KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": str(tmp_path)}
 
     def run(*arguments: str, stdin: str | None = None) -> str:
-        return subprocess.run(
+        ran = subprocess.run(
             [binaries.control_plane().kubectl, *arguments],
             env=environment,
             input=stdin,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=60,
-        ).stdout
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
 
     return run
 
