@@ -1,7 +1,7 @@
-"""The programs that this machine has or can build, and their paths.
+"""Finds the programs of a cluster, and says why they are missing.
 
-The programs of a control plane come from $KUBEBUILDER_ASSETS if it is set, otherwise from
-builds of the pinned releases. Those of a node are always built.
+A control plane is taken from $KUBEBUILDER_ASSETS if this is set, and otherwise from the binaries
+built from the pinned releases. A node always uses built binaries.
 """
 
 import os
@@ -20,7 +20,7 @@ class BinariesMissingError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ControllerBinaries:
-    """The programs that act on objects: they allocate, bind, and create and delete dependents."""
+    """The controllers and the scheduler."""
 
     kube_controller_manager: Path
     kube_scheduler: Path
@@ -30,7 +30,7 @@ class ControllerBinaries:
 class ControlPlaneBinaries:
     """The programs of a control plane.
 
-    `controllers` is None for assets without controllers, such as envtest's.
+    `controllers` is None for assets with only etcd and an API server, such as envtest's.
     """
 
     etcd: Path
@@ -52,7 +52,7 @@ class NodeBinaries:
 
 
 def control_plane() -> ControlPlaneBinaries:
-    """The programs of a control plane.
+    """Returns the programs of a control plane.
 
     Raises:
         BinariesMissingError: a program is missing.
@@ -73,7 +73,7 @@ def control_plane() -> ControlPlaneBinaries:
 
 
 def node() -> NodeBinaries:
-    """The programs of a node.
+    """Returns the programs of a node.
 
     Raises:
         BinariesMissingError: a program is missing.
@@ -96,26 +96,26 @@ def node() -> NodeBinaries:
 
 
 def nvidia_cdi_hook() -> Path:
-    """NVIDIA's own CDI hook.
+    """Returns the path of NVIDIA's CDI hook.
 
     Raises:
-        BinariesMissingError: it is not built.
+        BinariesMissingError: the hook is not built.
     """
     return _built(releases.nvidia_container_toolkit()).program("nvidia-cdi-hook")
 
 
 def control_plane_releases() -> tuple[Release, ...]:
-    """The releases that a control plane is built from."""
+    """Returns the releases that a control plane needs."""
     return () if _assets() is not None else (releases.etcd(), releases.kubernetes())
 
 
 def node_releases() -> tuple[Release, ...]:
-    """The releases that a node is built from, in addition to those of its control plane."""
+    """Returns the releases that a node needs, in addition to its control plane."""
     return (releases.containerd(), releases.nvidia_container_toolkit())
 
 
 def why_no_control_plane() -> str | None:
-    """Why no control plane can run on this machine, or None."""
+    """Returns why no control plane can run on this machine, or None."""
     if shutil.which("openssl") is None:
         return "a real Kubernetes needs the openssl command for its certificates"
     assets = _assets()
@@ -129,14 +129,14 @@ def why_no_control_plane() -> str | None:
 
 
 def why_no_node() -> str | None:
-    """Why no node that runs containers can run on this machine, or None."""
+    """Returns why no node can run on this machine, or None."""
     if _assets() is not None:
-        return "KUBEBUILDER_ASSETS is set and holds a control plane only: unset it to run a node"
+        return "KUBEBUILDER_ASSETS is set, but has only a control plane; unset it to run a node"
     if sys.platform != "linux" or os.geteuid() != 0:
         return "a node that runs containers needs Linux and root"
     packages = debian.missing_packages()
     if packages and shutil.which("apt-get") is None:
-        return f"a node needs {', '.join(packages)} of the distribution"
+        return f"a node needs the distribution's packages {', '.join(packages)}"
     return why_no_control_plane() or _why_not_built(node_releases())
 
 
@@ -144,7 +144,7 @@ def _why_not_built(wanted: tuple[Release, ...]) -> str | None:
     missing = [f"{release.project} {release.version}" for release in wanted if not release.is_built]
     if not missing or shutil.which("go") is not None:
         return None
-    return f"{', '.join(missing)} not built and no Go to do it (or set KUBEBUILDER_ASSETS)"
+    return f"{', '.join(missing)} must be built; install Go, or set KUBEBUILDER_ASSETS"
 
 
 def _assets() -> Path | None:

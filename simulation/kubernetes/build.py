@@ -1,8 +1,8 @@
-"""Builds the missing programs of a cluster: `python -m simulation.kubernetes.build`.
+"""Builds the missing binaries of a cluster: `python -m simulation.kubernetes.build`.
 
-Invariant: the folder of a release's programs gets its name only when all of them are built, so an
-interrupted build is never taken for a finished one. Builders of the same release wait for each
-other. The environment configures where Go downloads modules.
+Invariant: the folder of a release's programs gets its final name only when all of them are built,
+so an interrupted build is never mistaken for a complete one. Only one process builds a release at a
+time. Go takes its modules from the source that the environment configures.
 """
 
 import fcntl
@@ -22,11 +22,11 @@ _REPORT_EVERY_S = 15.0
 
 
 class BuildError(RuntimeError):
-    """A release could not be built; the message ends with the output of Go."""
+    """A release could not be built; the message ends with Go's output."""
 
 
 def build(wanted: Iterable[Release]) -> None:
-    """Builds the releases that are not built yet, and reports progress.
+    """Builds the releases that are not built yet, and prints the progress.
 
     Raises:
         BuildError: Go is missing, or a build failed.
@@ -35,7 +35,7 @@ def build(wanted: Iterable[Release]) -> None:
     for number, release in enumerate(missing, start=1):
         say(f"[{number}/{len(missing)}] {release.project} {release.version} -> {release.home}")
         with alone(release.home):
-            if not release.is_built:  # another builder may have finished it
+            if not release.is_built:  # another builder may have been faster
                 _build(release)
 
 
@@ -65,7 +65,7 @@ def _go_build(release: Release, package: str, output: Path) -> None:
             text=True,
         )
     except FileNotFoundError as error:
-        raise BuildError(f"{release.project} is not built and there is no Go to do it") from error
+        raise BuildError(f"{release.project} must be built, but Go is not installed") from error
     with go:
         assert go.stdout is not None
         reported = time.monotonic()
@@ -80,7 +80,7 @@ def _go_build(release: Release, package: str, output: Path) -> None:
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """The lock of a folder of the cache, which is created."""
+    """Creates a folder of the cache, and holds its lock inside the `with` block."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         try:
@@ -92,12 +92,12 @@ def alone(home: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Reports progress to the developer."""
+    """Prints progress for the developer."""
     print(line, file=sys.stderr, flush=True)
 
 
 def everything() -> tuple[Release, ...]:
-    """All releases of a control plane and a node."""
+    """Returns all releases that a control plane and a node need."""
     return (
         releases.etcd(),
         releases.kubernetes(),
