@@ -137,7 +137,7 @@ def test_a_driver_that_is_loaded_late_is_found(
     hardware.driver(available=True)
 
     machine.await_devices(*ALL)
-    assert machine.await_event("GPUDriverReady") == "The NVIDIA driver answers; GPUs: 4"
+    assert machine.await_event("GPUDriverReady") == "The NVIDIA driver is ready; GPUs: 4"
 
 
 def test_a_gpu_that_falls_off_the_bus_is_tainted_and_comes_back(
