@@ -25,7 +25,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
-from carina_dra.kube.errors import NotFound
+from carina_dra.kube.errors import PathNotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
@@ -205,7 +205,7 @@ def world(connection: Connection) -> Iterator[World]:
 def _is_served(client: Client, resource: ApiResource) -> bool:
     try:
         client.list(resource)
-    except NotFound:
+    except PathNotFound:
         return False
     return True
 
