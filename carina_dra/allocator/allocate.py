@@ -1,9 +1,8 @@
 """Allocates claims on one node: the best devices by a policy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
@@ -16,18 +15,41 @@ from carina_dra.allocator.preference import (
     Policy,
     Score,
     closeness,
+    have_in_common,
     rank_devices,
+    ranks,
     score,
+    usage_of_node,
 )
 from carina_dra.allocator.request import Claim
 from carina_dra.allocator.result import allocation
-from carina_dra.allocator.search import CutShort, Found, Impossible, Outcome, search
+from carina_dra.allocator.search import (
+    Choice,
+    CutShort,
+    Found,
+    Impossible,
+    Matchings,
+    Outcome,
+    Search,
+)
 from carina_dra.resource import Allocation, ExactCount
 
-_PREFERENCE_STEPS: Final = 1_000
+_WISH_STEPS: Final = 1_000
 """The step limit of a search for devices that are close to each other."""
 _STEPS_BEFORE_PARTS: Final = 5_000
 """After this many steps, each claim and request is searched for alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The best devices for the claims on a node."""
+
+    choices: tuple[tuple[Choice, ...], ...]
+    """By claim, in the order of its requests."""
+    score: Score
+    """Compares the devices with those on other nodes."""
+    steps: int
+    """The number of steps of all searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +61,10 @@ class Allocated:
     score: Score
     """Compares the allocation with those on other nodes."""
     steps: int
-    """The number of steps of the search."""
+    """The number of steps of all searches."""
 
 
+Verdict: TypeAlias = Chosen | Impossible | CutShort
 Answer: TypeAlias = Allocated | Impossible | CutShort
 
 
@@ -52,89 +75,271 @@ def allocate(
     new_share_id: Callable[[], str],
     policy: Policy = UPSTREAM,
     max_steps: int | None = None,
+    expired: Callable[[], bool] | None = None,
 ) -> Answer:
     """Allocates devices of a node to all claims, the best devices by the policy.
 
-    The policy does not decide whether the claims can be allocated. `new_share_id` returns a new UID
-    for each share of a device. After `max_steps` steps the search stops with `CutShort`.
+    `new_share_id` returns a new UID for each share of a device; the other arguments are those of
+    `choose`.
 
     Raises:
-        NodeAllocationError: no devices were found, and a pool of the node is invalid.
-        AllocationError: no node can satisfy the claims: a claim, class or slice is not valid.
+        AllocationError: as for `choose`.
     """
-    uses = in_use(state.ready, state.usage)
-    outcome, distance = _best(claims, state, uses, policy, max_steps)
+    verdict = choose(claims, state, policy=policy, max_steps=max_steps, expired=expired)
+    if not isinstance(verdict, Chosen):
+        return verdict
+    return write(claims, verdict, state, new_share_id)
+
+
+def write(
+    claims: Sequence[Claim], chosen: Chosen, state: NodeState, new_share_id: Callable[[], str]
+) -> Allocated:
+    """The allocations of the claims with the chosen devices.
+
+    The claims may be others than those that were searched for, if their specs are equal.
+
+    Raises:
+        AllocationError: a slice's node selector has several terms, which the API forbids.
+    """
+    return Allocated(
+        tuple(
+            allocation(claim, choices, state.node, state.features, new_share_id)
+            for claim, choices in zip(claims, chosen.choices, strict=True)
+        ),
+        chosen.score,
+        chosen.steps,
+    )
+
+
+def choose(
+    claims: Sequence[Claim],
+    state: NodeState,
+    *,
+    policy: Policy = UPSTREAM,
+    max_steps: int | None = None,
+    expired: Callable[[], bool] | None = None,
+    uses: Uses | None = None,
+    least_distance: int = 0,
+) -> Verdict:
+    """Chooses devices of a node for all claims, the best devices by the policy.
+
+    The policy does not decide whether the claims can be allocated. All searches together stop with
+    `CutShort` after `max_steps` steps, or when `expired` returns true. What is known
+    already need not be computed: `uses` of the node's groups, and that no devices are closer than
+    `least_distance`.
+
+    Raises:
+        NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
+            invalid, or, with any policy but `upstream`, a selector fails on a device.
+        AllocationError: with policy `upstream`, the attempt fails, as upstream's does.
+    """
+    if uses is None:
+        uses = in_use(state.ready, state.usage)
+    published = tuple(candidate for pool in state.ready for candidate in pool.devices)
+    searches = _Searches(claims, state, published, max_steps, expired)
+    if policy.devices is None:
+        outcome, distance = searches.any_devices(), 0
+    else:
+        searches.candidates = rank_devices(state, uses, policy.devices)
+        try:
+            outcome, distance = searches.best_devices(least_distance)
+        except AllocationError:
+            # The order of the policy has met an error that the published order may not meet.
+            searches.candidates, searches.matchings = published, {}
+            try:
+                outcome = searches.any_devices()
+                distance = searches.distance_of(outcome)
+            except AllocationError as error:
+                raise NodeAllocationError(str(error)) from error
     match outcome:
-        case Found(choices=choices, steps=steps):
-            return Allocated(
-                tuple(
-                    allocation(claim, chosen, state.node, state.features, new_share_id)
-                    for claim, chosen in zip(claims, choices, strict=True)
-                ),
-                score(choices, distance, uses, policy),
-                steps,
+        case Found(choices=choices):
+            return Chosen(
+                choices,
+                score(choices, distance, usage_of_node(uses), policy.nodes),
+                searches.steps,
             )
         case Impossible():
             invalid = [pool for pool in state.pools if isinstance(pool, InvalidPool)]
             if invalid:
                 reasons = "; ".join(f"{pool.id}: {pool.reason}" for pool in invalid)
                 raise NodeAllocationError(f"invalid resource pools were encountered: {reasons}")
+            return Impossible(searches.steps)
         case CutShort():
-            pass
-    return outcome
+            return CutShort(searches.steps)
 
 
-def _best(
-    claims: Sequence[Claim],
-    state: NodeState,
-    uses: Uses,
-    policy: Policy,
-    max_steps: int | None,
-) -> tuple[Outcome, int]:
-    """The outcome, and the distance between its devices: 0 is the closest."""
-    find = partial(_find, claims, state)
-    if policy.devices is None:
-        return find(max_steps=max_steps), 0
-    candidates = rank_devices(state, uses, policy.devices)
-    find = partial(find, candidates=candidates)
-    if not _asks_for_several(claims):
-        return find(max_steps=max_steps), 0
-    limit = _PREFERENCE_STEPS if max_steps is None else min(max_steps, _PREFERENCE_STEPS)
-    for distance, in_common in closeness(candidates):
-        with suppress(AllocationError):  # only the search without a preference may fail
-            outcome = find(in_common=in_common, max_steps=limit)
-            if isinstance(outcome, Found):
-                return outcome, distance
-    return find(max_steps=max_steps), FAR
+class _Searches:
+    """Searches for the same claims on the same node, which share a limit."""
 
+    def __init__(
+        self,
+        claims: Sequence[Claim],
+        state: NodeState,
+        candidates: Sequence[Candidate],
+        max_steps: int | None,
+        expired: Callable[[], bool] | None,
+    ) -> None:
+        self.candidates = candidates
+        self.matchings: Matchings = {}
+        self.steps = 0
+        self._claims = claims
+        self._state = state
+        self._max_steps = max_steps
+        self._expired = expired
 
-def _find(
-    claims: Sequence[Claim],
-    state: NodeState,
-    *,
-    candidates: Sequence[Candidate] | None = None,
-    in_common: Sequence[str] = (),
-    max_steps: int | None = None,
-) -> Outcome:
-    """Searches; before a long search goes on, each part of the claims must be possible alone."""
-    ask = partial(search, state=state, candidates=candidates)
-    limit = _STEPS_BEFORE_PARTS
-    if max_steps is not None and max_steps <= limit:
-        return ask(claims, in_common=in_common, max_steps=max_steps)
-    outcome = ask(claims, in_common=in_common, max_steps=limit)
-    if not isinstance(outcome, CutShort):
+    def any_devices(self) -> Outcome:
+        """The first devices in the order of the candidates."""
+        return self._find(self._claims)
+
+    def best_devices(self, least_distance: int) -> tuple[Outcome, int]:
+        """The first alternatives that are possible, with them the closest devices; their distance.
+
+        The alternatives are compared in the order of claims and requests, as upstream tries them.
+        """
+        prioritized = [
+            (index, request.name)
+            for index, claim in enumerate(self._claims)
+            for request in claim.requests
+            if request.is_prioritized
+        ]
+        several = _asks_for_several(self._claims)
+        first = dict.fromkeys(prioritized, 0)
+        if several:
+            close = self._closest(first, least_distance)
+            if close is not None:
+                return close
+        outcome = self._find(self._claims)
+        if not isinstance(outcome, Found):
+            return outcome, FAR
+        if prioritized:
+            outcome = self._earliest(outcome, prioritized)
+        chosen = ranks(outcome.choices)
+        if several and chosen != first:
+            close = self._closest(chosen, 0)
+            if close is not None:
+                return close
+        return outcome, FAR if several else 0
+
+    def distance_of(self, outcome: Outcome) -> int:
+        """The distance between the devices that were found in whatever order."""
+        if not isinstance(outcome, Found) or not _asks_for_several(self._claims):
+            return 0
+        chosen = [choice.candidate for of_claim in outcome.choices for choice in of_claim]
+        lists = self._state.features.list_attributes
+        return next(
+            (
+                distance
+                for distance, in_common in closeness(self.candidates)
+                if all(have_in_common(chosen, name, lists=lists) for name in in_common)
+            ),
+            FAR,
+        )
+
+    def _closest(
+        self, alternatives: Mapping[tuple[int, str], int], least_distance: int
+    ) -> tuple[Found, int] | None:
+        """The closest devices for these alternatives; None if all are far from each other."""
+        claims = _with_alternatives(self._claims, alternatives)
+        for distance, in_common in closeness(self.candidates):
+            if distance < least_distance:
+                continue
+            with suppress(AllocationError):  # only the search without a wish may fail
+                outcome = self._search(claims, in_common, self._wish_limit())
+                if isinstance(outcome, Found):
+                    return outcome, distance
+        return None
+
+    def _earliest(self, outcome: Found, prioritized: Sequence[tuple[int, str]]) -> Found:
+        """The outcome with the first alternatives that are possible together."""
+        fixed: dict[tuple[int, str], int] = {}
+        for request in prioritized:
+            for earlier in range(ranks(outcome.choices)[request]):
+                asked = _with_alternatives(self._claims, {**fixed, request: earlier})
+                with suppress(AllocationError):
+                    attempt = self._search(asked, (), self._limit(_STEPS_BEFORE_PARTS))
+                    if isinstance(attempt, Found):
+                        outcome = attempt
+                        break
+            fixed[request] = ranks(outcome.choices)[request]
         return outcome
-    for part in _parts(claims):
-        with suppress(AllocationError):  # the search for all claims raises it if it matters
-            if isinstance(ask([part], max_steps=limit), Impossible):
-                return Impossible(outcome.steps)
-    return ask(claims, in_common=in_common, max_steps=max_steps)
+
+    def _find(self, claims: Sequence[Claim]) -> Outcome:
+        """Searches; before a long search goes on, each part of the claims must be possible."""
+        search = self._begin(claims)
+        outcome = self._run(search, self._limit(_STEPS_BEFORE_PARTS), 0)
+        if not isinstance(outcome, CutShort) or self._is_over():
+            return outcome
+        for part in _parts(claims):
+            with suppress(AllocationError):  # the search for all claims raises it if it matters
+                alone = self._search([part], (), self._limit(_STEPS_BEFORE_PARTS))
+                if isinstance(alone, Impossible):
+                    return Impossible(self.steps)
+        return self._run(search, self._limit(None), outcome.steps)
+
+    def _search(
+        self, claims: Sequence[Claim], in_common: Sequence[str], limit: int | None
+    ) -> Outcome:
+        return self._run(self._begin(claims, in_common), limit, 0)
+
+    def _begin(self, claims: Sequence[Claim], in_common: Sequence[str] = ()) -> Search:
+        return Search(
+            claims,
+            self._state,
+            candidates=self.candidates,
+            in_common=in_common,
+            matchings=self.matchings,
+        )
+
+    def _run(self, search: Search, limit: int | None, already: int) -> Outcome:
+        """Runs a search for `limit` steps after those that it has taken `already`."""
+        outcome = search.run(None if limit is None else already + limit, self._expired)
+        self.steps += outcome.steps - already
+        return outcome
+
+    def _limit(self, limit: int | None) -> int | None:
+        """The steps that a search may take."""
+        if self._max_steps is None:
+            return limit
+        left = max(0, self._max_steps - self.steps)
+        return left if limit is None else min(limit, left)
+
+    def _wish_limit(self) -> int:
+        """Wishes leave half of the steps to the search that decides."""
+        if self._max_steps is None:
+            return _WISH_STEPS
+        return max(0, min(_WISH_STEPS, self._max_steps // 2 - self.steps))
+
+    def _is_over(self) -> bool:
+        if self._max_steps is not None and self.steps >= self._max_steps:
+            return True
+        return self._expired is not None and self._expired()
+
+
+def _with_alternatives(
+    claims: Sequence[Claim], chosen: Mapping[tuple[int, str], int]
+) -> list[Claim]:
+    """The claims with only the chosen alternatives, by claim and request."""
+    if not chosen:
+        return list(claims)
+    return [
+        replace(
+            claim,
+            requests=tuple(
+                request
+                if (rank := chosen.get((index, request.name))) is None
+                else replace(request, alternatives=(request.alternatives[rank],))
+                for request in claim.requests
+            ),
+        )
+        for index, claim in enumerate(claims)
+    ]
 
 
 def _parts(claims: Sequence[Claim]) -> Iterator[Claim]:
     """Each claim, and each request of it. If a part is impossible, so are the claims."""
     for claim in claims:
-        yield claim
+        if len(claims) > 1:
+            yield claim
         if len(claim.requests) > 1:
             yield from (replace(claim, requests=(request,)) for request in claim.requests)
 

@@ -71,6 +71,17 @@ class Explanation:
     together: tuple[str, ...]
     """Why the requests cannot be satisfied together, if each has enough devices alone."""
 
+    def anonymous(self) -> tuple[str, ...]:
+        """The explanation without names of nodes and pools, to be compared with those of others."""
+        return (
+            *(
+                f"{request.request} {pool.devices} {pool.suitable} {sorted(pool.rejected.items())}"
+                for request in self.requests
+                for pool in request.pools
+            ),
+            *self.together,
+        )
+
     def lines(self) -> Iterator[str]:
         """The explanation as indented text."""
         yield f"node {self.node}:"

@@ -4,8 +4,11 @@ A GPU and its partitions are a group: each leaves less to the others. A device t
 counters is a group of its own.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
@@ -16,7 +19,7 @@ WHOLE: Final = 1_000_000
 """All of a device. Usage is in millionths: integers compare equal where fractions would not."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DeviceGroup:
     """Devices of a pool that consume the same counters, or one that consumes none."""
 
@@ -29,12 +32,10 @@ class DeviceGroup:
 
     def used(self, usage: Usage) -> int:
         """The usage of the scarcest counter or capacity, in millionths."""
-        left = _left(self, usage) if self.totals else {}
-        parts = [
-            _part(total - left[name][counter], total)
-            for name, amounts in self.totals.items()
-            for counter, total in amounts.items()
-        ]
+        parts = []
+        if self.totals:
+            left = self._left(usage)
+            parts = [_part(total - left[key], total) for key, total in self._total.items()]
         for member in self.members:
             if member.id in usage.dedicated:
                 parts.append(0 if member.device.consumes_counters else WHOLE)
@@ -45,31 +46,71 @@ class DeviceGroup:
                     parts.append(_part(amount, capacity.value.nanos))
         return max(parts, default=0)
 
-    def is_irregular(self, usage: Usage) -> bool:
-        """Whether its state depends on more than its members.
+    def free(self, usage: Usage) -> Iterator[Candidate]:
+        """The members that nobody has for themselves, and whose counters are left.
 
-        This is so if devices of other nodes use its counters, or if its counters are overdrawn.
+        The first share of a device takes the counters for all shares.
         """
-        if not self.totals:
-            return False
-        left = _left(self, usage)
-        return any(candidate.id in usage for candidate in self.elsewhere) or any(
-            amount < 0 for amounts in left.values() for amount in amounts.values()
-        )
+        left = self._left(usage)
+        for member, drawn in self._drawn_by_member:
+            if member.id not in usage.dedicated and (
+                member.id in usage.shared or _fits(drawn, left)
+            ):
+                yield member
 
     def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
-        """For each free member, how many other free members its use would block."""
-        left = _left(self, usage)
+        """For each free member, how many other free members its use would block.
+
+        Takes time by the number of members and of the counters that each consumes.
+        """
+        left = self._left(usage)
         free = [
-            member
-            for member in self.members
-            if member.id not in usage.dedicated and _fit(left, [member])
+            (member, drawn)
+            for member, drawn in self._drawn_by_member
+            if member.id not in usage.dedicated and _fits(drawn, left)
         ]
+        thirsty = _by_amount(drawn for _, drawn in free)
         return {
-            member.id: sum(not _fit(left, [member, other]) for other in free if other is not member)
-            for member in free
+            member.id: _blocking(drawn, left, thirsty, 1 << index)
+            for index, (member, drawn) in enumerate(free)
         }
 
+    @cached_property
+    def _total(self) -> Mapping["_Counter", int]:
+        return {
+            (name, counter): total
+            for name, amounts in self.totals.items()
+            for counter, total in amounts.items()
+        }
+
+    @cached_property
+    def _drawn_by_member(self) -> Sequence[tuple[Candidate, Mapping["_Counter", int]]]:
+        return [(member, self._drawn(member)) for member in self.members]
+
+    def _drawn(self, device: Candidate) -> Mapping["_Counter", int]:
+        """What a device consumes of the group's counters; it may consume others, elsewhere."""
+        drawn: dict[_Counter, int] = {}
+        for consumption in device.device.consumes_counters:
+            for name, counter in consumption.counters.items():
+                key = consumption.counter_set, name
+                if key in self._total:
+                    drawn[key] = drawn.get(key, 0) + counter.value.nanos
+        return drawn
+
+    def _left(self, usage: Usage) -> Mapping["_Counter", int]:
+        """What the devices in use leave of each counter."""
+        if not self.totals or not (usage.dedicated or usage.shared):
+            return self._total
+        left = dict(self._total)
+        for device in (*self.members, *self.elsewhere):
+            if device.id in usage.dedicated or device.id in usage.shared:
+                for key, amount in self._drawn(device).items():
+                    left[key] -= amount
+        return left
+
+
+_Counter: TypeAlias = tuple[str, str]
+"""A counter set and a counter in it."""
 
 Uses: TypeAlias = Sequence[tuple[DeviceGroup, int]]
 """Groups with their usage in millionths."""
@@ -82,6 +123,8 @@ def in_use(pools: Iterable[ReadyPool], usage: Usage) -> Uses:
 
 def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
     """The groups of a pool's devices, in the order of their first devices."""
+    if not pool.counters:
+        return tuple(DeviceGroup((device,), (), {}) for device in pool.devices)
     drawn = {
         candidate.id: _counter_sets(candidate, pool)
         for candidate in (*pool.devices, *pool.elsewhere)
@@ -123,24 +166,41 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
     return [name for name in consumed if name in pool.counters]
 
 
-def _left(group: DeviceGroup, usage: Usage) -> dict[str, dict[str, int]]:
-    left = {name: dict(amounts) for name, amounts in group.totals.items()}
-    for member in (*group.members, *group.elsewhere) if left else ():
-        if member.id in usage:
-            for consumption in member.device.consumes_counters:
-                for name, counter in consumption.counters.items():
-                    left[consumption.counter_set][name] -= counter.value.nanos
-    return left
+def _fits(drawn: Mapping[_Counter, int], left: Mapping[_Counter, int]) -> bool:
+    return all(amount <= left[key] for key, amount in drawn.items())
 
 
-def _fit(left: Mapping[str, Amounts], members: Iterable[Candidate]) -> bool:
-    drawn: dict[tuple[str, str], int] = {}
-    for member in members:
-        for consumption in member.device.consumes_counters:
-            for name, counter in consumption.counters.items():
-                key = consumption.counter_set, name
-                drawn[key] = drawn.get(key, 0) + counter.value.nanos
-    return all(amount <= left[name][counter] for (name, counter), amount in drawn.items())
+_Thirsty: TypeAlias = Mapping[_Counter, tuple[Sequence[int], Sequence[int]]]
+"""By counter: the amounts consumed, ascending, and for each the devices that consume it or more.
+
+Devices are the bits of a number. A last entry without devices follows.
+"""
+
+
+def _by_amount(drawn_by_device: Iterable[Mapping[_Counter, int]]) -> _Thirsty:
+    devices: dict[_Counter, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for index, drawn in enumerate(drawn_by_device):
+        for key, amount in drawn.items():
+            devices[key][amount] |= 1 << index
+    thirsty = {}
+    for key, by_amount in devices.items():
+        amounts = sorted(by_amount)
+        at_least = [0]
+        for amount in reversed(amounts):
+            at_least.append(at_least[-1] | by_amount[amount])
+        thirsty[key] = amounts, at_least[::-1]
+    return thirsty
+
+
+def _blocking(
+    drawn: Mapping[_Counter, int], left: Mapping[_Counter, int], thirsty: _Thirsty, itself: int
+) -> int:
+    """The number of devices that no longer fit beside one that consumes `drawn`."""
+    blocked = 0
+    for key, amount in drawn.items():
+        amounts, at_least = thirsty[key]
+        blocked |= at_least[bisect_right(amounts, left[key] - amount)]
+    return (blocked & ~itself).bit_count()
 
 
 def _part(amount: int, total: int) -> int:

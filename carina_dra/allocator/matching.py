@@ -65,6 +65,12 @@ class Matching:
             self._values[key] = None if found is None else values_of(found, lists=lists)
         return self._values[key]
 
+    def published(self, index: int, attribute: str) -> Values | None:
+        """The values that the driver published, whatever the request derives; None for none."""
+        candidate = self._candidates[index]
+        found = lookup(candidate.device.attributes, attribute, candidate.id.driver)
+        return None if found is None else values_of(found, lists=self._features.list_attributes)
+
     def every(self, pools: Sequence[Pool]) -> tuple[int, ...]:
         """All devices that match and would be large enough if they were not in use.
 

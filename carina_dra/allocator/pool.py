@@ -154,6 +154,20 @@ def resolve(slices: Iterable[PoolSlice], node: Node, features: Features) -> Pool
     return _build(current, others, node, features)
 
 
+def reach_of(slices: Iterable[PoolSlice], node: Node) -> tuple[object, ...]:
+    """Which of the slices and devices reach a node: `resolve` depends on nothing else of it.
+
+    Raises:
+        AllocationError: a slice's node selector is not valid.
+    """
+    return tuple(
+        tuple(reaches(candidate.device.nodes, node) for candidate in pool_slice.devices)
+        if isinstance(pool_slice.spec.nodes, PerDevice)
+        else reaches(pool_slice.spec.nodes, node)
+        for pool_slice in slices
+    )
+
+
 def _counts(pool_slice: PoolSlice, features: Features) -> bool:
     spec = pool_slice.spec
     partitioned = isinstance(spec.nodes, PerDevice) or spec.shared_counters

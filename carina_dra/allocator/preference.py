@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from carina_dra.allocator.constraint import Match, values_of
 from carina_dra.allocator.group import Uses
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
 from carina_dra.allocator.usage import DeviceId
-from carina_dra.resource import DeviceAttribute, lookup
-from carina_dra.resource.limits import ALTERNATIVES_PER_REQUEST
+from carina_dra.resource import DeviceAttribute, OnNode, lookup
 
 NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 
-_CLOSENESS: Final = (
+CLOSENESS: Final = (
     (NVLINK_DOMAIN, PCIE_ROOT),
     (NVLINK_DOMAIN, NUMA_NODE),
     (NVLINK_DOMAIN,),
@@ -30,7 +30,7 @@ _CLOSENESS: Final = (
     (NUMA_NODE,),
 )
 """The attributes that devices allocated together should share, the best first."""
-FAR: Final = len(_CLOSENESS)
+FAR: Final = len(CLOSENESS)
 """The distance of devices that share none of these attributes."""
 
 
@@ -110,10 +110,20 @@ def closeness(candidates: Iterable[Candidate]) -> Iterator[tuple[int, tuple[str,
         for name, value in _location(candidate)
         if value is not None
     }
-    for distance, names in enumerate(_CLOSENESS):
+    for distance, names in enumerate(CLOSENESS):
         present = tuple(name for name in names if name in known)
         if present:
             yield distance, present
+
+
+def have_in_common(candidates: Sequence[Candidate], name: str, *, lists: bool) -> bool:
+    """Whether all devices that have the attribute have a value of it in common."""
+    match = Match(lists)
+    for candidate in candidates:
+        attribute = lookup(candidate.device.attributes, name, candidate.id.driver)
+        if attribute is not None and not match.add(values_of(attribute, lists=lists)):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,31 +131,39 @@ class Score:
     """The quality of an allocation on a node; a smaller score is better."""
 
     alternatives: int
-    """Smaller for earlier alternatives of firstAvailable, as kube-scheduler scores nodes."""
+    """The sum of the indices of the chosen alternatives of firstAvailable."""
     distance: int
     """The distance between its devices: 0 is the closest."""
     use: int
-    """The mean usage of the node's devices in millionths; negative for binpack."""
+    """The usage of the node's own devices in millionths; negative for binpack."""
 
 
-def score(choices: Iterable[Sequence[Choice]], distance: int, uses: Uses, policy: Policy) -> Score:
-    """The score of an allocation; `uses` are those of the node's groups before it."""
-    mean = sum(in_use for _, in_use in uses) // len(uses) if uses else 0
+def usage_of_node(uses: Uses) -> int:
+    """The mean usage of a node's groups in millionths; devices that other nodes reach are left out.
+
+    What is in use of a network-attached device says nothing about one of its nodes.
+    """
+    own = [in_use for group, in_use in uses if isinstance(group.members[0].slice.nodes, OnNode)]
+    return sum(own) // len(own) if own else 0
+
+
+def score(choices: Iterable[Sequence[Choice]], distance: int, in_use: int, order: Order) -> Score:
+    """The score of an allocation on a node with this usage before it."""
     return Score(
-        alternatives=-_prioritized(choices),
+        alternatives=sum(ranks(choices).values()),
         distance=distance,
-        use=-mean if policy.nodes is Order.BINPACK else mean,
+        use=-in_use if order is Order.BINPACK else in_use,
     )
 
 
-def _prioritized(choices: Iterable[Sequence[Choice]]) -> int:
-    chosen = {
+def ranks(choices: Iterable[Sequence[Choice]]) -> dict[tuple[int, str], int]:
+    """By claim and request, the index of the chosen alternative of each firstAvailable."""
+    return {
         (index, choice.alternative.request): choice.alternative.rank
         for index, choices_of_claim in enumerate(choices)
         for choice in choices_of_claim
         if choice.alternative.rank is not None
     }
-    return sum(ALTERNATIVES_PER_REQUEST - rank for rank in chosen.values())
 
 
 def _location(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:

@@ -6,11 +6,12 @@ k8s.io/dynamic-resource-allocation v0.37.0; its tests pin the number of steps.) 
 own, since a pod may ask for more devices than Python nests calls.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
+from carina_dra.allocator.capacity import fits
 from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
@@ -26,6 +27,8 @@ from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _PATIENCE: Final = 100
 """The number of steps after which, of equal devices, only one is tried."""
+_STEPS_PER_LOOK: Final = 32
+"""How many steps pass between two looks at whether time is up."""
 _OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 
@@ -96,8 +99,8 @@ class _Rule:
     requests: tuple[str, ...]
     attribute: str
     state: Match | Distinct
-    must_have: bool = True
-    """Whether a device without the attribute is refused."""
+    is_wish: bool = False
+    """Whether it is a preference: a device without the attribute is not refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,10 @@ class _Taken:
     constraints: tuple[Match | Distinct, ...]
 
 
+Matchings: TypeAlias = dict[Alternative, Matching]
+"""What is known of each alternative's devices, for searches in the same order of candidates."""
+
+
 def search(
     claims: Sequence[Claim],
     state: NodeState,
@@ -117,29 +124,36 @@ def search(
     in_common: Sequence[str] = (),
     max_steps: int | None = None,
 ) -> Outcome:
-    """Looks for devices for all claims on a node.
-
-    `candidates` are the pools' devices in the order in which to try them, the pools' own if not
-    given. All devices that have the attributes `in_common`, of whichever claim, are to have them in
-    common.
+    """Looks for devices for all claims on a node; the arguments are those of `Search`.
 
     Raises:
-        AllocationError: an answer would rest on something that is wrong: a selector that fails on
-            a device, a request for all devices of a pool that is being updated, a capacity that
-            cannot be counted.
+        AllocationError: as for `Search`.
     """
-    attempt = _Attempt(claims, state, candidates, in_common)
-    return attempt.run(max_steps)
+    return Search(claims, state, candidates=candidates, in_common=in_common).run(max_steps)
 
 
-class _Attempt:
+class Search:
+    """A search for devices for all claims on a node, which can be continued."""
+
     def __init__(
         self,
         claims: Sequence[Claim],
         state: NodeState,
-        candidates: Sequence[Candidate] | None,
-        in_common: Sequence[str],
+        *,
+        candidates: Sequence[Candidate] | None = None,
+        in_common: Sequence[str] = (),
+        matchings: Matchings | None = None,
     ) -> None:
+        """Begins a search.
+
+        `candidates` are the pools' devices in the order in which to try them, the pools' own if not
+        given. All devices that have the attributes `in_common`, of whichever claim, are to have
+        them in common. `matchings` are shared with other searches among the same candidates.
+
+        Raises:
+            AllocationError: a request for all devices meets a selector that fails on a device, or
+                a pool that is being updated or invalid; or the claim asks for too many devices.
+        """
         if candidates is None:
             candidates = tuple(candidate for pool in state.ready for candidate in pool.devices)
         self._candidates = candidates
@@ -147,6 +161,7 @@ class _Attempt:
         self._state = state
         self._features = state.features
         self._in_common = in_common
+        self._matchings = {} if matchings is None else matchings
         self._steps = 0
         self._ledger = Ledger(state.ready, state.usage, state.features)
         self._requests: list[tuple[tuple[_Option, ...], ...]] = []
@@ -155,7 +170,7 @@ class _Attempt:
             self._requests.append(self._options(claim))
             self._is_prioritized.append(tuple(request.is_prioritized for request in claim.requests))
         lists = state.features.list_attributes
-        wished = [_Rule((), name, Match(lists), must_have=False) for name in in_common]
+        wished = [_Rule((), name, Match(lists), is_wish=True) for name in in_common]
         self._rules = [
             [
                 *(
@@ -169,22 +184,39 @@ class _Attempt:
         self._chosen: list[list[Choice]] = [[] for _ in claims]
         self._is_too_large = False
         """Whether the last attempt failed at the limit of devices per claim."""
+        self._stack = [iter([_Position(claim=0)])]
 
-    def run(self, max_steps: int | None) -> Outcome:
-        """Decides step by step, and goes back where nothing is left to try."""
-        stack = [iter([_Position(claim=0)])]
+    def run(
+        self, max_steps: int | None = None, expired: Callable[[], bool] | None = None
+    ) -> Outcome:
+        """Decides step by step, and goes back where nothing is left to try.
+
+        `max_steps` counts from the beginning: a search that was cut short continues with a larger
+        number. It is cut short too when `expired` returns true; it is asked now and then.
+
+        Raises:
+            AllocationError: an answer would rest on something that is wrong: a selector that fails
+                on a device, a capacity that cannot be counted.
+        """
+        stack = self._stack
         while stack:
             position = next(stack[-1], None)
             if position is None:
                 stack.pop()
             elif position.claim == len(self._requests):
                 return Found(tuple(map(tuple, self._chosen)), self._steps + 1)
-            elif self._steps == max_steps:
+            elif self._is_over(max_steps, expired):
+                stack.append(iter([position]))
                 return CutShort(self._steps)
             else:
                 stack.append(self._moves(position))
                 self._steps += 1
         return Impossible(self._steps)
+
+    def _is_over(self, max_steps: int | None, expired: Callable[[], bool] | None) -> bool:
+        if max_steps is not None and self._steps >= max_steps:
+            return True
+        return expired is not None and self._steps % _STEPS_PER_LOOK == 0 and expired()
 
     @cached_property
     def _symmetry(self) -> Symmetry:
@@ -207,7 +239,10 @@ class _Attempt:
         return options
 
     def _option(self, alternative: Alternative) -> _Option:
-        matching = Matching(alternative, self._candidates, self._features)
+        matching = self._matchings.get(alternative)
+        if matching is None:
+            matching = Matching(alternative, self._candidates, self._features)
+            self._matchings[alternative] = matching
         match alternative.mode:
             case ExactCount(count=count):
                 return _Option(alternative, matching, count, every=None)
@@ -257,6 +292,7 @@ class _Attempt:
 
     def _devices(self, at: _Position, option: _Option) -> Iterator[_Position]:
         admin = bool(option.alternative.admin_access)
+        kind_of: Callable[[Candidate], Hashable] | None = None
         failed: set[Hashable] = set()
         for index in range(at.start, len(self._candidates)):
             candidate = self._candidates[index]
@@ -264,7 +300,7 @@ class _Attempt:
                 continue
             if not option.matching.selects(index) or not self._has_room(option, index):
                 continue
-            if failed and self._symmetry.kind(candidate) in failed:
+            if kind_of is not None and kind_of(candidate) in failed:
                 continue
             taken = self._take(at.claim, option, index, must=False)
             if taken is None:
@@ -274,7 +310,8 @@ class _Attempt:
             if self._is_too_large:
                 return
             if self._steps > _PATIENCE:
-                failed.add(self._symmetry.kind(candidate))
+                kind_of = kind_of or self._symmetry.now()
+                failed.add(kind_of(candidate))
 
     def _take(self, claim: int, option: _Option, index: int, *, must: bool) -> _Taken | None:
         """Gives a selectable device to the claim, if nothing is in the way.
@@ -291,7 +328,7 @@ class _Attempt:
         constraints = self._constrain(claim, option, index)
         if constraints is None:
             self._ledger.put_back(drawn)
-            if must:
+            if must and not self._in_common:  # a wish that cannot be fulfilled is no error
                 raise AllocationError(
                     f"{alternative}: cannot add device {candidate.id} because a claim constraint "
                     "would not be satisfied"
@@ -341,10 +378,11 @@ class _Attempt:
         if not self._features.consumable_capacity:
             return True
         amounts = option.matching.amounts(index)
-        return amounts is not None and (
-            bool(option.alternative.admin_access)
-            or self._ledger.has_room(self._candidates[index], amounts)
-        )
+        if amounts is None:
+            return False
+        if option.alternative.admin_access:
+            return fits(amounts, self._candidates[index].device.capacity)
+        return self._ledger.has_room(self._candidates[index], amounts)
 
     def _give_back(self, claim: int, taken: _Taken) -> None:
         choice = self._chosen[claim].pop()
@@ -367,9 +405,12 @@ class _Attempt:
         for rule in self._rules[claim]:
             if not option.alternative.is_meant_by(rule.requests):
                 continue
-            values = option.matching.values(index, rule.attribute)
-            if values is None and not rule.must_have:
-                continue
+            if rule.is_wish:
+                values = option.matching.published(index, rule.attribute)
+                if values is None:
+                    continue
+            else:
+                values = option.matching.values(index, rule.attribute)
             if values is None or not rule.state.add(values):
                 for constraint in added:
                     constraint.remove()

@@ -7,7 +7,7 @@ still finds its first allocation.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from carina_dra.allocator.group import content, groups
@@ -65,21 +65,28 @@ class Symmetry:
                     self._number_of[device] = number
                     self._group_of[device] = numbered
 
-    def kind(self, candidate: Candidate) -> Hashable:
-        """Equal for devices that are interchangeable now."""
-        group = self._group_of[candidate.id]
-        taken = Counter(
-            (number, taken)
-            for device, number in group.members
-            if (taken := self._ledger.taken(device)) is not None
-        )
-        of_itself = self._ledger.taken(candidate.id)
-        return (
-            self._number_of[candidate.id],
-            of_itself,
-            group.number,
-            frozenset(taken.items()),
-        )
+    def now(self) -> Callable[[Candidate], Hashable]:
+        """Classifies devices: equal for those that are interchangeable in the present state.
+
+        It holds as long as the search has taken the same devices as now.
+        """
+        taken_of: dict[DeviceId, Hashable] = {}
+
+        def kind(candidate: Candidate) -> Hashable:
+            group = self._group_of[candidate.id]
+            first = group.members[0][0]
+            if first not in taken_of:
+                taken_of[first] = frozenset(
+                    Counter(
+                        (number, taken)
+                        for device, number in group.members
+                        if (taken := self._ledger.taken(device)) is not None
+                    ).items()
+                )
+            of_itself = self._ledger.taken(candidate.id)
+            return self._number_of[candidate.id], of_itself, group.number, taken_of[first]
+
+        return kind
 
     def _device(self, candidate: Candidate, counter_sets: Sequence[str]) -> int:
         device, usage = candidate.device, self._usage

@@ -18,11 +18,14 @@ def untolerated(device: Device, tolerations: Iterable[DeviceToleration]) -> Devi
     """The first taint that prevents allocation and that no toleration covers, if any."""
     tolerations = tuple(tolerations)
     for taint in device.taints:
-        if taint.effect in _PREVENTS_ALLOCATION and not any(
-            tolerates(t, taint) for t in tolerations
-        ):
+        if prevents_allocation(taint) and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None
+
+
+def prevents_allocation(taint: DeviceTaint) -> bool:
+    """Whether the taint keeps claims away that do not tolerate it."""
+    return taint.effect in _PREVENTS_ALLOCATION
 
 
 def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

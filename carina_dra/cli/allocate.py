@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.explanation import explain
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
@@ -51,8 +50,8 @@ exit codes:
   {NOT_ALL_ALLOCATED}  at least one claim would get no devices
 """
 _MAX_STEPS: Final = 1_000_000
-_EXPLAINED_SHAPES: Final = 10
-"""How many node shapes `--explain` reports."""
+_EXPLAINED_GROUPS: Final = 10
+"""How many groups of nodes `--explain` reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,28 +155,21 @@ class _Attempt:
             reason = f"no node has the devices; nodes searched: {len(self._cluster.nodes)}"
         if unplaceable.undecided:
             reason += f"; nodes where the search stopped at its limit: {unplaceable.undecided}"
-        if unplaceable.invalid:
-            reason += f"; {'; '.join(unplaceable.invalid)}"
+        if unplaceable.failed:
+            reason += f"; {'; '.join(unplaceable.failed)}"
         return reason
 
     def _explain(self, request: PlacementRequest) -> Iterator[str]:
-        """The explanation for one node of each shape."""
-        shapes = sorted(
-            members
-            for nodes in self._cluster.by_shape().values()
-            if (
-                members := sorted(
-                    name for name in nodes if self._nodes is None or name in self._nodes
-                )
-            )
-        )
-        for first, *others in shapes[:_EXPLAINED_SHAPES]:
-            yield from explain(request.claims, self._cluster.state(first)).lines()
-            if others:
-                yield f"  same result on {len(others)} more nodes, such as {others[0]}"
-        if len(shapes) > _EXPLAINED_SHAPES:
+        """The explanation for one node of each group with the same reasons."""
+        groups = self._placer.reasons(request, self._nodes)
+        for group in groups[:_EXPLAINED_GROUPS]:
+            yield from group.explanation.lines()
+            if len(group.nodes) > 1:
+                others = len(group.nodes) - 1
+                yield f"  same result on {others} more nodes, such as {group.nodes[1]}"
+        if len(groups) > _EXPLAINED_GROUPS:
             yield (
-                f"results for {len(shapes) - _EXPLAINED_SHAPES} more groups of equal nodes are not "
+                f"results for {len(groups) - _EXPLAINED_GROUPS} more groups of nodes are not "
                 "shown; choose a node with --node"
             )
 

@@ -1,50 +1,46 @@
 """The state of a cluster's devices, updated at the cost of what changes.
 
-The state consists of nodes, slices, taint rules and allocated claims. What follows from them for a
-node is computed on request, and kept until one of its objects changes.
+The state consists of nodes, slices, taint rules, allocated claims and reservations. What follows
+from them for a node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
+from typing import Final, TypeAlias
 
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
-from carina_dra.allocator.group import groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import (
-    IncompletePool,
-    InvalidPool,
+    Candidate,
     Pool,
     PoolSlice,
     ReadyPool,
+    reach_of,
     resolve,
     sort_pools,
 )
+from carina_dra.allocator.preference import usage_of_node
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import PoolId, Usage
-from carina_dra.placement.shape import ShapedGroup, Shapes
+from carina_dra.placement.changes import Changes
+from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
+from carina_dra.placement.reach import Reach
 from carina_dra.resource import (
     Allocation,
     DeviceResult,
     DeviceTaintRule,
-    OnNode,
     ResourceClaim,
     ResourceSlice,
 )
 
-_NOTHING = Usage()
+_MANY: Final = 256
+"""A pool that names or selects more nodes than this is wide."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Offer:
-    """The devices that a node offers."""
-
-    pools: tuple[Pool, ...]
-    """In the order in which upstream tries them."""
-    groups: tuple[ShapedGroup, ...]
-    others: tuple[object, ...]
-    """What distinguishes the node, besides its groups of devices."""
+_Resolved: TypeAlias = tuple[Pool, OfferedPool | None] | None
 
 
 class Cluster:
@@ -52,59 +48,67 @@ class Cluster:
 
     def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         self.features = features
-        self.shapes = Shapes()
+        self.changed_nodes = Changes[str]()
+        """Nodes for which another allocation may follow than before."""
+        self.changed_pools = Changes[PoolId]()
+        """Wide pools, which reach many nodes, of which devices were taken or given back."""
+        self.wide_moment = 0
+        """How often the devices that wide pools offer have changed."""
         self._nodes: dict[str, Node] = {}
         self._slices: dict[str, ResourceSlice] = {}
+        self._prepared: dict[str, PoolSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        self._pools: dict[PoolId, tuple[PoolSlice, ...]] = {}
-        self._pools_of_node: dict[str, frozenset[PoolId]] = {}
-        """Pools with a slice that names the node."""
-        self._shared_pools: set[PoolId] = set()
-        """Pools with a slice that may reach any node."""
-        self._allocations: dict[str, tuple[DeviceResult, ...]] = {}
+        self._pools: dict[PoolId, frozenset[str]] = {}
+        """The names of each pool's slices."""
+        self._reach = Reach(self._nodes)
+        self._wide: set[PoolId] = set()
+        self._allocations: dict[str, Allocation] = {}
         self._usage: dict[PoolId, Usage] = {}
-        self._offers: dict[str, _Offer] = {}
-        self._shape: dict[str, int] = {}
-        self._shape_version = self.shapes.version
-        self._unshaped: set[str] = set()
-        self._nodes_of_shape: dict[int, dict[str, None]] = {}
+        self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
+        """Each pool as nodes see it, by which of its slices and devices reach a node."""
+        self._offers: dict[str, Offer] = {}
+        self._journal: list[Callable[[], None]] | None = None
+        """What undoes the changes since a trial began."""
 
-    def copy(self) -> "Cluster":
-        """An independent copy for trying changes: neither cluster sees the other's changes.
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undoes all changes of the cluster at the end, at the cost of what was changed.
 
-        Takes time by the number of nodes, slices, claims and known shapes, not of devices.
+        Trials may be nested.
         """
-        copied = Cluster(self.features)
-        copied.shapes = self.shapes.copy()
-        copied._nodes = dict(self._nodes)
-        copied._slices = dict(self._slices)
-        copied._rules = dict(self._rules)
-        copied._pools = dict(self._pools)
-        copied._pools_of_node = dict(self._pools_of_node)
-        copied._shared_pools = set(self._shared_pools)
-        copied._allocations = dict(self._allocations)
-        copied._usage = dict(self._usage)
-        copied._offers = dict(self._offers)
-        copied._shape = dict(self._shape)
-        copied._shape_version = self._shape_version
-        copied._unshaped = set(self._unshaped)
-        copied._nodes_of_shape = {
-            shape: dict(nodes) for shape, nodes in self._nodes_of_shape.items()
-        }
-        return copied
+        before, self._journal = self._journal, []
+        try:
+            yield
+        finally:
+            undo, self._journal = self._journal, None
+            for step in reversed(undo):
+                step()
+            self._journal = before
 
     # Nodes.
 
     def put_node(self, node: Node) -> None:
         """Adds or updates a node."""
-        if self._nodes.get(node.name) != node:
-            self._nodes[node.name] = node
-            self._forget(node.name)
+        before = self._nodes.get(node.name)
+        if before == node:
+            return
+        if before is not None:
+            self._reach.remove_node(before)
+        self._nodes[node.name] = node
+        self._reach.put_node(node)
+        self._forget(node.name)
+        if before is None:
+            self._undo(partial(self.remove_node, node.name))
+        else:
+            self._undo(partial(self.put_node, before))
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known."""
-        if self._nodes.pop(name, None) is not None:
+        before = self._nodes.pop(name, None)
+        if before is not None:
+            self._reach.remove_node(before)
             self._forget(name)
+            self._undo(partial(self.put_node, before))
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -115,41 +119,50 @@ class Cluster:
 
     def put_slice(self, published: ResourceSlice) -> None:
         """Adds or updates a slice."""
-        self.remove_slice(published.metadata.name)
-        prepared = PoolSlice.of(published, tuple(self._rules.values()))
-        self.shapes.learn(prepared.devices)
-        self._slices[prepared.name] = published
-        self._set_pool(prepared.pool, (*self._pools.get(prepared.pool, ()), prepared))
+        name = published.metadata.name
+        before = self._slices.get(name)
+        if before is not None and before.spec == published.spec:
+            return
+        if before is not None and _pool_of(before) != _pool_of(published):
+            self.remove_slice(name)
+            before = None
+        self._slices[name] = published
+        self._prepared.pop(name, None)
+        pool = _pool_of(published)
+        self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
+        if before is None:
+            self._undo(partial(self.remove_slice, name))
+        else:
+            self._undo(partial(self.put_slice, before))
 
     def remove_slice(self, name: str) -> None:
         """Removes a slice, if it is known."""
         published = self._slices.pop(name, None)
         if published is not None:
-            pool = PoolId(published.spec.driver, published.spec.pool.name)
-            kept = (pool_slice for pool_slice in self._pools[pool] if pool_slice.name != name)
-            self._set_pool(pool, tuple(kept))
+            self._prepared.pop(name, None)
+            pool = _pool_of(published)
+            self._set_pool(pool, self._pools[pool] - {name})
+            self._undo(partial(self.put_slice, published))
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
         """Adds or updates a taint rule."""
-        self._set_rules({**self._rules, rule.metadata.name: rule}, rule)
+        name = rule.metadata.name
+        before = self._rules.get(name)
+        if before is not None and before.spec == rule.spec:
+            return
+        self._set_rules({**self._rules, name: rule}, before, rule)
+        if before is None:
+            self._undo(partial(self.remove_rule, name))
+        else:
+            self._undo(partial(self.put_rule, before))
 
     def remove_rule(self, name: str) -> None:
         """Removes a taint rule, if it is known."""
-        rule = self._rules.get(name)
-        if rule is not None:
-            self._set_rules({key: kept for key, kept in self._rules.items() if key != name}, rule)
-
-    def _set_rules(self, rules: dict[str, DeviceTaintRule], changed: DeviceTaintRule) -> None:
-        concerned = (self._rules.get(changed.metadata.name), changed)
-        self._rules = dict(sorted(rules.items()))  # the order of arrival must not matter
-        for published in list(self._slices.values()):
-            spec = published.spec
-            if any(
-                may_apply(rule, spec.driver, spec.pool.name)
-                for rule in concerned
-                if rule is not None
-            ):
-                self.put_slice(published)
+        before = self._rules.get(name)
+        if before is not None:
+            kept = {key: rule for key, rule in self._rules.items() if key != name}
+            self._set_rules(kept, before)
+            self._undo(partial(self.put_rule, before))
 
     # Claims.
 
@@ -163,55 +176,101 @@ class Cluster:
 
     def allocate(self, claim: str, allocation: Allocation) -> None:
         """Marks devices as used by a claim (`namespace/name`), in place of its previous devices."""
-        results = allocation.devices.results
-        if self._allocations.get(claim) != results:
+        before = self._allocations.get(claim)
+        if before == allocation:
+            return
+        if before is not None:
             self.release(claim)
-            self._allocations[claim] = results
-            self._use(results, Usage.plus)
+        self._allocations[claim] = allocation
+        self._use(allocation.devices.results, Usage.plus)
+        self._undo(partial(self.release, claim))
 
     def release(self, claim: str) -> None:
         """Frees the devices of a claim, if it has any; the exact inverse of `allocate`."""
-        results = self._allocations.pop(claim, None)
-        if results is not None:
-            self._use(results, Usage.minus)
+        before = self._allocations.pop(claim, None)
+        if before is not None:
+            self._use(before.devices.results, Usage.minus)
+            self._undo(partial(self.allocate, claim, before))
 
-    # Derived state.
+    def allocation(self, claim: str) -> Allocation | None:
+        """The allocation of a claim (`namespace/name`), if it has one."""
+        return self._allocations.get(claim)
+
+    # What follows for a node.
 
     def state(self, node: str) -> NodeState:
         """The state of a node, as `allocate` takes it.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
+            KeyError: there is no such node.
         """
-        offer = self._offer(node)
-        return NodeState(self._nodes[node], offer.pools, self._usage_of(offer.pools), self.features)
+        pools = self.offer(node).pools
+        return NodeState(self._nodes[node], pools, self._usage_of(pools), self.features)
 
-    def by_shape(self) -> Mapping[int, Mapping[str, None]]:
-        """The nodes of each shape; see `Shapes`.
+    def offer(self, node: str) -> Offer:
+        """The pools of a node.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
+            KeyError: there is no such node.
         """
-        self.shapes.tidy()
-        if self._shape_version != self.shapes.version:
-            self._shape_version = self.shapes.version
-            self._offers.clear()
-            self._shape.clear()
-            self._nodes_of_shape.clear()
-            self._unshaped = set(self._nodes)
-        for name in sorted(self._unshaped):
-            offer = self._offer(name)
-            usage = self._usage_of(offer.pools)
-            shape = self.shapes.of_node(offer.groups, offer.others, usage)
-            self._shape[name] = shape
-            self._nodes_of_shape.setdefault(shape, {})[name] = None
-        self._unshaped.clear()
-        return self._nodes_of_shape
-
-    def _offer(self, node: str) -> _Offer:
         known = self._offers.get(node)
         if known is None:
-            known = self._offers[node] = self._of_node(self._nodes[node])
+            known = self._offers[node] = self._offer(self._nodes[node])
+        return known
+
+    def pool_state(self, offered: OfferedPool) -> PoolState:
+        """The devices of a pool, with which of them are in use."""
+        return offered.state(self._usage.get(offered.pool.id, NOTHING))
+
+    def is_in_use(self, node: str) -> bool:
+        """Whether a device of a pool that names the node is in use."""
+        return any(pool in self._usage for pool in self._reach.pools_naming(node))
+
+    def is_wide(self, pool: PoolId) -> bool:
+        """Whether the pool reaches so many nodes that they are not listed as changed with it."""
+        return pool in self._wide
+
+    def wide_devices(self) -> Iterator[Candidate]:
+        """The devices of the pools that reach many nodes."""
+        for pool in self._wide:
+            for name in self._pools[pool]:
+                yield from self._prepare(name).devices
+
+    def usage_of(self, node: str) -> int:
+        """The mean usage of a node's own devices in millionths, as in `Score.use`."""
+        if not self.is_in_use(node):
+            return 0
+        try:
+            ready = self.offer(node).ready
+        except AllocationError:
+            return 0  # the node's allocations fail with this error
+        return usage_of_node(
+            list(chain.from_iterable(self.pool_state(one).uses for one in ready if one.is_own))
+        )
+
+    def _offer(self, node: Node) -> Offer:
+        resolved = [self._resolve(pool, node) for pool in self._reach.pools_of(node)]
+        offered = {pool.id: ready for pool, ready in filter(None, resolved) if ready is not None}
+        pools = sort_pools(one[0] for one in resolved if one is not None)
+        return Offer(pools, tuple(offered[pool.id] for pool in pools if pool.id in offered))
+
+    def _resolve(self, pool: PoolId, node: Node) -> _Resolved:
+        slices = [self._prepare(name) for name in sorted(self._pools[pool])]
+        reach = reach_of(slices, node)
+        by_reach = self._resolved.setdefault(pool, {})
+        if reach not in by_reach:
+            found = resolve(slices, node, self.features)
+            ready = OfferedPool(found, self.features) if isinstance(found, ReadyPool) else None
+            by_reach[reach] = None if found is None else (found, ready)
+        return by_reach[reach]
+
+    def _prepare(self, name: str) -> PoolSlice:
+        known = self._prepared.get(name)
+        if known is None:
+            known = PoolSlice.of(self._slices[name], tuple(self._rules.values()))
+            self._prepared[name] = known
         return known
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
@@ -223,49 +282,31 @@ class Cluster:
             dict(chain.from_iterable(usage.shared.items() for usage in of_pools)),
         )
 
-    def _of_node(self, node: Node) -> _Offer:
-        names = self._pools_of_node.get(node.name, frozenset()) | self._shared_pools
-        resolved = (resolve(self._pools[name], node, self.features) for name in names)
-        pools = sort_pools(pool for pool in resolved if pool is not None)
-        ready = [pool for pool in pools if isinstance(pool, ReadyPool)]
-        return _Offer(
-            pools,
-            tuple(self.shapes.group(group) for pool in ready for group in groups(pool)),
-            others=(
-                frozenset(pool.id.driver for pool in pools if isinstance(pool, IncompletePool)),
-                # Errors name the pool and what is wrong with it.
-                frozenset(pool for pool in pools if isinstance(pool, InvalidPool)),
-                node.declared_features,
-            ),
-        )
+    # What a change concerns.
 
-    def _set_pool(self, pool: PoolId, slices: tuple[PoolSlice, ...]) -> None:
-        before = set(self._nodes_with(pool))
-        for name in self._named_by(pool):
-            self._pools_of_node[name] -= {pool}
-            if not self._pools_of_node[name]:
-                del self._pools_of_node[name]
-        self._pools[pool] = slices
-        for name in self._named_by(pool):
-            self._pools_of_node[name] = self._pools_of_node.get(name, frozenset()) | {pool}
-        if any(not isinstance(pool_slice.spec.nodes, OnNode) for pool_slice in slices):
-            self._shared_pools.add(pool)
+    def _set_rules(
+        self, rules: dict[str, DeviceTaintRule], *changed: DeviceTaintRule | None
+    ) -> None:
+        self._rules = dict(sorted(rules.items()))  # the order of arrival must not matter
+        for pool, names in self._pools.items():
+            if any(rule and may_apply(rule, pool.driver, pool.pool) for rule in changed):
+                for name in names:
+                    self._prepared.pop(name, None)
+                self._forget_pool(pool)
+
+    def _set_pool(self, pool: PoolId, names: frozenset[str]) -> None:
+        self._forget_pool(pool)
+        if names:
+            self._pools[pool] = names
         else:
-            self._shared_pools.discard(pool)
-        if not slices:
             del self._pools[pool]
-        for name in before.union(self._nodes_with(pool)):
-            self._forget(name)
-
-    def _named_by(self, pool: PoolId) -> set[str]:
-        """The nodes that slices of the pool name."""
-        slices = self._pools.get(pool, ())
-        nodes = (pool_slice.spec.nodes for pool_slice in slices)
-        return {on_node.node_name for on_node in nodes if isinstance(on_node, OnNode)}
-
-    def _nodes_with(self, pool: PoolId) -> Collection[str]:
-        """The nodes that slices of the pool may reach."""
-        return self._nodes if pool in self._shared_pools else self._named_by(pool)
+        self._reach.put_pool(pool, (self._slices[name].spec for name in names))
+        reached = self._reach.nodes_of(pool)
+        if reached is None or len(reached) > _MANY:
+            self._wide.add(pool)
+        else:
+            self._wide.discard(pool)
+        self._forget_pool(pool)
 
     def _use(
         self,
@@ -276,25 +317,42 @@ class Cluster:
         for result in results:
             by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
         for pool, of_pool in by_pool.items():
-            self._usage[pool] = change(self._usage.get(pool, _NOTHING), of_pool)
-            if self._usage[pool] == _NOTHING:
+            self._usage[pool] = change(self._usage.get(pool, NOTHING), of_pool)
+            if self._usage[pool] == NOTHING:
                 del self._usage[pool]
-            for name in self._nodes_with(pool):
-                self._reshape(name)
+            self._mark(pool)
+
+    def _mark(self, pool: PoolId) -> None:
+        """The devices in use of a pool have changed."""
+        if pool in self._wide:
+            self.changed_pools.add(pool)
+            reached: Collection[str] = set(self._reach.named_by(pool))
+        else:
+            reached = self._reach.nodes_of(pool) or ()
+        for name in reached:
+            if name in self._nodes:
+                self.changed_nodes.add(name)
+
+    def _forget_pool(self, pool: PoolId) -> None:
+        """The devices that a pool offers have changed."""
+        self._resolved.pop(pool, None)
+        if pool in self._wide:
+            self.wide_moment += 1
+            self._offers.clear()
+        else:
+            for name in self._reach.nodes_of(pool) or ():
+                self._offers.pop(name, None)
+        self._mark(pool)
 
     def _forget(self, node: str) -> None:
-        """The devices that the node offers have changed."""
+        """The node itself has changed."""
         self._offers.pop(node, None)
-        self._reshape(node)
+        self.changed_nodes.add(node)
 
-    def _reshape(self, node: str) -> None:
-        """The devices in use on the node have changed."""
-        shape = self._shape.pop(node, None)
-        if shape is not None:
-            del self._nodes_of_shape[shape][node]
-            if not self._nodes_of_shape[shape]:
-                del self._nodes_of_shape[shape]
-        if node in self._nodes:
-            self._unshaped.add(node)
-        else:
-            self._unshaped.discard(node)
+    def _undo(self, step: Callable[[], None]) -> None:
+        if self._journal is not None:
+            self._journal.append(step)
+
+
+def _pool_of(published: ResourceSlice) -> PoolId:
+    return PoolId(published.spec.driver, published.spec.pool.name)

@@ -1,30 +1,31 @@
-"""Chooses the best node of a cluster for claims, and the claims' devices on it.
-
-Nodes of the same shape give the same result. Each shape is evaluated once per kind of request, and
-a node is evaluated again only when it takes a shape that was never seen.
-"""
+"""Chooses the best node of a cluster for claims, and the claims' devices on it."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.allocate import Allocated, Answer, allocate
-from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.allocate import Allocated, write
+from carina_dra.allocator.explanation import Explanation, explain
 from carina_dra.allocator.features import Features
-from carina_dra.allocator.preference import Policy, Score
-from carina_dra.allocator.request import Claim, attributes_read, check
-from carina_dra.allocator.search import CutShort, Impossible
+from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Demand
+from carina_dra.placement.order import NodeOrder
+from carina_dra.placement.ranking import ExpiredError, Failed, Ranking, Undecided
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
-_QUESTIONS: Final = 256
-"""The number of kinds of questions remembered."""
+_REMEMBERED: Final = 1_000_000
+"""The number of nodes, over all kinds of requests, of which findings are remembered."""
+_HEAP_SHARE: Final = 10
+"""An entry in the order of nodes takes a tenth of the memory of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The best node for the claims, and their devices on it."""
+    """A node for the claims, and their devices on it."""
 
     node: str
     allocated: Allocated
@@ -35,14 +36,12 @@ class Unplaceable:
     """No node has the devices that the claims ask for."""
 
     undecided: int
-    """On how many nodes the search stopped at its step limit; 0 if the result is certain."""
-    invalid: tuple[str, ...]
-    """Nodes with an invalid pool, as `node: reason`."""
+    """On how many nodes it is not known, since a limit was reached; 0 if the result is certain."""
+    failed: tuple[str, ...]
+    """Nodes of which something is wrong, as `node: reason`."""
 
 
 Placement: TypeAlias = Placed | Unplaceable
-_Verdict: TypeAlias = Score | Impossible | CutShort | NodeAllocationError
-_Verdicts: TypeAlias = Iterator[tuple[_Verdict, Collection[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,6 @@ class PlacementRequest:
     claims: tuple[Claim, ...]
     key: str
     """Equal for requests whose claims and classes have equal specs."""
-    reads: frozenset[str] | None
-    """The attributes that selectors read by value; None if unknown."""
 
     @classmethod
     def of(
@@ -80,11 +77,23 @@ class PlacementRequest:
             [encode(claim.source.spec.devices) for claim in checked],
             [encode(used[name].spec) for name in sorted(used)],
         ]
-        return cls(checked, json.dumps(asked, sort_keys=True), attributes_read(checked))
+        return cls(checked, json.dumps(asked, sort_keys=True))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes that have no devices for the claims for the same reasons."""
+
+    explanation: Explanation
+    """That of the first of the nodes."""
+    nodes: tuple[str, ...]
 
 
 class Placer:
-    """Finds the best node of a cluster, and caches the results by shape."""
+    """Finds the best nodes of a cluster, and remembers what it found until the nodes change.
+
+    A trial of the cluster uses what is remembered of the nodes that it does not touch.
+    """
 
     def __init__(
         self,
@@ -99,101 +108,124 @@ class Placer:
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
-        self._verdicts: dict[str, dict[int, _Verdict]] = {}
-        self._version = cluster.shapes.version
+        self._orders: dict[tuple[int, bool], NodeOrder] = {}
+        self._wide_moment = cluster.wide_moment
+        self._rankings: OrderedDict[str, Ranking] = OrderedDict()
 
-    def place(self, request: PlacementRequest, nodes: Collection[str] | None = None) -> Placement:
+    def place(
+        self,
+        request: PlacementRequest,
+        nodes: Collection[str] | None = None,
+        *,
+        cost: Callable[[str], int] | None = None,
+        expired: Callable[[], bool] | None = None,
+    ) -> Placement:
         """The best of these nodes, or of all, and the devices that the claims get there.
 
-        Of equally good nodes, the first by name is chosen. The cluster does not change;
+        Of equally good nodes, the first by name is chosen. Nodes of a smaller `cost` come before
+        all others. The search ends without a node when `expired` returns true; without it, the
+        answer depends on nothing but the cluster. The cluster does not change;
         `Cluster.allocate` records the allocation.
 
         Raises:
-            AllocationError: no node can satisfy the claims.
+            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
         """
-        if request.reads is None or not self._cluster.shapes.tell(request.reads):
-            verdicts = self._one_by_one(request, nodes)
-        else:
-            verdicts = self._by_shape(request, nodes)
-        ballot = _Ballot()
-        for verdict, of_verdict in verdicts:
-            ballot.count(verdict, of_verdict)
-        if ballot.best is None:
-            return Unplaceable(ballot.undecided, tuple(sorted(ballot.invalid)))
-        name = min(map(min, ballot.nodes))
-        answer = self.answer(request, name)
-        match answer:
-            case Allocated():
-                return Placed(name, answer)
-            case Impossible() | CutShort():
-                raise AssertionError(f"{name} has none of the devices that nodes of its shape have")
+        ranking = self._ranking(request)
+        try:
+            for placed in self._best(ranking, request, nodes, cost, expired):
+                return placed
+        except ExpiredError:
+            asked = len(self._cluster.nodes if nodes is None else nodes)
+            known = [found for _, found in ranking.findings(nodes)]
+            decided = sum(not isinstance(found, Undecided) for found in known)
+            return Unplaceable(max(1, asked - decided), _failed(ranking, nodes))
+        undecided = sum(isinstance(found, Undecided) for _, found in ranking.findings(nodes))
+        return Unplaceable(undecided, _failed(ranking, nodes))
 
-    def answer(self, request: PlacementRequest, node: str) -> Answer:
-        """The claims' devices on one node.
+    def best(
+        self,
+        request: PlacementRequest,
+        nodes: Collection[str] | None = None,
+        *,
+        cost: Callable[[str], int] | None = None,
+    ) -> Iterator[Placed]:
+        """All suitable nodes, the best first; each costs as much as a decision.
+
+        The arguments are those of `place`. The cluster must not change before the iterator ends.
 
         Raises:
-            NodeAllocationError: the node has no devices for the claims, and an invalid pool.
-            AllocationError: no node can satisfy the claims.
+            AllocationError: as for `place`.
         """
-        return allocate(
-            request.claims,
-            self._cluster.state(node),
-            new_share_id=self._new_share_id,
-            policy=self._policy,
-            max_steps=self._max_steps,
+        return self._best(self._ranking(request), request, nodes, cost, None)
+
+    def reasons(
+        self, request: PlacementRequest, nodes: Collection[str] | None = None
+    ) -> tuple[NodeGroup, ...]:
+        """Why nodes have no devices for the claims; nodes with the same reasons are together.
+
+        It takes the time of an explanation for each node.
+        """
+        groups: dict[tuple[str, ...], list[str]] = {}
+        first: dict[tuple[str, ...], Explanation] = {}
+        for name in sorted(self._cluster.nodes if nodes is None else nodes):
+            explanation = explain(request.claims, self._cluster.state(name))
+            alike = explanation.anonymous()
+            first.setdefault(alike, explanation)
+            groups.setdefault(alike, []).append(name)
+        return tuple(NodeGroup(first[alike], tuple(names)) for alike, names in groups.items())
+
+    def _best(
+        self,
+        ranking: Ranking,
+        request: PlacementRequest,
+        nodes: Collection[str] | None,
+        cost: Callable[[str], int] | None,
+        expired: Callable[[], bool] | None,
+    ) -> Iterator[Placed]:
+        for name, found in ranking.best(nodes, cost, expired):
+            state = self._cluster.state(name)
+            yield Placed(name, write(request.claims, found.chosen, state, self._new_share_id))
+
+    def _ranking(self, request: PlacementRequest) -> Ranking:
+        if self._wide_moment != self._cluster.wide_moment:
+            self._wide_moment = self._cluster.wide_moment
+            self._orders.clear()
+            self._rankings.clear()
+        known = self._rankings.pop(request.key, None)
+        if known is None:
+            known = self._new_ranking(request.claims)
+            self._make_room()
+        self._rankings[request.key] = known  # the last to be forgotten
+        return known
+
+    def _new_ranking(self, claims: tuple[Claim, ...]) -> Ranking:
+        demand = Demand(claims, self._cluster.features)
+        # With policy upstream, an error on a node matters though it has too few devices.
+        ordered = self._policy.devices is not None
+        key = (
+            demand.devices if ordered else 0,
+            any(map(demand.concerns, self._cluster.wide_devices())),
         )
+        order = self._orders.get(key)
+        if order is None:
+            devices, wide = key
+            order = NodeOrder(self._cluster, self._policy.nodes, devices, close=ordered, wide=wide)
+            self._orders[key] = order
+        return Ranking(claims, demand, self._cluster, order, self._policy, self._max_steps)
 
-    def _remembered(self, request: PlacementRequest) -> dict[int, _Verdict]:
-        if self._version != self._cluster.shapes.version:
-            self._version = self._cluster.shapes.version
-            self._verdicts.clear()
-        verdicts = self._verdicts.pop(request.key, {})
-        self._verdicts[request.key] = verdicts  # the last to be forgotten
-        if len(self._verdicts) > _QUESTIONS:
-            del self._verdicts[next(iter(self._verdicts))]
-        return verdicts
-
-    def _one_by_one(self, request: PlacementRequest, nodes: Collection[str] | None) -> _Verdicts:
-        for name in self._cluster.nodes if nodes is None else nodes:
-            yield self._verdict(request, name), (name,)
-
-    def _by_shape(self, request: PlacementRequest, nodes: Collection[str] | None) -> _Verdicts:
-        verdicts = self._remembered(request)
-        for shape, of_shape in self._cluster.by_shape().items():
-            members = of_shape if nodes is None else [name for name in of_shape if name in nodes]
-            if members:
-                if shape not in verdicts:
-                    verdicts[shape] = self._verdict(request, next(iter(members)))
-                yield verdicts[shape], members
-
-    def _verdict(self, request: PlacementRequest, node: str) -> _Verdict:
-        try:
-            answer = self.answer(request, node)
-        except NodeAllocationError as error:
-            return error
-        return answer.score if isinstance(answer, Allocated) else answer
+    def _make_room(self) -> None:
+        weight = sum(ranking.size for ranking in self._rankings.values())
+        weight += len(self._rankings) * len(self._cluster.nodes) // _HEAP_SHARE
+        while weight > _REMEMBERED and len(self._rankings) > 1:
+            _, forgotten = self._rankings.popitem(last=False)
+            weight -= forgotten.size + len(self._cluster.nodes) // _HEAP_SHARE
 
 
-@dataclass(slots=True)
-class _Ballot:
-    """The best so far, and what became of the others."""
-
-    best: Score | None = None
-    nodes: list[Collection[str]] = field(default_factory=list)
-    """Those with the best score."""
-    undecided: int = 0
-    invalid: list[str] = field(default_factory=list)
-
-    def count(self, verdict: _Verdict, nodes: Collection[str]) -> None:
-        match verdict:
-            case Score():
-                if self.best is None or verdict < self.best:
-                    self.best, self.nodes = verdict, []
-                if verdict == self.best:
-                    self.nodes.append(nodes)
-            case Impossible():
-                pass
-            case CutShort():
-                self.undecided += len(nodes)
-            case NodeAllocationError():
-                self.invalid += [f"{name}: {verdict}" for name in nodes]
+def _failed(ranking: Ranking, nodes: Collection[str] | None) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            f"{name}: {found.reason}"
+            for name, found in ranking.findings(nodes)
+            if isinstance(found, Failed)
+        )
+    )

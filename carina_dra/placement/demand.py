@@ -1,0 +1,254 @@
+"""What claims demand at least, and whether a node can have it: conditions that are cheap to check.
+
+A node that meets the conditions may still not have the devices. A node that does not meet them has
+not, so the search need not look at it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.pool import Candidate
+from carina_dra.allocator.request import Alternative, Claim, NamedSelector
+from carina_dra.allocator.taint import untolerated
+from carina_dra.allocator.usage import Amounts
+from carina_dra.cel import CompileError, EvaluationError
+from carina_dra.placement.distance import least_distance, places_of
+from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.resource import All, ExactCount, MatchAttribute
+
+_NO_AMOUNTS: Final[Amounts] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No allocation on the node has a better score than this."""
+
+    alternatives: int
+    """The sum of the indices of the alternatives."""
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The node cannot have the devices."""
+
+    error: str
+    """What prevents devices from being considered, if something does; else empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alternative:
+    """An alternative, and how many devices it needs at least."""
+
+    source: Alternative
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """An attribute whose value some requests must have in common."""
+
+    attribute: str
+    requests: tuple[tuple[int, frozenset[int]], ...]
+    """By index; with the indices of its alternatives that are meant."""
+
+
+class Demand:
+    """The conditions that a node must meet for claims."""
+
+    def __init__(self, claims: Sequence[Claim], features: Features) -> None:
+        self._features = features
+        self._requests: list[tuple[_Alternative, ...]] = []
+        self._matches: list[_Match] = []
+        for claim in claims:
+            first = len(self._requests)
+            for request in claim.requests:
+                self._requests.append(
+                    tuple(_Alternative(one, _least(one)) for one in request.alternatives)
+                )
+            self._matches += _matches(claim, first)
+        exclusive = not any(one.source.admin_access for of in self._requests for one in of)
+        self.devices = (
+            sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
+        )
+        """How many devices it takes at least that nobody else has; a share of one counts as one."""
+        self._has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
+
+    def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
+        """The best score that a node could have for the claims, but for its usage.
+
+        `is_whole` says that no pool of the node is incomplete or invalid, and `wish` that close
+        devices are wanted.
+        """
+        if self._has_all and not is_whole:
+            return Bound(0, 0)
+        errors: list[str] = []
+        available = [
+            [self._available(one.source, states, errors) for one in of] for of in self._requests
+        ]
+        fitting = [
+            [rank for rank, one in enumerate(of) if masks[rank].bit_count() >= one.count]
+            for of, masks in zip(self._requests, available, strict=True)
+        ]
+        if not all(fitting) or not self._is_enough(available, states):
+            return Short(errors[0] if errors else "")
+        first = [ranks[0] for ranks in fitting]
+        for match in self._matches:
+            matching = self._first_matching(match, available, states)
+            if matching is None:
+                return Short(errors[0] if errors else "")
+            first = [max(pair) for pair in zip(first, matching, strict=True)]
+        if not wish or (self.devices == 1 and not self._has_all):
+            return Bound(sum(first), 0)
+        masks = [of[rank] for of, rank in zip(available, first, strict=True)]
+        counts = [of[rank].count for of, rank in zip(self._requests, first, strict=True)]
+        return Bound(sum(first), least_distance(masks, counts, self.devices, states))
+
+    def concerns(self, candidate: Candidate) -> bool:
+        """Whether a device, free or not, could serve a request, or make it fail."""
+        return any(
+            all(_may_select(named, candidate) for named in one.source.selectors)
+            for of in self._requests
+            for one in of
+        )
+
+    def _available(
+        self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
+    ) -> int:
+        """The devices of a node that each could serve the alternative."""
+        if len(states) == 1:
+            return self._available_in(wanted, states[0], errors)
+        mask = shift = 0
+        for state in states:
+            mask |= self._available_in(wanted, state, errors) << shift
+            shift += len(state.offered.devices)
+        return mask
+
+    def _available_in(self, wanted: Alternative, state: PoolState, errors: list[str]) -> int:
+        offered = state.offered
+        mask = offered.here
+        if not wanted.admin_access:
+            mask &= state.free
+        for named in wanted.selectors:
+            if not mask:
+                return 0
+            selected = offered.selected(named.selector)
+            if selected.doubtful & mask:
+                errors.append(f"{named.location} {selected.error}")
+            mask &= selected.mask
+        if mask & offered.tainted:
+            mask &= ~sum(
+                bit
+                for bit, one in devices_of(mask & offered.tainted, offered.devices)
+                if untolerated(one.device, wanted.tolerations)
+            )
+        counted = mask if wanted.capacity is not None else mask & offered.shareable
+        if counted and self._features.consumable_capacity:
+            mask &= ~sum(
+                bit
+                for bit, one in devices_of(counted, offered.devices)
+                if not self._has_room(wanted, one, state, errors)
+            )
+        return mask
+
+    def _has_room(
+        self, wanted: Alternative, one: Candidate, state: PoolState, errors: list[str]
+    ) -> bool:
+        try:
+            amounts = consumed_capacity(
+                one.device.capacity,
+                wanted.capacity,
+                fractional=self._features.fractional_capacity_range,
+            )
+        except CapacityError as error:
+            errors.append(f"{wanted}: checking capacity for device {one.id}: {error}")
+            return False
+        if amounts is None:
+            return False
+        share = None if wanted.admin_access else state.usage.shared.get(one.id)
+        return fits(amounts, one.device.capacity, share.amounts if share else _NO_AMOUNTS)
+
+    def _is_enough(self, available: Sequence[Sequence[int]], states: Sequence[PoolState]) -> bool:
+        """Whether there are as many devices as all requests together take."""
+        if len(self._requests) == 1 or any(state.offered.shareable for state in states):
+            return True
+        together = 0
+        for masks in available:
+            for mask in masks:
+                together |= mask
+        return together.bit_count() >= self.devices
+
+    def _first_matching(
+        self, match: _Match, available: Sequence[Sequence[int]], states: Sequence[PoolState]
+    ) -> list[int] | None:
+        """The first alternatives that could have a value in common; None if there are none."""
+        places = places_of(match.attribute, states)
+        first: dict[int, int] = {}
+        is_possible = False
+        for mask in places.by_value.values() or (0,):
+            ranks = self._ranks_within(match, available, mask | places.anywhere)
+            if ranks is not None:
+                is_possible = True
+                for request, rank in ranks.items():
+                    first[request] = min(rank, first.get(request, rank))
+        if not is_possible:
+            return None
+        return [first.get(request, 0) for request in range(len(self._requests))]
+
+    def _ranks_within(
+        self, match: _Match, available: Sequence[Sequence[int]], within: int
+    ) -> dict[int, int] | None:
+        ranks = {}
+        for request, meant in match.requests:
+            for rank, (one, mask) in enumerate(
+                zip(self._requests[request], available[request], strict=True)
+            ):
+                if (mask & within if rank in meant else mask).bit_count() >= one.count:
+                    ranks[request] = rank
+                    break
+            else:
+                return None
+        return ranks
+
+
+def _may_select(named: NamedSelector, candidate: Candidate) -> bool:
+    if isinstance(named.selector, CompileError):
+        return True
+    try:
+        return named.selector.matches(candidate.view)
+    except EvaluationError:
+        return True
+
+
+def _least(wanted: Alternative) -> int:
+    """All devices are one at least: if none matches, the request cannot be satisfied."""
+    match wanted.mode:
+        case ExactCount(count=count):
+            return count
+        case All():
+            return 1
+
+
+def _matches(claim: Claim, first: int) -> Iterator[_Match]:
+    """The claim's matchAttribute constraints on published attributes."""
+    for constraint in claim.constraints:
+        rule = constraint.rule
+        if not isinstance(rule, MatchAttribute):
+            continue
+        derived = any(
+            rule.name in one.derived for request in claim.requests for one in request.alternatives
+        )
+        requests = []
+        for index, request in enumerate(claim.requests, first):
+            meant = frozenset(
+                rank
+                for rank, one in enumerate(request.alternatives)
+                if one.is_meant_by(constraint.requests)
+            )
+            if meant:
+                requests.append((index, meant))
+        if requests and not derived:
+            yield _Match(rule.name, tuple(requests))

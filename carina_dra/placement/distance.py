@@ -1,0 +1,65 @@
+"""How close devices of a node could be at best, by counting those in the same place."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Final
+
+from carina_dra.allocator.preference import CLOSENESS, FAR
+from carina_dra.placement.offer import Places, PoolState
+
+_COMBINATIONS: Final = 256
+"""The number of combinations of values that are looked at; of more, one is taken to fit."""
+
+
+def least_distance(
+    masks: Sequence[int], counts: Sequence[int], together: int, states: Sequence[PoolState]
+) -> int:
+    """The least distance of devices of which each mask gives its count.
+
+    `together` is the number of different devices, unless some can be shared.
+    """
+    either = 0
+    for mask in masks:
+        either |= mask
+    if any(state.offered.shareable for state in states):
+        together = 1
+    for distance, names in enumerate(CLOSENESS):
+        known = [places for name in names if (places := places_of(name, states)).is_known]
+        if not known:
+            continue
+        if prod(len(places.by_value) for places in known) > _COMBINATIONS:
+            return distance
+        for within in _intersections(known):
+            if (either & within).bit_count() >= together and all(
+                (mask & within).bit_count() >= count
+                for mask, count in zip(masks, counts, strict=True)
+            ):
+                return distance
+    return FAR
+
+
+def places_of(name: str, states: Sequence[PoolState]) -> Places:
+    """The devices of a node by the values of an attribute."""
+    if len(states) == 1:
+        return states[0].offered.places(name)
+    by_value: dict[Hashable, int] = {}
+    anywhere = shift = 0
+    is_known = False
+    for state in states:
+        of_pool = state.offered.places(name)
+        for value, mask in of_pool.by_value.items():
+            by_value[value] = by_value.get(value, 0) | mask << shift
+        anywhere |= of_pool.anywhere << shift
+        is_known = is_known or of_pool.is_known
+        shift += len(state.offered.devices)
+    return Places(by_value, anywhere, is_known)
+
+
+def _intersections(places: Sequence[Places]) -> Iterator[int]:
+    """The devices that could be together: those with one value of each attribute."""
+    for masks in product(*(tuple(one.by_value.values()) or (0,) for one in places)):
+        within = -1
+        for mask, one in zip(masks, places, strict=True):
+            within &= mask | one.anywhere
+        yield within

@@ -1,0 +1,253 @@
+"""What nodes offer: the devices of resolved pools, and which of them are free.
+
+Devices are the bits of a number, in the order in which upstream tries them, so that the devices
+that meet several conditions are counted at once.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from carina_dra.allocator.constraint import values_of
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.group import DeviceGroup, Uses, groups
+from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.taint import prevents_allocation
+from carina_dra.allocator.usage import DeviceId, Usage
+from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.resource import OnNode, lookup
+
+NOTHING: Final = Usage()
+"""No device is in use."""
+_SELECTORS: Final = 32
+"""The number of selectors whose results a pool remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Devices by the values of an attribute."""
+
+    by_value: Mapping[Hashable, int]
+    """A device is with each of its values."""
+    anywhere: int
+    """The devices without a value that can be compared."""
+    is_known: bool
+    """Whether a device has the attribute."""
+
+
+class Selected(NamedTuple):
+    """The devices of a pool that a selector selects."""
+
+    mask: int
+    doubtful: int
+    """The devices on which the selector fails."""
+    error: str
+    """The first failure; empty if there is none."""
+
+
+class GroupState(NamedTuple):
+    """Devices that consume the same counters, at a moment."""
+
+    used: int
+    """Their usage in millionths."""
+    free: int
+    """Those that are not in use, and whose counters are left."""
+
+
+class OfferedPool:
+    """A resolved pool: all that follows from what its driver has published."""
+
+    def __init__(self, pool: ReadyPool, features: Features) -> None:
+        self.pool = pool
+        self.is_own = any(isinstance(one.slice.nodes, OnNode) for one in pool.devices)
+        """Whether it says something about the usage of the node."""
+        self._features = features
+        self._places: dict[str, Places] = {}
+        self._selected: dict[Selector | CompileError, Selected] = {}
+        self._state: PoolState | None = None
+
+    @property
+    def devices(self) -> Sequence[Candidate]:
+        """The devices, in the order of their bits."""
+        return self.pool.devices
+
+    @cached_property
+    def groups(self) -> tuple[DeviceGroup, ...]:
+        """The groups of devices that consume the same counters."""
+        return groups(self.pool)
+
+    @cached_property
+    def unused(self) -> Sequence[GroupState]:
+        """The states of the groups while nothing is in use."""
+        if not self.pool.counters:
+            return [GroupState(0, 1 << index) for index in range(len(self.devices))]
+        return [self.group_state(index, NOTHING) for index in range(len(self.groups))]
+
+    def concerned(self, device: DeviceId) -> Sequence[int]:
+        """The indices of the groups to which the usage of a device matters."""
+        return self._groups_of.get(device, ())
+
+    def group_state(self, index: int, usage: Usage) -> GroupState:
+        """The state of a group with this usage."""
+        group = self.groups[index]
+        free = 0
+        for member in group.free(usage):
+            free |= self.bits[member.id]
+        return GroupState(group.used(usage), free)
+
+    @cached_property
+    def _groups_of(self) -> Mapping[DeviceId, Sequence[int]]:
+        if not self.pool.counters:
+            return {candidate.id: (index,) for index, candidate in enumerate(self.devices)}
+        groups_of: dict[DeviceId, list[int]] = {}
+        for index, group in enumerate(self.groups):
+            for device in (*group.members, *group.elsewhere):
+                groups_of.setdefault(device.id, []).append(index)
+        return groups_of
+
+    @cached_property
+    def bits(self) -> Mapping[DeviceId, int]:
+        """The bit of each device."""
+        return {candidate.id: 1 << index for index, candidate in enumerate(self.devices)}
+
+    @cached_property
+    def here(self) -> int:
+        """The devices that are usable on the node."""
+        return sum(1 << index for index, one in enumerate(self.devices) if one.here)
+
+    @cached_property
+    def tainted(self) -> int:
+        """The devices with a taint that prevents allocation, if it is not tolerated."""
+        if not self._features.device_taints:
+            return 0
+        return sum(
+            1 << index
+            for index, one in enumerate(self.devices)
+            if one.device.taints and any(map(prevents_allocation, one.device.taints))
+        )
+
+    @cached_property
+    def shareable(self) -> int:
+        """The devices that several claims can share."""
+        if not self._features.consumable_capacity:
+            return 0
+        return sum(
+            1 << index
+            for index, one in enumerate(self.devices)
+            if one.device.allow_multiple_allocations
+        )
+
+    def places(self, name: str) -> Places:
+        """The devices by the values of an attribute."""
+        known = self._places.get(name)
+        if known is None:
+            known = self._places[name] = self._placed(name)
+        return known
+
+    def selected(self, selector: Selector | CompileError) -> Selected:
+        """The devices that a selector selects, whether usable or not."""
+        known = self._selected.get(selector)
+        if known is None:
+            if len(self._selected) >= _SELECTORS:
+                self._selected.clear()
+            known = self._selected[selector] = self._evaluated(selector)
+        return known
+
+    def state(self, usage: Usage) -> "PoolState":
+        """The pool with this usage of its devices."""
+        known = self._state
+        if known is None or known.usage is not usage:
+            known = self._state = PoolState.of(self, usage, known)
+        return known
+
+    def _evaluated(self, selector: Selector | CompileError) -> Selected:
+        if isinstance(selector, CompileError):
+            return Selected(0, (1 << len(self.devices)) - 1, f"CEL compile error: {selector}")
+        mask = doubtful = 0
+        error = ""
+        bit = 1
+        for candidate in self.devices:
+            try:
+                if selector.matches(candidate.view):
+                    mask |= bit
+            except EvaluationError as failure:
+                doubtful |= bit
+                error = error or f"on device {candidate.id}: CEL runtime error: {failure}"
+            bit <<= 1
+        return Selected(mask, doubtful, error)
+
+    def _placed(self, name: str) -> Places:
+        by_value: dict[Hashable, int] = {}
+        anywhere, is_known = 0, False
+        for index, candidate in enumerate(self.devices):
+            found = lookup(candidate.device.attributes, name, candidate.id.driver)
+            values = found and values_of(found, lists=self._features.list_attributes)
+            is_known = is_known or found is not None
+            if not values:
+                anywhere |= 1 << index
+            for value in values or ():
+                by_value[value] = by_value.get(value, 0) | 1 << index
+        return Places(by_value, anywhere, is_known)
+
+
+class PoolState:
+    """A pool at a moment: all that follows from which of its devices are in use."""
+
+    def __init__(self, offered: OfferedPool, usage: Usage, groups: Sequence[GroupState]) -> None:
+        self.offered = offered
+        self.usage = usage
+        self.groups = groups
+
+    @classmethod
+    def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
+        """The state with this usage; only what differs from `before` is computed."""
+        changed = _changed(NOTHING if before is None else before.usage, usage)
+        states = list(offered.unused if before is None else before.groups)
+        for index in {index for device in changed for index in offered.concerned(device)}:
+            states[index] = offered.group_state(index, usage)
+        return cls(offered, usage, states)
+
+    @property
+    def uses(self) -> Uses:
+        """The groups with their usage in millionths."""
+        return [
+            (group, state.used)
+            for group, state in zip(self.offered.groups, self.groups, strict=True)
+        ]
+
+    @cached_property
+    def free(self) -> int:
+        """The devices that are not in use, and whose counters are left."""
+        free = 0
+        for state in self.groups:
+            free |= state.free
+        return free
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """The pools that a node offers."""
+
+    pools: tuple[Pool, ...]
+    """In the order in which upstream tries them."""
+    ready: tuple[OfferedPool, ...]
+    """Those of them that devices can be allocated from."""
+
+
+def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, Candidate]]:
+    """The devices of a number, with their bits."""
+    while mask:
+        bit = mask & -mask
+        yield bit, devices[bit.bit_length() - 1]
+        mask ^= bit
+
+
+def _changed(before: Usage, after: Usage) -> set[DeviceId]:
+    """The devices whose usage differs."""
+    changed = set(before.dedicated.items() ^ after.dedicated.items())
+    devices = {device for device, _ in changed}
+    for device in before.shared.keys() | after.shared.keys():
+        if before.shared.get(device) is not after.shared.get(device):
+            devices.add(device)
+    return devices

@@ -1,0 +1,101 @@
+"""The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
+
+from bisect import bisect_left, insort
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.preference import Order
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.distance import least_distance
+
+Entry: TypeAlias = tuple[int, int, int, str]
+"""A node with the best score that it could have: alternatives, distance, use, and its name."""
+
+_FEW: Final = 16
+"""If more nodes have changed than one in so many, all nodes are sorted anew."""
+
+
+class NodeOrder:
+    """The nodes that might have a number of devices, before it is known which devices.
+
+    Nodes with too few free devices are left out, unless a pool of theirs cannot be used.
+    """
+
+    def __init__(
+        self, cluster: Cluster, order: Order, devices: int, *, close: bool, wide: bool
+    ) -> None:
+        """`close` says that devices close to each other are better.
+
+        `wide` says that devices of wide pools are among those that are asked for. They are taken to
+        be free, so that the order does not depend on their usage.
+        """
+        self._cluster = cluster
+        self._sign = -1 if order is Order.BINPACK else 1
+        self._devices = devices
+        self._close = close and devices > 1
+        self.wide = wide
+        self._moment = -1
+        self._entries: list[Entry] = []
+        self._by_name: dict[str, Entry] = {}
+
+    def entries(self) -> list[Entry]:
+        """The entries of all nodes, the best first; not to be changed."""
+        self._catch_up()
+        return self._entries
+
+    def entry(self, node: str) -> Entry | None:
+        """The entry of a node; a new object each time the node changes. None if there is none."""
+        self._catch_up()
+        return self._by_name.get(node)
+
+    def _catch_up(self) -> None:
+        changes = self._cluster.changed_nodes
+        if self._moment == changes.now:
+            return
+        changed = list(changes.since(self._moment))
+        self._moment = changes.now
+        if len(changed) * _FEW > len(self._entries):
+            for name in changed:
+                self._renew(name)
+            self._entries = sorted(self._by_name.values())
+            return
+        for name in changed:
+            before = self._by_name.get(name)
+            if before is not None:
+                del self._entries[bisect_left(self._entries, before)]
+            after = self._renew(name)
+            if after is not None:
+                insort(self._entries, after)
+
+    def _renew(self, name: str) -> Entry | None:
+        self._by_name.pop(name, None)
+        if name not in self._cluster.nodes:
+            return None
+        distance = self._distance(name)
+        if distance is None:
+            return None
+        entry = (0, distance, self._sign * self._cluster.usage_of(name), name)
+        self._by_name[name] = entry
+        return entry
+
+    def _distance(self, name: str) -> int | None:
+        """How close the devices could be at best; None if there are too few."""
+        if self._devices == 0 or not (self._close or self._cluster.is_in_use(name)):
+            return 0
+        try:
+            offer = self._cluster.offer(name)
+        except AllocationError:
+            return 0  # the node's allocations fail with this error
+        states = [self._cluster.pool_state(one) for one in offer.ready]
+        free = shift = 0
+        for state in states:
+            devices = len(state.offered.devices)
+            if not self._cluster.is_wide(state.offered.pool.id):
+                free |= state.free << shift
+            elif self.wide:
+                free |= ((1 << devices) - 1) << shift
+            shift += devices
+        needed = 1 if any(state.offered.shareable for state in states) else self._devices
+        if free.bit_count() < needed:
+            return None if len(offer.ready) == len(offer.pools) else 0
+        return least_distance([free], [needed], needed, states) if self._close else 0

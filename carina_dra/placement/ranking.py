@@ -1,0 +1,277 @@
+"""The nodes of a cluster for claims of one kind, the best first.
+
+Each node has the best score that it could have, until it is its turn: then the conditions of the
+demand are checked, and at last the devices are chosen. So nodes are looked at only until no other
+can be better.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias, assert_never
+
+from carina_dra.allocator.allocate import Chosen, choose
+from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.pool import InvalidPool
+from carina_dra.allocator.preference import FAR, Policy
+from carina_dra.allocator.request import Claim
+from carina_dra.allocator.search import CutShort, Impossible
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Bound, Demand, Short
+from carina_dra.placement.order import Entry, NodeOrder
+
+_STALE: Final = 3
+"""With more entries than this for each node, the heap is made anew."""
+
+
+class ExpiredError(Exception):
+    """Time was up before the best node was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The node does not have the devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The search on the node stopped at its limit of steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The node has no devices for the claims, and something of it is wrong."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    """The attempt fails with all nodes: the policy is upstream's."""
+
+    entry: Entry
+    error: AllocationError
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """The node has devices for the claims."""
+
+    entry: Entry
+    chosen: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounded:
+    """The conditions of the demand are met."""
+
+    entry: Entry
+    bound: Bound
+
+
+Finding: TypeAlias = Refused | Undecided | Failed | Fatal | Suitable
+_Known: TypeAlias = Finding | _Bounded
+
+
+class Ranking:
+    """What is known of each node for claims of one kind."""
+
+    def __init__(
+        self,
+        claims: tuple[Claim, ...],
+        demand: Demand,
+        cluster: Cluster,
+        order: NodeOrder,
+        policy: Policy,
+        max_steps: int | None,
+    ) -> None:
+        self._claims = claims
+        self._demand = demand
+        self._cluster = cluster
+        self._order = order
+        self._policy = policy
+        self._max_steps = max_steps
+        self._known: dict[str, _Known] = {}
+        self._heap: list[Entry] = []
+        self._node_moment = self._pool_moment = -1
+
+    @property
+    def size(self) -> int:
+        """The number of nodes of which something is known."""
+        return len(self._known)
+
+    def findings(self, nodes: Collection[str] | None) -> Iterator[tuple[str, Finding]]:
+        """What was found on those of the nodes that have been looked at."""
+        for name, known in self._known.items():
+            if not isinstance(known, _Bounded) and (nodes is None or name in nodes):
+                yield name, known
+
+    def best(
+        self,
+        nodes: Collection[str] | None = None,
+        cost: Callable[[str], int] | None = None,
+        expired: Callable[[], bool] | None = None,
+    ) -> Iterator[tuple[str, Suitable]]:
+        """The suitable nodes in the order of their scores, of these `nodes` or of all.
+
+        Nodes of a smaller `cost` come first. The cluster must not change in between.
+
+        Raises:
+            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
+            ExpiredError: time is up before the next node is found.
+        """
+        self._catch_up()
+        if cost is None and (nodes is None or len(nodes) * 2 > len(self._cluster.nodes)):
+            found = self._among_all(nodes, expired)
+        else:
+            names = self._cluster.nodes if nodes is None else nodes
+            found = self._among(names, cost or (lambda _: 0), expired)
+        for name, finding in found:
+            if isinstance(finding, Fatal):
+                raise type(finding.error)(f"node {name}: {finding.error}") from finding.error
+            yield name, finding
+
+    def _among_all(
+        self, nodes: Collection[str] | None, expired: Callable[[], bool] | None
+    ) -> Iterator[tuple[str, Suitable | Fatal]]:
+        heap, aside = self._heap, list[Entry]()
+        try:
+            while heap:
+                entry = heappop(heap)
+                name = entry[3]
+                if self._entry(name) is not entry:
+                    continue
+                known = self._known.get(name)
+                if nodes is not None and name not in nodes:
+                    aside.append(entry)
+                elif isinstance(known, Suitable | Fatal):
+                    aside.append(entry)
+                    yield name, known
+                else:
+                    aside.append(entry)  # it stays current if time is up
+                    self._look(name, entry, expired)
+                    aside.pop()
+        finally:
+            for entry in aside:
+                heappush(heap, entry)
+
+    def _among(
+        self,
+        names: Iterable[str],
+        cost: Callable[[str], int],
+        expired: Callable[[], bool] | None,
+    ) -> Iterator[tuple[str, Suitable | Fatal]]:
+        known_entries = ((name, self._entry(name)) for name in names)
+        heap = [(cost(name), entry) for name, entry in known_entries if entry is not None]
+        heapify(heap)
+        while heap:
+            of_node, entry = heappop(heap)
+            name = entry[3]
+            known = self._known.get(name)
+            if isinstance(known, Suitable | Fatal):
+                yield name, known
+                continue
+            self._look(name, entry, expired)
+            after = self._entry(name)
+            if after is not None:
+                heappush(heap, (of_node, after))
+
+    def _entry(self, name: str) -> Entry | None:
+        """The entry of a node; None if it is known not to be suitable."""
+        known = self._known.get(name)
+        match known:
+            case None:
+                return self._order.entry(name)
+            case _Bounded(entry=entry) | Suitable(entry=entry) | Fatal(entry=entry):
+                return entry
+            case Refused() | Undecided() | Failed():
+                return None
+        assert_never(known)
+
+    def _look(self, name: str, entry: Entry, expired: Callable[[], bool] | None) -> None:
+        """Finds out more of a node: first whether it meets the conditions, then its devices."""
+        if expired is not None and expired():
+            raise ExpiredError
+        known = self._known.get(name)
+        try:
+            if isinstance(known, _Bounded):
+                after = self._choose(name, known.bound, expired)
+            else:
+                after = self._check(name, entry)
+        except NodeAllocationError as error:
+            after = Failed(str(error))
+        except AllocationError as error:
+            after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
+        self._known[name] = after
+        current = self._entry(name)
+        if current is not None:
+            heappush(self._heap, current)
+
+    @property
+    def _is_upstream(self) -> bool:
+        return self._policy.devices is None
+
+    def _check(self, name: str, entry: Entry) -> _Known:
+        offer = self._cluster.offer(name)
+        states = [self._cluster.pool_state(one) for one in offer.ready]
+        bound = self._demand.bound(
+            states,
+            is_whole=len(offer.ready) == len(offer.pools),
+            wish=not self._is_upstream,
+        )
+        match bound:
+            case Bound():
+                pass
+            case Short(error="") if not any(isinstance(one, InvalidPool) for one in offer.pools):
+                return Refused()
+            case Short(error=error):
+                if error and not self._is_upstream:
+                    return Failed(error)
+                bound = Bound(0, 0)  # whether the error matters, only the search can tell
+        return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
+
+    def _choose(self, name: str, bound: Bound, expired: Callable[[], bool] | None) -> _Known:
+        states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
+        verdict = choose(
+            self._claims,
+            self._cluster.state(name),
+            policy=self._policy,
+            max_steps=self._max_steps,
+            expired=expired,
+            uses=[use for state in states for use in state.uses],
+            # That the first alternatives are impossible says that they are at no distance.
+            least_distance=FAR if bound.alternatives else bound.distance,
+        )
+        match verdict:
+            case Chosen(score=score):
+                return Suitable((score.alternatives, score.distance, score.use, name), verdict)
+            case Impossible():
+                return Refused()
+            case CutShort():
+                if expired is not None and expired():
+                    raise ExpiredError
+                return Undecided()
+        assert_never(verdict)
+
+    def _catch_up(self) -> None:
+        """Forgets what was known of nodes that have changed."""
+        cluster = self._cluster
+        nodes = list(cluster.changed_nodes.since(self._node_moment)) if self._known else []
+        if self._pool_moment != cluster.changed_pools.now and self._order.wide:
+            self._known.clear()
+        is_new = self._node_moment < 0
+        self._pool_moment = cluster.changed_pools.now
+        self._node_moment = cluster.changed_nodes.now
+        for name in nodes:
+            self._known.pop(name, None)
+        if is_new or not self._known:
+            self._heap = list(self._order.entries())  # sorted, so it is a heap
+        elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
+            entries = map(self._entry, cluster.nodes)
+            self._heap = [entry for entry in entries if entry is not None]
+            heapify(self._heap)
+        else:
+            for name in nodes:
+                entry = self._order.entry(name)
+                if entry is not None:
+                    heappush(self._heap, entry)
