@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from tests.model.pools import Key, PoolState
@@ -73,11 +74,11 @@ def _closeness(problem: Problem) -> Iterator[tuple[int, _IsClose]]:
     for distance, names in enumerate(_LEVELS):
         present = [name for name in names if name in known]
         if present:
-            yield distance, lambda choices, present=present: _share(problem, choices, present)
+            yield distance, partial(_share, problem, present)
     yield _FAR, lambda choices: True
 
 
-def _share(problem: Problem, choices: Sequence[ModelChoice], names: Sequence[str]) -> bool:
+def _share(problem: Problem, names: Sequence[str], choices: Sequence[ModelChoice]) -> bool:
     """Whether the devices share these attributes; one that lacks an attribute matches."""
     lists = "DRAListTypeAttributes" in problem.gates
     for name in names:

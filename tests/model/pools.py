@@ -84,7 +84,8 @@ def _meets(values: Object, required: Object) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    raise NotImplementedError(f"no sample has the operator {required['operator']}")
+        case operator:
+            raise NotImplementedError(f"no sample has the operator {operator}")
 
 
 def _pool(

@@ -79,9 +79,10 @@ def test_cases_are_of_every_kind(cases: list[_Case]) -> None:
 def test_policy_upstream_gives_the_same_devices_in_no_more_steps(cases: list[_Case]) -> None:
     wrong = []
     for case in cases:
-        found = case.question
-        if not isinstance(found, AllocationError):
-            found = _answer(*found, UPSTREAM)
+        question = case.question
+        found: Answer | Exception = (
+            question if isinstance(question, AllocationError) else _answer(*question, UPSTREAM)
+        )
         different = difference(case.expected, written(found))
         if not isinstance(found, Exception) and found.steps > case.expected["searchSteps"]:
             different = f"{found.steps} steps instead of {case.expected['searchSteps']}"

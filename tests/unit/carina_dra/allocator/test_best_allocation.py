@@ -95,7 +95,7 @@ def given(request: pytest.FixtureRequest, cases: list[_Case]) -> list[_Given]:
 def _ranked(state: NodeState, policy: Policy) -> list[Key]:
     assert policy.devices is not None
     ranked = rank_devices(state, in_use(state.ready, state.usage), policy.devices)
-    return [tuple(candidate.id) for candidate in ranked]
+    return [(*candidate.id,) for candidate in ranked]
 
 
 def test_claims_are_allocated_if_and_only_if_it_is_possible(given: list[_Given]) -> None:
