@@ -12,6 +12,7 @@ _SELECTORS = (
     "!device.allowMultipleAllocations",
     'has(device.attributes["{driver}"].numa)',
     'device.attributes["resource.kubernetes.io"].?numaNode.orValue(0) == 0',
+    'device.attributes["{driver}"].?uuid.orValue("u-5") < "u-7"',
 )
 _FAILING_SELECTORS = (
     'device.attributes["{driver}"].numa == 0',

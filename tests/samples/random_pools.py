@@ -200,6 +200,8 @@ class RandomPools:
             attributes["ready"] = {"bool": self._dice.chance(0.5)}
         if self._dice.chance(0.3):
             attributes["version"] = {"version": self._dice.one_of("1.0.0", "1.0.0", "2.0.0")}
+        if self._dice.chance(0.3):
+            attributes["uuid"] = {"string": f"u-{self._dice.between(0, 9)}"}
         if self._has("DRAListTypeAttributes") and self._dice.chance(0.5):
             attributes["links"] = {"strings": self._dice.some(["p", "q", "r"])[:2]}
         socket = self._dice.between(0, 1)
