@@ -4,9 +4,11 @@ As a program it reads cases as JSON lines and writes an answer a line, so that a
 implementation can be compared: `python -m tests.conformance.answer < cases`.
 """
 
+import argparse
+import itertools
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from carina_dra.allocator.allocate import Allocated, Answer, allocate
@@ -15,7 +17,8 @@ from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import PoolSlice, gather
-from carina_dra.allocator.request import check
+from carina_dra.allocator.preference import UPSTREAM, Policy
+from carina_dra.allocator.request import Claim, check
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
 from carina_dra.quantity import Quantity, QuantityError
@@ -28,21 +31,26 @@ from carina_dra.resource import (
     encode,
 )
 
-SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
-"""That of every share: who compares answers compares whether there is one."""
+
+def share_ids() -> Callable[[], str]:
+    """UIDs of shares, each another; equal from run to run."""
+    numbers = itertools.count()
+    return lambda: f"{next(numbers):08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 
-def answer(case: Mapping[str, Any]) -> dict[str, Any]:
+def answer(case: Mapping[str, Any], policy: Policy = UPSTREAM) -> dict[str, Any]:
     """The answer to a case, as JSON."""
     try:
-        return written(attempt(case))
+        return written(attempt(case, policy))
     except (AllocationError, DecodeError, QuantityError) as error:
-        return {"error": str(error), "nodeLocal": isinstance(error, NodeAllocationError)}
+        return written(error)
 
 
-def written(found: Answer) -> dict[str, Any]:
-    """An answer of the allocator as JSON."""
+def written(found: Answer | Exception) -> dict[str, Any]:
+    """An answer of the allocator, or its error, as JSON."""
     match found:
+        case Exception():
+            return {"error": str(found), "nodeLocal": isinstance(found, NodeAllocationError)}
         case Allocated(allocations=()):  # of no claims: the vectors write that like a no
             return {"unsatisfiable": True}
         case Allocated(allocations=allocations):
@@ -53,11 +61,21 @@ def written(found: Answer) -> dict[str, Any]:
             raise AssertionError(f"{found} of a search without a limit")
 
 
-def attempt(case: Mapping[str, Any]) -> Answer:
+def attempt(case: Mapping[str, Any], policy: Policy = UPSTREAM) -> Answer:
     """The allocator's answer.
 
     Raises:
         AllocationError: the attempt fails.
+    """
+    claims, state = read(case)
+    return allocate(claims, state, new_share_id=share_ids(), policy=policy)
+
+
+def read(case: Mapping[str, Any]) -> tuple[list[Claim], NodeState]:
+    """The claims of a case, checked, and the state of its node.
+
+    Raises:
+        AllocationError: a claim or slice is not valid.
     """
     features = Features.of_gates(gate for each in case["features"] for gate in _gates(each))
     node = Node.of(case["node"])
@@ -66,8 +84,7 @@ def attempt(case: Mapping[str, Any]) -> Answer:
     claims = [decode(ResourceClaim, each) for each in case.get("claims") or ()]
     slices = [PoolSlice.of(decode(ResourceSlice, each)) for each in case.get("slices") or ()]
     checked = [check(claim, by_name, features) for claim in claims]
-    state = NodeState(node, gather(slices, node, features), _usage(case), features)
-    return allocate(checked, state, new_share_id=lambda: SHARE_ID)
+    return checked, NodeState(node, gather(slices, node, features), _usage(case), features)
 
 
 def _gates(written: str) -> list[str]:
@@ -95,9 +112,14 @@ def _device(written: Mapping[str, str]) -> DeviceId:
 
 def main() -> None:
     """Answers the cases on standard input, one line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--policy", type=Policy.parse, default=UPSTREAM, help="as of `carina allocate` [upstream]"
+    )
+    policy = parser.parse_args().policy
     for line in sys.stdin:
         if line.strip():
-            print(json.dumps(answer(json.loads(line))), flush=True)
+            print(json.dumps(answer(json.loads(line), policy)), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from threading import Thread
 from typing import IO, Any, Literal, TypeAlias
 
 from simulation.kubernetes import build
@@ -45,17 +46,31 @@ class Upstream:
 
     def answer(self, case: Mapping[str, Any]) -> Object:
         """What upstream answers to a case."""
-        self._input.write(json.dumps(case) + "\n")
-        self._input.flush()
-        line = self._output.readline()
-        if not line:
-            raise RuntimeError(f"the oracle has ended; its last case was {json.dumps(case)}")
-        answer: Object = json.loads(line)
-        return answer
+        line = json.dumps(case) + "\n"
+        self._write([line])
+        return self._read(line)
 
     def answers(self, cases: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
-        """What it answers to many."""
-        return (self.answer(case) for case in cases)
+        """What it answers to many cases, in their order. It works ahead of the reader."""
+        lines = [json.dumps(case) + "\n" for case in cases]
+        # The pipes hold less than all cases and answers: one thread writes while another reads.
+        writer = Thread(target=self._write, args=(lines,), daemon=True)
+        writer.start()
+        for line in lines:
+            yield self._read(line)
+        writer.join()
+
+    def _write(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._input.write(line)
+        self._input.flush()
+
+    def _read(self, case: str) -> Object:
+        line = self._output.readline()
+        if not line:
+            raise RuntimeError(f"the oracle has ended; its last case was {case}")
+        answer: Object = json.loads(line)
+        return answer
 
 
 @contextmanager

@@ -76,6 +76,17 @@ func celFeatures(gates []string) cel.Features {
 	}
 }
 
+var caches = map[cel.Features]*cel.Cache{}
+
+// The expressions compiled so far. Cases share few expressions, and compiling one takes longer than
+// the search.
+func compiled(features cel.Features) *cel.Cache {
+	if caches[features] == nil {
+		caches[features] = cel.NewCache(1000, features)
+	}
+	return caches[features]
+}
+
 func state(c *allocationCase) structured.AllocatedState {
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
@@ -110,10 +121,9 @@ func allocate(line []byte) (any, error) {
 		return nil, err
 	}
 	ctx := context.Background()
-	cache := cel.NewCache(100, celFeatures(c.Features))
 	// The stable implementation tries pools in no particular order.
 	structured.EnableAllocators("incubating", "experimental")
-	allocator, err := structured.NewAllocator(ctx, features(c.Features), state(&c), c.Classes, c.Slices, cache)
+	allocator, err := structured.NewAllocator(ctx, features(c.Features), state(&c), c.Classes, c.Slices, compiled(celFeatures(c.Features)))
 	if err != nil {
 		return nil, err
 	}
