@@ -202,7 +202,7 @@ class _Searches:
             for request in claim.requests
             if request.is_prioritized
         ]
-        several = _asks_for_several(self._claims)
+        several = asks_for_several(self._claims)
         first = dict.fromkeys(prioritized, 0)
         if several:
             close = self._closest(first, least_distance)
@@ -222,7 +222,7 @@ class _Searches:
 
     def distance_of(self, outcome: Outcome) -> int:
         """The distance between the devices that were found in whatever order."""
-        if not isinstance(outcome, Found) or not _asks_for_several(self._claims):
+        if not isinstance(outcome, Found) or not asks_for_several(self._claims):
             return 0
         chosen = [choice.candidate for of_claim in outcome.choices for choice in of_claim]
         lists = self._state.features.list_attributes
@@ -344,7 +344,8 @@ def _parts(claims: Sequence[Claim]) -> Iterator[Claim]:
             yield from (replace(claim, requests=(request,)) for request in claim.requests)
 
 
-def _asks_for_several(claims: Sequence[Claim]) -> bool:
+def asks_for_several(claims: Sequence[Claim]) -> bool:
+    """Whether the claims may get more than one device, so that it matters how close they are."""
     requests = [request for claim in claims for request in claim.requests]
     alternatives = [alternative for request in requests for alternative in request.alternatives]
     return len(requests) > 1 or any(

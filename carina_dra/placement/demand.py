@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
@@ -75,7 +76,8 @@ class Demand:
             sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
         )
         """How many devices it takes at least that nobody else has; a share of one counts as one."""
-        self._has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
+        self._several = asks_for_several(claims)
+        self.has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
 
     def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
         """The best score that a node could have for the claims, but for its usage.
@@ -83,7 +85,7 @@ class Demand:
         `is_whole` says that no pool of the node is incomplete or invalid, and `wish` that close
         devices are wanted.
         """
-        if self._has_all and not is_whole:
+        if self.has_all and not is_whole:
             return Bound(0, 0)
         errors: list[str] = []
         available = [
@@ -101,7 +103,7 @@ class Demand:
             if matching is None:
                 return Short(errors[0] if errors else "")
             first = [max(pair) for pair in zip(first, matching, strict=True)]
-        if not wish or (self.devices == 1 and not self._has_all):
+        if not wish or not self._several:
             return Bound(sum(first), 0)
         masks = [of[rank] for of, rank in zip(available, first, strict=True)]
         counts = [of[rank].count for of, rank in zip(self._requests, first, strict=True)]

@@ -133,7 +133,7 @@ def test_score_is_that_of_the_chosen_alternatives_and_their_closeness(
     for of, wanted in _comparable(given):
         assert isinstance(of.found, Allocated)
         score = of.found.score.alternatives, of.found.score.distance
-        expected = sum(rank - 8 for rank in wanted.ranks), wanted.distance
+        expected = sum(wanted.ranks), wanted.distance
         if score != expected:
             wrong.append(f"seed {of.case.seed}: {score} instead of {expected}")
     assert not wrong, _report(wrong)
