@@ -52,6 +52,7 @@ _TYPES: Final[dict[str, type[_Resource]]] = {
     "ResourceClaimTemplate": ResourceClaimTemplate,
     "ResourceSlice": ResourceSlice,
 }
+_NAMESPACED: Final = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
 _LIST_FIELDS: Final = ("apiVersion", "kind", "metadata", "items")
 _CORE_KINDS: Final = frozenset(
     {
@@ -110,8 +111,8 @@ class ManifestObjects:
     rules: list[DeviceTaintRule] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     """The objects of other kinds, as `Pod (v1)`."""
-    _locations: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Where each object was given, by kind and `namespace/name`."""
+    _locations: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """Where each object was given, by kind, namespace and name."""
 
     def read(self, source: str, content: bytes) -> None:
         """Adds the objects of a file; `source` is its name in errors.
@@ -127,6 +128,8 @@ class ManifestObjects:
                 number += 1
         except DocumentError as error:
             raise ManifestError(f"{source}, document {number}: {error}") from None
+        except RecursionError:
+            raise ManifestError(f"{source}, document {number}: is nested too deeply") from None
 
     def add(self, location: str, document: object, *, strict: bool = True) -> None:
         """Adds an object, or the objects of a list; `location` is its place in errors.
@@ -161,7 +164,7 @@ class ManifestObjects:
             ) from None
         if not node.metadata.name:
             raise ManifestError(f"{location}: Node: metadata.name is missing")
-        self._register(location, "Node", node.metadata.name)
+        self._register(location, "Node", node.metadata)
         self.nodes.append(document)
 
     def _add_resource(
@@ -172,7 +175,7 @@ class ManifestObjects:
             for path, problem in problems(resource):
                 named = f"{kind.KIND} {resource.metadata.key}".rstrip()
                 raise ManifestError(f"{location}: {named}: {path}: {problem}")
-        self._register(location, kind.KIND, resource.metadata.key)
+        self._register(location, kind.KIND, resource.metadata)
         match resource:
             case ResourceSlice():
                 self.slices.append(resource)
@@ -183,10 +186,12 @@ class ManifestObjects:
             case DeviceTaintRule():
                 self.rules.append(resource)
 
-    def _register(self, location: str, kind: str, key: str) -> None:
-        first = self._locations.get((kind, key))
+    def _register(self, location: str, kind: str, metadata: ObjectMeta) -> None:
+        namespace = (metadata.namespace or "default") if kind in _NAMESPACED else ""
+        key = metadata.key
+        first = self._locations.get((kind, namespace, metadata.name))
         if first is None:
-            self._locations[kind, key] = location
+            self._locations[kind, namespace, metadata.name] = location
         elif location == CLUSTER:
             raise ManifestError(
                 f"{first}: {kind} {key}: is also in the cluster; remove it from the file"

@@ -14,6 +14,7 @@ _CLASS: dict[str, Any] = {
     "kind": "DeviceClass",
     "metadata": {"name": "gpu"},
 }
+_DEPLOY = Path(__file__).parents[4] / "deploy"
 _NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 
 
@@ -125,6 +126,24 @@ def test_an_object_of_a_file_may_not_be_in_the_cluster_too() -> None:
     assert str(caught.value) == (
         "a.yaml, document 2: DeviceClass gpu: is also in the cluster; remove it from the file"
     )
+
+
+def test_a_claim_without_a_namespace_is_in_the_default_one() -> None:
+    body = example("claim-pending")
+    body["metadata"] = {"name": "a", "namespace": "default"}
+    assert "ResourceClaim a: is also in" in refusal(body, {**body, "metadata": {"name": "a"}})
+
+
+@pytest.mark.parametrize("path", sorted(_DEPLOY.rglob("*.yaml")), ids=lambda path: str(path.name))
+def test_the_project_s_own_manifests_are_read(path: Path) -> None:
+    read_files([path], None)
+
+
+def test_deep_content_of_a_field_is_named_by_file_and_document() -> None:
+    deep = "[" * 900 + "]" * 900
+    content = f'{{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": {deep}}}'
+    with pytest.raises(ManifestError, match=r"a\.json, document 1: "):
+        ManifestObjects().read("a.json", content.encode())
 
 
 def test_objects_of_one_name_in_two_namespaces_or_of_two_kinds_are_different() -> None:
