@@ -9,6 +9,7 @@ from carina_dra.cli.yaml_document import DocumentError, yaml_documents
 
 _JSON: Final = re.compile(r'\s*\{\s*"')
 """How a file begins that is read as JSON: YAML would take broken JSON for other values."""
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _SPACE: Final = re.compile(r"\s*")
 
 
@@ -33,9 +34,24 @@ def documents(text: str) -> Iterator[object]:
     Raises:
         DocumentError: the next document is not valid JSON or YAML.
     """
-    if _JSON.match(text):
-        yield from _json_documents(text)
-        return
+    found = _json_documents(text) if _JSON.match(text) else _yaml_documents(text)
+    may_have_halves = _SURROGATE.search(text) is not None
+    for document in found:
+        if may_have_halves:
+            _refuse_half_characters(document)
+        yield document
+
+
+def _refuse_half_characters(document: object) -> None:
+    """Half of a surrogate pair cannot be written: neither to the user nor to an API server."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise DocumentError(f"a string has \\u{half:04x}, which is half a character") from None
+
+
+def _yaml_documents(text: str) -> Iterator[object]:
     try:
         yield from yaml_documents(text)
     except DocumentError as error:

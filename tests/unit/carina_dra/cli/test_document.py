@@ -148,6 +148,20 @@ def test_what_is_wrong_in_json_is_named(text: str, problem: str) -> None:
     assert problem in refusal(text)
 
 
+@pytest.mark.parametrize("text", [r'{"a": ["\ud83d\ude00"]}', r'a: "\U0001F600"'])
+def test_a_character_may_be_escaped(text: str, loader: None) -> None:
+    [read] = documents(text)
+    assert "\U0001f600" in str(read)
+
+
+def test_half_a_character_is_refused() -> None:
+    assert refusal(r'{"a": ["\ud83d"]}') == r"a string has \ud83d, which is half a character"
+
+
+def test_half_a_character_is_refused_in_yaml(loader: None) -> None:
+    refusal(r'a: "\ud83d"')
+
+
 def test_text_may_have_a_byte_order_mark() -> None:
     assert decode_text(b"\xef\xbb\xbfa: 1") == "a: 1"
 
