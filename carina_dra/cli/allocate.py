@@ -109,12 +109,20 @@ def run(arguments: Namespace) -> int:
 def _note_ignored(objects: ManifestObjects) -> None:
     if objects.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(objects.ignored.items()))
-        print(f"carina allocate: ignored objects of other kinds: {kinds}", file=sys.stderr)
+        _print_error(f"ignored objects of other kinds: {kinds}")
 
 
 def _fail(problem: str) -> int:
-    print(f"carina allocate: {problem}", file=sys.stderr)
+    _print_error(problem)
     return INVALID_INPUT
+
+
+def _print_error(text: str) -> None:
+    """Prints one line to standard error; names in files may have any character."""
+    line = "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
+    print(f"carina allocate: {line}", file=sys.stderr)
 
 
 def allocate_claims(

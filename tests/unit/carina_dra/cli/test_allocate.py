@@ -163,6 +163,19 @@ def test_a_missing_kubeconfig_is_named(
     )
 
 
+def test_control_characters_of_a_file_are_escaped_in_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps({"apiVersion": "\x1b[2J\n/v1", "kind": "List\x07"}))
+    _run("-f", str(path))
+    path.write_text(json.dumps({"apiVersion": "\x1b[2J\n", "kind": "Node"}))
+    _run("-f", str(path))
+    for line in capsys.readouterr().err.splitlines():
+        assert line.isprintable()
+        assert line.startswith("carina allocate: ")
+
+
 def test_objects_of_other_kinds_are_noted(objects: str, capsys: pytest.CaptureFixture[str]) -> None:
     _run("-f", objects)
     assert capsys.readouterr().err == (
