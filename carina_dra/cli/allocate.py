@@ -8,7 +8,7 @@ import uuid
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
-from carina_dra.cli.manifest import ManifestError, ManifestObjects, read_files
+from carina_dra.cli.manifest import CLUSTER, ManifestObjects, read_files
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.kube import configuration
 from carina_dra.kube.api_resource import (
@@ -30,12 +30,19 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
+from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.feed import Feed, WatchedObject
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.resource import Allocation, OnNode, ResourceClaim, encode
+from carina_dra.resource import (
+    Allocation,
+    OnNode,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    encode,
+)
 
 __all__ = ["COMMAND"]
 
@@ -76,16 +83,19 @@ def run(arguments: Namespace) -> int:
     """Prints the result for each claim; errors of the input go to standard error."""
     try:
         policy = Policy.parse(arguments.policy)
-        objects = read_files(arguments.file, sys.stdin)
-        if arguments.cluster:
-            _read_cluster(objects)
+        with collector_paused():
+            standard_input = None if sys.stdin is None else sys.stdin.buffer
+            objects = read_files(arguments.file, standard_input)
+            if arguments.cluster:
+                _read_cluster(objects)
+        _note_ignored(objects)
         claims = list(allocate_claims(objects, policy, arguments.node, explained=arguments.explain))
-    except (ManifestError, ValueError) as error:
-        print(f"carina allocate: {error}", file=sys.stderr)
-        return INVALID_INPUT
+    except ValueError as error:
+        return _fail(str(error))
+    except RecursionError:
+        return _fail("an object is nested too deeply")
     except (ApiError, ConfigurationError) as error:
-        print(f"carina allocate: cannot read the cluster: {error}", file=sys.stderr)
-        return INVALID_INPUT
+        return _fail(f"cannot read the cluster: {error}")
     output = OutputFormat(arguments.output)
     print(render(output, document=_document(claims), table=_table(claims)))
     return (
@@ -93,6 +103,25 @@ def run(arguments: Namespace) -> int:
         if any(isinstance(claim, UnallocatedClaim) for claim in claims)
         else ALL_ALLOCATED
     )
+
+
+def _note_ignored(objects: ManifestObjects) -> None:
+    if objects.ignored:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(objects.ignored.items()))
+        _print_error(f"ignored objects of other kinds: {kinds}")
+
+
+def _fail(problem: str) -> int:
+    _print_error(problem)
+    return INVALID_INPUT
+
+
+def _print_error(text: str) -> None:
+    """Prints one line to standard error; names in files may have any character."""
+    line = "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
+    print(f"carina allocate: {line}", file=sys.stderr)
 
 
 def allocate_claims(
@@ -103,12 +132,29 @@ def allocate_claims(
     Raises:
         ValueError: there is no such claim, or no such node.
     """
-    pending = [claim for claim in objects.claims if claim.status.allocation is None]
+    pending = list(_pending(objects))
     if not pending:
         raise ValueError("there is no ResourceClaim without devices; give one with -f")
     attempt = _Attempt(objects, policy, node, explained=explained)
     for claim in pending:
         yield attempt.allocate(claim)
+
+
+def _pending(objects: ManifestObjects) -> Iterator[ResourceClaim]:
+    """The claims without an allocation, and a claim of each template, in their order.
+
+    The claim of a template has the template's name, unless another claim has it.
+    """
+    taken = {claim.key for claim in objects.claims if isinstance(claim, ResourceClaim)}
+    for written in objects.claims:
+        match written:
+            case ResourceClaim():
+                if written.status.allocation is None:
+                    yield written
+            case ResourceClaimTemplate(metadata=metadata, spec=template):
+                while metadata.key in taken:
+                    metadata = replace(metadata, name=f"{metadata.name}-from-template")
+                yield ResourceClaim(metadata=metadata, spec=template.spec)
 
 
 class _Attempt:
@@ -134,17 +180,20 @@ class _Attempt:
         """The devices of one claim, which are in use from then on."""
         try:
             request = PlacementRequest.of([claim], self._feed.classes, self._cluster.features)
+        except AllocationError as error:  # of the claim: no node is to be explained
+            return UnallocatedClaim(claim.key, str(error), ())
+        try:
             placement = self._placer.place(request, self._nodes)
         except AllocationError as error:
-            return UnallocatedClaim(claim.key, str(error), ())
+            return UnallocatedClaim(claim.key, str(error), self._explanation(request))
         match placement:
             case Placed(node=node, allocated=allocated):
                 [allocation] = allocated.allocations
                 self._cluster.allocate(claim.key, allocation)
                 return AllocatedClaim(claim.key, node, allocation)
             case Unplaceable():
-                explanation = tuple(self._explain(request)) if self._explained else ()
-                return UnallocatedClaim(claim.key, self._reason(placement), explanation)
+                reason = self._reason(placement)
+                return UnallocatedClaim(claim.key, reason, self._explanation(request))
 
     def _reason(self, unplaceable: Unplaceable) -> str:
         if self._nodes is not None:
@@ -158,6 +207,16 @@ class _Attempt:
         if unplaceable.failed:
             reason += f"; {'; '.join(unplaceable.failed)}"
         return reason
+
+    def _explanation(self, request: PlacementRequest) -> tuple[str, ...]:
+        lines: list[str] = []
+        if self._explained:
+            try:
+                for line in self._explain(request):
+                    lines.append(line)  # noqa: PERF402 - those before an error are kept
+            except AllocationError as error:
+                lines.append(f"cannot be explained: {error}")
+        return tuple(lines)
 
     def _explain(self, request: PlacementRequest) -> Iterator[str]:
         """The explanation for one node of each group with the same reasons."""
@@ -182,9 +241,8 @@ def _put_all(feed: Feed, objects: ManifestObjects) -> None:
         for published in objects.slices:
             if isinstance(published.spec.nodes, OnNode):
                 feed.put(Node(published.spec.nodes.node_name))
-    for watched in chain[WatchedObject](
-        objects.rules, objects.classes, objects.slices, objects.claims
-    ):
+    claims = (claim for claim in objects.claims if isinstance(claim, ResourceClaim))
+    for watched in chain[WatchedObject](objects.rules, objects.classes, objects.slices, claims):
         feed.put(watched)
 
 
@@ -203,7 +261,7 @@ def _read_cluster(objects: ManifestObjects) -> None:
 def _add(objects: ManifestObjects, resource: ApiResource, bodies: Iterable[Body]) -> None:
     known = {"kind": resource.kind, "apiVersion": resource.api_version}  # absent in lists
     for body in bodies:
-        objects.add(f"cluster, {resource.kind}", {**known, **body})
+        objects.add(CLUSTER, {**known, **body}, strict=False)
 
 
 def _document(claims: Sequence[AllocatedClaim | UnallocatedClaim]) -> dict[str, Any]:
@@ -249,8 +307,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="read Nodes, ResourceSlices, DeviceClasses, DeviceTaintRules, ResourceClaims and "
-        "ResourceClaimTemplates from this YAML or JSON file, or from standard input (-); may be "
-        "repeated",
+        "ResourceClaimTemplates from this YAML or JSON file, or from standard input (-); unknown "
+        "fields and kinds are errors, other kinds of objects are ignored; may be repeated",
     )
     parser.add_argument(
         "--cluster",
@@ -262,7 +320,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="for a claim that gets no devices, count each pool's devices by the reason",
+        help="for a claim that gets no devices, also because of an error, count each pool's "
+        "devices by the reason",
     )
     parser.add_argument(
         "--policy",

@@ -6,6 +6,8 @@ depend on it.
 """
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,9 @@ from importlib.metadata import entry_points, version
 from typing import Final
 
 ENTRY_POINTS: Final = "carina.commands"
+_FAILED: Final = 1
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_READER_GONE: Final = 128 + signal.SIGPIPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +71,30 @@ def run(arguments: Sequence[str], commands: Mapping[str, Command]) -> int:
 
 
 def main() -> int:
-    """The entry point of the console script."""
-    return run(sys.argv[1:], installed())
+    """The entry point of the console script.
+
+    Returns the exit code of the command, or 1 if the output cannot be written. As for other
+    programs it is 141 if the reader of the output is gone (128 + SIGPIPE), and 130 after an
+    interrupt from the keyboard (128 + SIGINT).
+    """
+    try:
+        try:
+            return run(sys.argv[1:], installed())
+        finally:
+            if sys.stdout is not None:  # it is closed
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return _READER_GONE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except OSError as error:
+        _drop_output()
+        print(f"carina: {error}", file=sys.stderr)
+        return _FAILED
+
+
+def _drop_output() -> None:
+    """Drops what is left in the buffer; Python would report that it cannot be written."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,34 +1,102 @@
-"""Objects from YAML or JSON files that people write, as far as they concern devices.
+"""Objects that allocation depends on, from files that people write and from clusters.
 
-Other objects (pods, namespaces) are skipped. An error names the file, the document and the field.
+Files are read strictly. Each object must be of a kind that exists in the DRA API or the core API,
+have only fields that the API has, have values that the API server accepts, and occur once. Objects
+of the core API other than Nodes, and of other API groups, are counted and ignored. An error names
+the file, the document and the field.
+
+Objects of a cluster were accepted by its API server, which may be newer: what is unknown in them is
+kept.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import count
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import BinaryIO, ClassVar, Final, TypeAlias, TypeVar
 
-import yaml
-
+from carina_dra.cli.document import decode_text, documents
+from carina_dra.cli.validation import problems
+from carina_dra.cli.yaml_document import DocumentError
 from carina_dra.resource import (
     DecodeError,
     DeviceClass,
     DeviceTaintRule,
     JsonObject,
+    ObjectMeta,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
     decode,
 )
+from carina_dra.resource.errors import did_you_mean
+from carina_dra.resource.schema import Struct
 
 T = TypeVar("T")
+_Resource: TypeAlias = (
+    DeviceClass | DeviceTaintRule | ResourceClaim | ResourceClaimTemplate | ResourceSlice
+)
+CLUSTER: Final = "cluster"
+"""The location of the objects of a cluster."""
+_GROUP: Final = "resource.k8s.io"
 _API_VERSION: Final = "resource.k8s.io/v1"
-_GROUP: Final = "resource.k8s.io/"
+_CORE: Final = "v1"
+_LIST: Final = "List"
+_IGNORED_KINDS: Final = frozenset({"ResourcePoolStatusRequest"})
+"""Of the DRA API: allocation does not depend on them."""
+_TYPES: Final[dict[str, type[_Resource]]] = {
+    "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
+    "ResourceClaim": ResourceClaim,
+    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "ResourceSlice": ResourceSlice,
+}
+_NAMESPACED: Final = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
+_LIST_FIELDS: Final = ("apiVersion", "kind", "metadata", "items")
+_CORE_KINDS: Final = frozenset(
+    {
+        "Binding",
+        "ComponentStatus",
+        "ConfigMap",
+        "Endpoints",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Pod",
+        "PodTemplate",
+        "ReplicationController",
+        "ResourceQuota",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    }
+)
+"""The objects of core/v1, which has not had a new one since Kubernetes 1.0."""
 
 
 class ManifestError(ValueError):
     """A file or an object in it is not valid. The message names file, document and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Struct):
+    """The parts of a core/v1 Node that are read; spec and status are free."""
+
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Node"
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: JsonObject = field(default_factory=dict)
+    status: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeStatus(Struct):
+    declared_features: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -39,123 +107,187 @@ class ManifestObjects:
     """core/v1 Node, not decoded."""
     slices: list[ResourceSlice] = field(default_factory=list)
     classes: list[DeviceClass] = field(default_factory=list)
-    claims: list[ResourceClaim] = field(default_factory=list)
-    """Claims, and one for each template, with the template's name."""
+    claims: list[ResourceClaim | ResourceClaimTemplate] = field(default_factory=list)
     rules: list[DeviceTaintRule] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    """The objects of other kinds, as `Pod (v1)`."""
+    _locations: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """Where each object was given, by kind, namespace and name."""
 
-    def read(self, source: str, text: TextIO) -> None:
+    def read(self, source: str, content: bytes) -> None:
         """Adds the objects of a file; `source` is its name in errors.
 
         Raises:
-            ManifestError: the text is not YAML, or a document is not valid.
+            ManifestError: the content is neither YAML nor JSON, or an object is not valid.
         """
-        documents = yaml.safe_load_all(text)
-        for number in count(1):
-            location = f"{source}, document {number}"
-            try:
-                document = next(documents)
-            except StopIteration:
-                return
-            except (yaml.YAMLError, UnicodeDecodeError) as error:
-                raise ManifestError(f"{location}: is not YAML: {error}") from error
-            if document is not None:
-                self.add(location, document)
+        number = 1
+        try:
+            for document in documents(decode_text(content)):
+                if document is not None:
+                    self.add(f"{source}, document {number}", document)
+                number += 1
+        except DocumentError as error:
+            raise ManifestError(f"{source}, document {number}: {error}") from None
+        except RecursionError:
+            raise ManifestError(f"{source}, document {number}: is nested too deeply") from None
 
-    def add(self, location: str, document: object) -> None:
+    def add(self, location: str, document: object, *, strict: bool = True) -> None:
         """Adds an object, or the objects of a list; `location` is its place in errors.
 
         Raises:
-            ManifestError: the object is not valid.
+            ManifestError: the object is not valid, or was added before.
         """
-        if not isinstance(document, Mapping):
+        if not isinstance(document, dict):
             raise ManifestError(
-                f"{location}: is {document!r}, not an object; write kind and metadata"
+                f"{location}: is {document!r:.80}, not an object; write kind and metadata"
             )
-        kind = document.get("kind")
-        if not isinstance(kind, str):
-            raise ManifestError(f"{location}: has no kind; write kind: ResourceClaim, for example")
-        if kind.endswith("List") and "items" in document:
-            for index, item in enumerate(document["items"] or ()):
-                self.add(f"{location}, items[{index}]", _with_kind(item, document, kind))
-            return
-        if kind == "Node":
-            self._add_node(location, document)
-            return
-        version = str(document.get("apiVersion", ""))
-        if not version.startswith(_GROUP):
-            return
-        if version != _API_VERSION:
-            raise ManifestError(f"{location}: apiVersion is {version}; write {_API_VERSION}")
-        self._add_resource(location, kind, document)
+        kind = _word(location, document, "kind", example="ResourceClaim")
+        version = _word(location, document, "apiVersion", example=_API_VERSION)
+        if not _is_read(location, kind, version):
+            self.ignored[f"{kind} ({version})"] += 1
+        elif kind.endswith(_LIST):
+            for index, item in enumerate(_items(location, document)):
+                place = f"{location}, items[{index}]"
+                self.add(place, _with_kind(item, kind, version), strict=strict)
+        elif kind == "Node":
+            self._add_node(location, document, strict=strict)
+        else:
+            self._add_resource(location, _TYPES[kind], document, strict=strict)
 
-    def _add_node(self, location: str, document: JsonObject) -> None:
-        metadata = document.get("metadata")
-        if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
-            raise ManifestError(f"{location}: Node: metadata.name is missing")
-        node = f"{location}: Node {metadata['name']}"
-        labels = metadata.get("labels") or {}
-        if not isinstance(labels, Mapping) or not all(
-            isinstance(text, str) for label in labels.items() for text in label
-        ):
+    def _add_node(self, location: str, document: JsonObject, *, strict: bool) -> None:
+        node = _decoded(location, Node, document, strict=strict)
+        try:
+            decode(_NodeStatus, node.status)
+        except DecodeError as error:
             raise ManifestError(
-                f"{node}: metadata.labels is {labels!r}; write a map of strings, with quotes "
-                "around numbers and booleans"
-            )
-        if not isinstance(document.get("status") or {}, Mapping):
-            raise ManifestError(f"{node}: status is {document['status']!r}, not an object")
+                f"{location}: Node {node.metadata.name}: status.{error.path}: {error.problem}"
+            ) from None
+        if not node.metadata.name:
+            raise ManifestError(f"{location}: Node: metadata.name is missing")
+        self._register(location, "Node", node.metadata)
         self.nodes.append(document)
 
-    def _add_resource(self, location: str, kind: str, document: JsonObject) -> None:
-        match kind:
-            case "ResourceSlice":
-                self.slices.append(_decoded(location, ResourceSlice, document))
-            case "DeviceClass":
-                self.classes.append(_decoded(location, DeviceClass, document))
-            case "ResourceClaim":
-                self.claims.append(_decoded(location, ResourceClaim, document))
-            case "ResourceClaimTemplate":
-                template = _decoded(location, ResourceClaimTemplate, document)
-                self.claims.append(
-                    ResourceClaim(metadata=template.metadata, spec=template.spec.spec)
-                )
-            case "DeviceTaintRule":
-                self.rules.append(_decoded(location, DeviceTaintRule, document))
-            case _:
-                pass  # allocation does not depend on other kinds
+    def _add_resource(
+        self, location: str, kind: type[_Resource], document: JsonObject, *, strict: bool
+    ) -> None:
+        resource = _decoded(location, kind, document, strict=strict)
+        if strict:
+            for path, problem in problems(resource):
+                named = f"{kind.KIND} {resource.metadata.key}".rstrip()
+                raise ManifestError(f"{location}: {named}: {path}: {problem}")
+        self._register(location, kind.KIND, resource.metadata)
+        match resource:
+            case ResourceSlice():
+                self.slices.append(resource)
+            case DeviceClass():
+                self.classes.append(resource)
+            case ResourceClaim() | ResourceClaimTemplate():
+                self.claims.append(resource)
+            case DeviceTaintRule():
+                self.rules.append(resource)
+
+    def _register(self, location: str, kind: str, metadata: ObjectMeta) -> None:
+        namespace = (metadata.namespace or "default") if kind in _NAMESPACED else ""
+        key = metadata.key
+        first = self._locations.get((kind, namespace, metadata.name))
+        if first is None:
+            self._locations[kind, namespace, metadata.name] = location
+        elif location == CLUSTER:
+            raise ManifestError(
+                f"{first}: {kind} {key}: is also in the cluster; remove it from the file"
+            )
+        else:
+            raise ManifestError(f"{location}: {kind} {key}: is also in {first}; remove one of them")
 
 
-def read_files(paths: Iterable[Path], standard_input: TextIO) -> ManifestObjects:
-    """Reads files; `-` is the standard input.
+def read_files(paths: Iterable[Path], standard_input: BinaryIO | None) -> ManifestObjects:
+    """Reads files; `-` is the standard input, which is None if it is closed.
 
     Raises:
         ManifestError: a file cannot be read, or is not valid.
     """
     objects = ManifestObjects()
     for path in paths:
-        if str(path) == "-":
-            objects.read("standard input", standard_input)
-            continue
-        try:
-            with path.open(encoding="utf-8") as text:
-                objects.read(str(path), text)
-        except OSError as error:
-            raise ManifestError(f"{path}: cannot be read: {error.strerror}") from error
+        if str(path) != "-":
+            source = str(path)
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise ManifestError(f"{path}: cannot be read: {error.strerror}") from error
+        elif standard_input is None:
+            raise ManifestError("standard input: is closed")
+        else:
+            source = "standard input"
+            content = standard_input.read()
+        objects.read(source, content)
     return objects
 
 
-def _with_kind(item: object, typed_list: JsonObject, kind: str) -> object:
+def _word(location: str, document: JsonObject, name: str, *, example: str) -> str:
+    word = document.get(name)
+    if not isinstance(word, str) or not word:
+        raise ManifestError(f"{location}: has no {name}; write {name}: {example}, for example")
+    return word
+
+
+def _is_read(location: str, kind: str, version: str) -> bool:
+    """Whether allocation depends on objects of this kind, or on those of a list.
+
+    Raises:
+        ManifestError: there is no such kind in the core API or the DRA API.
+    """
+    singular = kind.removesuffix(_LIST)
+    group, _, _ = version.rpartition("/")
+    if version == _CORE:
+        if kind != _LIST and singular not in _CORE_KINDS:
+            raise ManifestError(f"{location}: {_unknown_kind(singular, version)}")
+        return kind == _LIST or singular == "Node"
+    if group == _GROUP:
+        if singular in _IGNORED_KINDS:
+            return False
+        if singular not in _TYPES:
+            raise ManifestError(f"{location}: {_unknown_kind(singular, version)}")
+        if version != _API_VERSION:
+            raise ManifestError(f"{location}: apiVersion is {version}; write {_API_VERSION}")
+        return True
+    if not group or get_close_matches(group, [_GROUP], cutoff=0.8):
+        remedy = did_you_mean(version, [_API_VERSION, _CORE])
+        raise ManifestError(f"{location}: apiVersion is {version}, which does not exist; {remedy}")
+    return False
+
+
+def _unknown_kind(kind: str, version: str) -> str:
+    if kind in _TYPES:
+        return f"apiVersion of {kind} is {version}; write {_API_VERSION}"
+    if kind == "Node":
+        return f"apiVersion of Node is {version}; write {_CORE}"
+    remedy = did_you_mean(kind, [*_TYPES, "Node"])
+    return f"kind is {kind!r:.80}, which {version} does not have; {remedy}"
+
+
+def _items(location: str, document: JsonObject) -> list[object]:
+    """The items of a list object."""
+    for name in document:
+        if name not in _LIST_FIELDS:
+            remedy = did_you_mean(name, _LIST_FIELDS)
+            raise ManifestError(f"{location}: {name}: is not a field of a list; {remedy}")
+    items = document.get("items")
+    if items is None and "items" in document:  # kubectl's and Go's way to write an empty list
+        return []
+    if not isinstance(items, list):
+        raise ManifestError(f"{location}: items is {items!r:.80}, not a list")
+    return items
+
+
+def _with_kind(item: object, kind: str, version: str) -> object:
     """The item of a list with its kind, which items of a typed list may leave out."""
-    if not isinstance(item, Mapping) or "kind" in item or kind == "List":
+    if not isinstance(item, dict) or kind == _LIST:
         return item
-    known: dict[str, Any] = {
-        "kind": kind.removesuffix("List"),
-        "apiVersion": typed_list.get("apiVersion"),
-    }
-    return {**known, **item}
+    return {"kind": kind.removesuffix(_LIST), "apiVersion": version, **item}
 
 
-def _decoded(location: str, kind: type[T], document: JsonObject) -> T:
+def _decoded(location: str, kind: type[T], document: JsonObject, *, strict: bool) -> T:
     try:
-        return decode(kind, document)
+        return decode(kind, document, strict=strict)
     except DecodeError as error:
-        raise ManifestError(f"{location}: {error}") from error
+        raise ManifestError(f"{location}: {error}") from None

@@ -6,6 +6,7 @@ No other module imports `kubernetes`; `configuration` imports this one only when
 import os
 import threading
 from pathlib import Path
+from typing import Final
 
 import kubernetes.client
 import kubernetes.config
@@ -25,6 +26,8 @@ from carina_dra.kube.connection import (
     TrustAnyone,
     TrustFile,
 )
+
+_DEFAULT_FILE: Final = "~/.kube/config"
 
 
 def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Connection:
@@ -80,15 +83,24 @@ class _KubeconfigCredentials:
 
 def _load(path: Path | None, context: str | None) -> kubernetes.client.Configuration:
     configuration = kubernetes.client.Configuration()
+    # The official client reads the variable when it is imported, and takes an empty one for a file.
+    named = str(path or os.environ.get("KUBECONFIG") or _DEFAULT_FILE)
+    files = [Path(name).expanduser() for name in named.split(os.pathsep) if name]
+    if not any(file.exists() for file in files):
+        raise ConfigurationError(f"kubeconfig {named}: there is no such file; set KUBECONFIG")
     try:
         kubernetes.config.load_kube_config(  # type: ignore[no-untyped-call] # ships no types
-            config_file=None if path is None else str(path),
+            config_file=named,
             context=context,
             client_configuration=configuration,
         )
-    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        source = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        raise ConfigurationError(f"kubeconfig {source}: {error}") from error
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(f"kubeconfig {error.filename or named}: {problem}") from error
+    except (ConfigException, ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"kubeconfig {named}: {' '.join(str(error).split())}") from error
+    except (AttributeError, TypeError, KeyError, RecursionError) as error:  # of other YAML
+        raise ConfigurationError(f"kubeconfig {named}: is not a kubeconfig file") from error
     return configuration
 
 

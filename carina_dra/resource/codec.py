@@ -4,17 +4,18 @@ A codec is built once per type, as closures, since a controller reads tens of th
 Reading and writing are built together from the same `known_members`.
 
 Reading: `null` means absent. What contradicts the API is an error; what only a newer API can have
-written is kept (`schema.py`). Writing: an optional field that has its default is left out, unless
-the API server itself always writes it. Members that were unknown are written as they were read.
+written is kept (`schema.py`), except in strict reading, where it is an error too. Writing: an
+optional field that has its default is left out, unless the API server itself always writes it.
+Members that were unknown are written as they were read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, assert_never, cast, get_args, get_origin
 
-from carina_dra.resource.errors import BadValueError, DecodeError, expected
+from carina_dra.resource.errors import BadValueError, DecodeError, expected, not_a_field
 from carina_dra.resource.schema import (
     JsonObject,
     KnownMember,
@@ -44,17 +45,22 @@ T = TypeVar("T")
 _Read: TypeAlias = Callable[[Any], Any]
 _Take: TypeAlias = Callable[[dict[str, Any]], Any]
 _Add: TypeAlias = Callable[[dict[str, Any], Any], None]
+_Check: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 
-def decode(cls: type[T], body: JsonObject) -> T:
+def decode(cls: type[T], body: JsonObject, *, strict: bool = False) -> T:
     """Reads an object of the API, or part of one.
+
+    strict: for objects that people write. A member that the type does not know is an error, as is a
+        word that an enumeration does not know and a value that another one makes meaningless. The
+        content of opaque parameters is free.
 
     Raises:
         DecodeError: it names the object's kind, namespace and name, the field, the value that was
             found and what was expected.
     """
     try:
-        return cast("T", codec(cls).read(body))
+        return cast("T", codec(cls, strict=strict).read(body))
     except BadValueError as error:
         raise DecodeError(cls.__name__, _key(body), error.path, error.problem) from None
 
@@ -73,33 +79,33 @@ def _key(body: object) -> str:
     return "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
 
 
-def codec(kind: Any) -> Codec:
-    """The codec of a type, as fields are annotated with it."""
-    return _codec(kind)  # apart from the cache, which is typed for instances, not classes
+def codec(kind: Any, *, strict: bool = False) -> Codec:
+    """The codec of a type, as fields are annotated with it; `strict` is that of `decode`."""
+    return _codec(kind, strict=strict)  # the cache is typed for instances, not classes
 
 
 @cache
-def _codec(kind: Any) -> Codec:
+def _codec(kind: Any, *, strict: bool) -> Codec:
     if kind in LEAVES:
         return LEAVES[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is tuple:
-        return list_of(codec(arguments[0]))
+        return list_of(codec(arguments[0], strict=strict))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return map_of(codec(arguments[1]))
+        return map_of(codec(arguments[1], strict=strict))
     match alternatives(kind):
         case (only,) if only is not kind:
-            return codec(only)
+            return codec(only, strict=strict)
         case (known, unrecognized) if unrecognized is Unrecognized:
-            return open_enumeration(known)
+            return closed_enumeration(known) if strict else open_enumeration(known)
         case (_, _, *_) if union_members(kind):
-            return _union(kind)
+            return _union(kind, strict=strict)
         case _:
             pass
     if isinstance(kind, type) and issubclass(kind, Enum):
         return closed_enumeration(kind)
     if isinstance(kind, type) and issubclass(kind, Struct) and not issubclass(kind, Member):
-        return _object(kind) if header(kind) else _struct(kind)
+        return _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
     raise TypeError(f"{kind} has no codec")  # a Member is read and written by its object
 
 
@@ -110,15 +116,17 @@ def _codec(kind: Any) -> Codec:
 class _MembersCodec:
     """How a field that is several members of its object is read and written."""
 
+    names: Sequence[str]
+    """Those of the members."""
     take: _Take
     """Takes the field's members out of those of its object, and makes its value."""
     add: _Add
     """Adds the members of a value to those of its object."""
 
 
-def _object(cls: Any) -> Codec:
+def _object(cls: Any, *, strict: bool) -> Codec:
     """A top-level object. In a list it has neither apiVersion nor kind."""
-    struct = _struct(cls)
+    struct = _struct(cls, strict=strict)
     read_struct, write_struct = struct.read, struct.write
     own = header(cls)
 
@@ -133,21 +141,23 @@ def _object(cls: Any) -> Codec:
     return Codec(read, lambda value: {**own, **write_struct(value)})
 
 
-def _struct(cls: Any) -> Codec:
+def _struct(cls: Any, *, strict: bool) -> Codec:
     readers: dict[str, tuple[str, _Read]] = {}
     required: dict[str, str] = {}
     takers: list[tuple[str, _Take]] = []
     adders: list[tuple[str, _Add]] = []
+    names: list[str] = []
     for known in known_members(cls):
         match known:
             case KnownMember(field=field, name=name, kind=kind):
-                member = codec(kind)
+                member = codec(kind, strict=strict)
                 readers[name] = (field, member.read)
                 adders.append((field, _adder(known, member.write)))
                 if known.required:
                     required[field] = name
             case KnownUnion(field=field) | KnownSpread(field=field):
-                members = _members(known)
+                members = _members(known, strict=strict)
+                names += members.names
                 takers.append((field, members.take))
                 adders.append((field, members.add))
             case _:
@@ -160,7 +170,8 @@ def _struct(cls: Any) -> Codec:
         made.update(value.unknown)
         return made
 
-    return Codec(_struct_reader(cls, readers, required, takers), write)
+    check = _only_known(cls, [*readers, *names]) if strict else _keep
+    return Codec(_struct_reader(cls, readers, required, takers, check), write)
 
 
 def _struct_reader(
@@ -168,12 +179,14 @@ def _struct_reader(
     readers: Mapping[str, tuple[str, _Read]],
     required: Mapping[str, str],
     takers: Sequence[tuple[str, _Take]],
+    check: _Check,
 ) -> _Read:
     """Reads an object.
 
     readers: field and reader of each member that is a field by itself, by the member's name.
     required: the names of members that must be there, by their fields.
     takers: of the fields that are several members.
+    check: of the members that are left.
     """
 
     def read(value: object) -> object:
@@ -197,9 +210,28 @@ def _struct_reader(
             raise BadValueError("lacks " + ", ".join(absent))
         for field, take in takers:
             made[field] = take(others)
-        return cls(**made, unknown=others) if others else cls(**made)
+        if not others:
+            return cls(**made)
+        check(others)
+        return cls(**made, unknown=others)
 
     return read
+
+
+def _keep(others: Mapping[str, Any]) -> None:
+    """Members that a type does not know are kept: only a newer API can have written them."""
+
+
+def _only_known(cls: Any, known: Iterable[str]) -> _Check:
+    """Refuses members that neither the type nor the API knows."""
+    names = tuple(known)
+
+    def check(others: Mapping[str, Any]) -> None:
+        for name in others:
+            if name not in cls.NOT_READ:
+                raise not_a_field(name, cls.__name__, names)
+
+    return check
 
 
 def _adder(known: KnownMember, write: Callable[[Any], Any]) -> _Add:
@@ -214,25 +246,49 @@ def _adder(known: KnownMember, write: Callable[[Any], Any]) -> _Add:
     return add
 
 
-def _members(known: KnownUnion | KnownSpread) -> _MembersCodec:
+def _members(known: KnownUnion | KnownSpread, *, strict: bool) -> _MembersCodec:
     match known:
         case KnownUnion(alternatives=members):
-            return _at_most_one(_alternatives(members))
+            return _at_most_one(_alternatives(members, strict=strict))
         case KnownSpread(how=how):
-            return _spread(how)
+            return _spread(how, strict=strict)
     assert_never(known)
 
 
-def _spread(how: Spread) -> _MembersCodec:
+def _spread(how: Spread, *, strict: bool) -> _MembersCodec:
     """A field whose value is several members together."""
-    members = {name: codec(kind) for name, kind in how.members.items()}
+    members = {name: codec(kind, strict=strict) for name, kind in how.members.items()}
     readers = {name: _at(name, member.read) for name, member in members.items()}
+
+    def take(others: dict[str, Any]) -> object:
+        present = _taken(others, readers)
+        value = how.join(present)
+        if strict:
+            _check_nothing_lost(present, how.split(value))
+        return value
 
     def add(made: dict[str, Any], value: object) -> None:
         for name, part in how.split(value).items():
             made[name] = members[name].write(part)
 
-    return _MembersCodec(lambda others: how.join(_taken(others, readers)), add)
+    return _MembersCodec(tuple(members), take, add)
+
+
+def _check_nothing_lost(present: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+    """Each member that is present must keep its value in the value of the field."""
+    for name, found in present.items():
+        if name not in kept:
+            error = BadValueError(
+                f"is {found!r}, which has no effect beside {' and '.join(kept)}; remove it"
+            )
+        elif kept[name] != found:
+            error = BadValueError(
+                f"is {found!r}, which means {kept[name]!r}; write {kept[name]!r}, or leave it out"
+            )
+        else:
+            continue
+        error.steps.append(f".{name}")
+        raise error
 
 
 def _taken(others: dict[str, Any], readers: Mapping[str, _Read]) -> dict[str, Any]:
@@ -271,18 +327,18 @@ def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
         if value is not None:
             made.update(alternatives[value.json_key].write(value))
 
-    return _MembersCodec(take, add)
+    return _MembersCodec(tuple(alternatives), take, add)
 
 
-def _alternatives(members: Mapping[str, type[Member]]) -> dict[str, Codec]:
-    return {name: _alternative(name, member) for name, member in members.items()}
+def _alternatives(members: Mapping[str, type[Member]], *, strict: bool) -> dict[str, Codec]:
+    return {name: _alternative(name, member, strict=strict) for name, member in members.items()}
 
 
-def _alternative(name: str, member: Any) -> Codec:
+def _alternative(name: str, member: Any, *, strict: bool) -> Codec:
     """An alternative: read from the value of its JSON member, written as an object with it."""
     match known_members(member):
         case (KnownMember(field=field, kind=kind),):
-            value = codec(kind)
+            value = codec(kind, strict=strict)
             read, write = value.read, value.write
             return Codec(
                 _at(name, lambda found: member(read(found))),
@@ -293,14 +349,15 @@ def _alternative(name: str, member: Any) -> Codec:
             return Codec(_at(name, read_true), lambda made: {name: True, **made.unknown})
 
 
-def _union(kind: Any) -> Codec:
+def _union(kind: Any, *, strict: bool) -> Codec:
     """An object that is one alternative of a union and nothing else.
 
     The one type of the union that is not a Member is for objects that only a newer API knows.
     """
-    by_name = _alternatives(union_members(kind))
+    by_name = _alternatives(union_members(kind), strict=strict)
     (newer,) = (other for other in alternatives(kind) if not issubclass(other, Member))
     of_newer = codec(newer)
+    check = _only_known(newer, by_name) if strict else _keep
     take = _at_most_one(by_name).take
     readers = {name: alternative.read for name, alternative in by_name.items()}
     writers = {member: by_name[name].write for name, member in union_members(kind).items()}
@@ -315,6 +372,9 @@ def _union(kind: Any) -> Codec:
                 return readers[name](found)
         unknown = dict(value)
         known = take(unknown)
+        check(unknown)
+        if strict and known is None:
+            raise BadValueError(f"lacks one of {', '.join(by_name)}")
         return of_newer.read(unknown) if known is None else replace(known, unknown=unknown)
 
     return Codec(read, lambda value: writers[type(value)](value))

@@ -1,5 +1,8 @@
 """What is wrong with JSON that is not the object it should be."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class DecodeError(ValueError):
     """JSON that is not an object of the expected type. The message names object and field."""
@@ -35,3 +38,20 @@ class BadValueError(Exception):
 def expected(what: str, found: object) -> BadValueError:
     """The error for a value that is not `what`."""
     return BadValueError(f"is {found!r:.80}, not {what}")
+
+
+def not_a_field(name: str, kind: str, known: Iterable[str]) -> BadValueError:
+    """The error for a member that a type does not have. Its path ends with the member."""
+    names = tuple(known)
+    error = BadValueError(f"is not a field of {kind}; {did_you_mean(name, names)}")
+    error.steps.append(f".{name}")
+    return error
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown word: the known word next to it, or all known words."""
+    by_lower_case = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lower_case, n=1)
+    if near:
+        return f"did you mean {by_lower_case[near[0]]}?"
+    return f"write one of {', '.join(by_lower_case.values())}"

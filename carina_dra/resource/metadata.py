@@ -1,13 +1,13 @@
 """Types of meta/v1: ObjectMeta and Condition.
 
-The fields of ObjectMeta that Carina does not use (`managedFields`, `selfLink`,
-`deletionGracePeriodSeconds`) remain in `unknown`.
+The fields of ObjectMeta that Carina does not use (`ObjectMeta.NOT_READ`) remain in `unknown`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 from carina_dra.resource.schema import Struct
 
@@ -27,6 +27,10 @@ class OwnerReference(Struct):
 @dataclass(frozen=True, slots=True)
 class ObjectMeta(Struct):
     """An object's name, identity and history."""
+
+    NOT_READ: ClassVar[frozenset[str]] = frozenset(
+        {"managedFields", "selfLink", "deletionGracePeriodSeconds"}
+    )
 
     name: str = ""
     namespace: str = ""

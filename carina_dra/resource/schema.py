@@ -35,6 +35,8 @@ class Struct:
 
     unknown: JsonObject = field(default_factory=lambda: EMPTY, repr=False, hash=False, kw_only=True)
     """Members that the type does not know. They are written as they were read."""
+    NOT_READ: ClassVar[frozenset[str]] = frozenset()
+    """Members that the API has but the type does not: they are in `unknown`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,3 +136,51 @@ def test_a_file_that_is_no_yaml_is_an_error(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(ConfigurationError, match="kubeconfig"):
         from_kubeconfig(path)
+
+
+@pytest.mark.parametrize("content", ["text", "[]", "1", "{clusters: 1}", "a: [", "{contexts: {}}"])
+def test_a_file_that_is_no_kubeconfig_is_an_error_in_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    with pytest.raises(ConfigurationError, match=f"kubeconfig {path}: ") as caught:
+        from_kubeconfig(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_files_that_the_environment_names_are_named_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/one:{tmp_path}/two")
+    with pytest.raises(
+        ConfigurationError, match=f"kubeconfig {tmp_path}/one:{tmp_path}/two: there is no such file"
+    ):
+        from_kubeconfig()
+
+
+def test_without_a_name_the_default_file_is_named_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", "")
+    with pytest.raises(
+        ConfigurationError, match=r"kubeconfig ~/\.kube/config: there is no such file"
+    ):
+        from_kubeconfig()
+
+
+def test_a_file_that_cannot_be_read_is_named_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    with pytest.raises(
+        ConfigurationError, match=f"kubeconfig {tmp_path}: cannot be read: Is a dir"
+    ):
+        from_kubeconfig()
+
+
+def test_the_environment_counts_when_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{tmp_path}/config")
+    assert from_kubeconfig().server == "https://api.example.com:6443"

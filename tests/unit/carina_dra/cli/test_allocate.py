@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from carina_dra.cli.allocate import COMMAND
+from carina_dra.allocator.preference import Policy
+from carina_dra.cli.allocate import COMMAND, AllocatedClaim, UnallocatedClaim, allocate_claims
 from carina_dra.cli.command import run
+from carina_dra.cli.manifest import CLUSTER, ManifestObjects
 
 _OBJECTS = """
 apiVersion: resource.k8s.io/v1
@@ -40,6 +42,9 @@ kind: ResourceClaimTemplate
 metadata: {name: second, namespace: team}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 2}}]}}}
 """
+
+
+_READS_MEMORY = """'device.attributes["gpu.carina.dev"].memory == 1'"""
 
 
 def _run(*arguments: str) -> int:
@@ -89,19 +94,12 @@ def test_all_claims_satisfied_is_success(objects: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "complaint"),
     [
-        ("kind: [", "document 1: is not YAML"),
-        ("just text", "document 1: is 'just text', not an object"),
-        ("a: 1", "document 1: has no kind"),
-        ("kind: Node", "document 1: Node: metadata.name is missing"),
-        (
-            "{kind: Node, metadata: {name: n1, labels: {gpus: 8}}}",
-            "document 1: Node n1: metadata.labels is {'gpus': 8}; write a map of strings",
-        ),
-        (
-            "{kind: DeviceClass, apiVersion: resource.k8s.io/v1beta1}",
-            "document 1: apiVersion is resource.k8s.io/v1beta1; write resource.k8s.io/v1",
-        ),
+        ("kind: [", "document 1: is not valid YAML"),
         (_OBJECTS.replace("nodeName: n1", "nodeName: 7"), "document 1: ResourceSlice n1-gpus: "),
+        (
+            _OBJECTS.replace("{deviceClassName: gpu}", "{deviceClassName: gpu, selector: []}"),
+            "document 4: ResourceClaim team/first: spec.devices.requests[0].exactly.selector: ",
+        ),
         ("", "there is no ResourceClaim without devices"),
     ],
 )
@@ -111,7 +109,7 @@ def test_an_error_of_the_input_names_its_location(
     path = tmp_path / "bad.yaml"
     path.write_text(written)
     assert _run("-f", str(path)) == 2
-    error = capsys.readouterr().err
+    [error] = capsys.readouterr().err.splitlines()
     assert complaint in error
     assert not written.strip() or str(path) in error
 
@@ -140,9 +138,97 @@ def test_an_unknown_node_is_an_error_that_lists_the_nodes(
 def test_standard_input_is_read(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(_OBJECTS))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_OBJECTS.encode())))
     assert _run("-f", "-", "--policy", "upstream") == 3
     assert "gpu.carina.dev/n1/gpu-0" in capsys.readouterr().out
+
+
+def test_standard_input_may_be_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert _run("-f", "-") == 2
+    assert capsys.readouterr().err == "carina allocate: standard input: is closed\n"
+
+
+def test_a_missing_kubeconfig_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    assert _run("--cluster") == 2
+    assert capsys.readouterr().err == (
+        f"carina allocate: cannot read the cluster: kubeconfig {tmp_path}/missing: "
+        "there is no such file; set KUBECONFIG\n"
+    )
+
+
+def test_control_characters_of_a_file_are_escaped_in_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps({"apiVersion": "\x1b[2J\n/v1", "kind": "List\x07"}))
+    _run("-f", str(path))
+    path.write_text(json.dumps({"apiVersion": "\x1b[2J\n", "kind": "Node"}))
+    _run("-f", str(path))
+    for line in capsys.readouterr().err.splitlines():
+        assert line.isprintable()
+        assert line.startswith("carina allocate: ")
+
+
+def test_objects_of_other_kinds_are_noted(objects: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _run("-f", objects)
+    assert capsys.readouterr().err == (
+        "carina allocate: ignored objects of other kinds: 1 Pod (v1)\n"
+    )
+
+
+def test_a_claim_and_a_template_may_have_one_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(_OBJECTS.replace("name: second", "name: first").replace(", count: 2", ""))
+    assert _run("-f", str(path)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "team/first: allocated on node n1",
+        "  gpu: gpu.carina.dev/n1/gpu-0",
+        "team/first-from-template: allocated on node n1",
+        "  gpu: gpu.carina.dev/n1/gpu-1",
+    ]
+
+
+def test_a_claim_that_fails_with_an_error_is_explained_on_its_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(_OBJECTS.replace('device.driver == "gpu.carina.dev"', _READS_MEMORY))
+    assert _run("-f", str(path), "--explain") == 3
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("team/first: not allocated: ")
+    assert "no such key: memory" in first
+    assert lines[:2] == ["  node n1:", "    claim team/first, request gpu, 1 device:"]
+    assert lines[2].startswith("      pool gpu.carina.dev/n1, 2 devices: ")
+    assert "no such key: memory" in lines[2]
+
+
+def test_an_error_of_the_claim_itself_has_no_node_to_explain(
+    objects: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(_OBJECTS.replace("deviceClassName: gpu,", "deviceClassName: other,"))
+    assert _run("-f", str(path), "--explain") == 3
+    [line] = capsys.readouterr().out.splitlines()[2:]
+    assert line.startswith("team/second: not allocated: ")
+    assert line.endswith("could not retrieve device class other: not found")
+
+
+def test_a_cluster_may_have_fields_that_only_a_newer_api_knows() -> None:
+    objects = ManifestObjects()
+    for body in yaml.safe_load_all(_OBJECTS):
+        body["spec"] = {**body.get("spec", {}), "newer": 1}
+        objects.add(CLUSTER, body, strict=False)
+    results = allocate_claims(objects, Policy(), None, explained=False)
+    assert [type(result) for result in results] == [AllocatedClaim, UnallocatedClaim]
 
 
 def _node(name: str, *, gpus: int) -> str:

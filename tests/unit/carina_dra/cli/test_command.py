@@ -1,6 +1,10 @@
 """The `carina` command: how subcommands are found and called."""
 
+import os
+import subprocess
+import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +55,58 @@ def test_wrong_usage_ends_with_code_2(arguments: list[str]) -> None:
         command.run(arguments, COMMANDS)
 
     assert end.value.code == 2
+
+
+_PROGRAM = """
+import sys
+from carina_dra.cli import command
+
+def write(arguments):
+    print("x" * int(arguments.words[0]))
+    return 3
+
+command.installed = lambda: {
+    "write": command.Command("", lambda parser: parser.add_argument("words", nargs="*"), write)
+}
+sys.exit(command.main())
+"""
+"""A command that writes as many bytes as its argument says."""
+
+
+@pytest.fixture(params=[1, 1_000_000])
+def writing(request: pytest.FixtureRequest) -> list[str]:
+    """A program that writes less than Python's buffer, or more."""
+    return [sys.executable, "-c", _PROGRAM, "write", str(request.param)]
+
+
+def test_output_without_a_reader_ends_the_program_in_silence(writing: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(writing, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_output_may_be_closed(writing: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *writing], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
+def test_output_that_cannot_be_written_is_an_error_in_one_line(writing: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(writing, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"carina: [Errno 28] No space left on device\n"
+
+
+def test_an_interrupt_from_the_keyboard_ends_the_program_in_silence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> dict[str, Command]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "installed", interrupted)
+    assert command.main() == 130
+    assert capsys.readouterr() == ("", "")
