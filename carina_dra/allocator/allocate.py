@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.group import Uses, in_use
+from carina_dra.allocator.matching import Selected
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import (
@@ -120,13 +121,14 @@ def choose(
     expired: Callable[[], bool] | None = None,
     uses: Uses | None = None,
     least_distance: int = 0,
+    selected: Selected | None = None,
 ) -> Verdict:
     """Chooses devices of a node for all claims, the best devices by the policy.
 
     The policy does not decide whether the claims can be allocated. All searches together stop with
     `CutShort` after `max_steps` steps, or when `expired` returns true. What is known
-    already need not be computed: `uses` of the node's groups, and that no devices are closer than
-    `least_distance`.
+    already need not be computed: the `uses` of the node's groups, that no devices are closer than
+    `least_distance`, and which devices are `selected`.
 
     Raises:
         NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
@@ -135,17 +137,17 @@ def choose(
     """
     if uses is None:
         uses = in_use(state.ready, state.usage)
-    published = tuple(candidate for pool in state.ready for candidate in pool.devices)
-    searches = _Searches(claims, state, published, max_steps, expired)
     if policy.devices is None:
+        searches = _Searches(claims, state, state.published, selected, max_steps, expired)
         outcome, distance = searches.any_devices(), 0
     else:
-        searches.candidates = rank_devices(state, uses, policy.devices)
+        ranked = rank_devices(state, uses, policy.devices)
+        searches = _Searches(claims, state, ranked, selected, max_steps, expired)
         try:
             outcome, distance = searches.best_devices(least_distance)
         except AllocationError:
             # The order of the policy has met an error that the published order may not meet.
-            searches.candidates, searches.matchings = published, {}
+            searches.matchings = Matchings(state.published, state.features, selected)
             try:
                 outcome = searches.any_devices()
                 distance = searches.distance_of(outcome)
@@ -176,11 +178,11 @@ class _Searches:
         claims: Sequence[Claim],
         state: NodeState,
         candidates: Sequence[Candidate],
+        selected: Selected | None,
         max_steps: int | None,
         expired: Callable[[], bool] | None,
     ) -> None:
-        self.candidates = candidates
-        self.matchings: Matchings = {}
+        self.matchings = Matchings(candidates, state.features, selected)
         self.steps = 0
         self._claims = claims
         self._state = state
@@ -229,7 +231,7 @@ class _Searches:
         return next(
             (
                 distance
-                for distance, in_common in closeness(self.candidates)
+                for distance, in_common in closeness(self.matchings.candidates)
                 if all(have_in_common(chosen, name, lists=lists) for name in in_common)
             ),
             FAR,
@@ -240,7 +242,7 @@ class _Searches:
     ) -> tuple[Found, int] | None:
         """The closest devices for these alternatives; None if all are far from each other."""
         claims = _with_alternatives(self._claims, alternatives)
-        for distance, in_common in closeness(self.candidates):
+        for distance, in_common in closeness(self.matchings.candidates):
             if distance < least_distance:
                 continue
             with suppress(AllocationError):  # only the search without a wish may fail
@@ -282,13 +284,7 @@ class _Searches:
         return self._run(self._begin(claims, in_common), limit, 0)
 
     def _begin(self, claims: Sequence[Claim], in_common: Sequence[str] = ()) -> Search:
-        return Search(
-            claims,
-            self._state,
-            candidates=self.candidates,
-            in_common=in_common,
-            matchings=self.matchings,
-        )
+        return Search(claims, self._state, self.matchings, in_common=in_common)
 
     def _run(self, search: Search, limit: int | None, already: int) -> Outcome:
         """Runs a search for `limit` steps after those that it has taken `already`."""

@@ -7,19 +7,27 @@ counters is a group of its own.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import Amounts, DeviceId, Usage
-from carina_dra.resource import Device
+from carina_dra.resource import Device, DeviceAttribute, lookup
 
 WHOLE: Final = 1_000_000
 """All of a device. Usage is in millionths: integers compare equal where fractions would not."""
 
 
-@dataclass(frozen=True, eq=False)
+NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+
+Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
+"""Where a device is, by attribute."""
+
+
+@dataclass(eq=False)
 class DeviceGroup:
     """Devices of a pool that consume the same counters, or one that consumes none."""
 
@@ -29,6 +37,10 @@ class DeviceGroup:
     """Devices in slices of other nodes that consume the same counters."""
     totals: Mapping[str, Amounts]
     """The total of each counter, by counter set."""
+    _blocked: tuple[Sequence[DeviceId], Mapping[DeviceId, int]] | None = field(
+        default=None, init=False, repr=False
+    )
+    """The last answer of `blocked`, with the devices that were in use."""
 
     def used(self, usage: Usage) -> int:
         """The usage of the scarcest counter or capacity, in millionths."""
@@ -61,8 +73,15 @@ class DeviceGroup:
     def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
         """For each free member, how many other free members its use would block.
 
-        Takes time by the number of members and of the counters that each consumes.
+        Takes time by the number of members and of the counters that each consumes; no time for the
+        same devices in use as before.
         """
+        in_use = tuple(device.id for device in self._devices if device.id in usage)
+        if self._blocked is None or self._blocked[0] != in_use:
+            self._blocked = in_use, self._count_blocked(usage)
+        return self._blocked[1]
+
+    def _count_blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
         left = self._left(usage)
         free = [
             (member, drawn)
@@ -74,6 +93,21 @@ class DeviceGroup:
             member.id: _blocking(drawn, left, thirsty, 1 << index)
             for index, (member, drawn) in enumerate(free)
         }
+
+    @cached_property
+    def _devices(self) -> Sequence[Candidate]:
+        return (*self.members, *self.elsewhere)
+
+    @cached_property
+    def places(self) -> Sequence[Places]:
+        """The NVLink domain, PCIe root and NUMA node of each member."""
+        return [
+            tuple(
+                (name, lookup(member.device.attributes, name, member.id.driver))
+                for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
+            )
+            for member in self.members
+        ]
 
     @cached_property
     def _total(self) -> Mapping["_Counter", int]:
@@ -102,7 +136,7 @@ class DeviceGroup:
         if not self.totals or not (usage.dedicated or usage.shared):
             return self._total
         left = dict(self._total)
-        for device in (*self.members, *self.elsewhere):
+        for device in self._devices:
             if device.id in usage.dedicated or device.id in usage.shared:
                 for key, amount in self._drawn(device).items():
                     left[key] -= amount

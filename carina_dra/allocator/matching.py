@@ -4,7 +4,8 @@ Everything is evaluated when it is first needed. A selector that fails on a devi
 if the search reaches the device, as in upstream.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.constraint import Values, values_of
@@ -17,14 +18,22 @@ from carina_dra.cel import CompileError, EvaluationError
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute, lookup
 
+Selected: TypeAlias = Callable[[Alternative, Candidate], bool | None]
+"""What is known already of whether an alternative selects a device; None if it is not known."""
+
 
 class Matching:
     """Matches an alternative of a request with the candidates of a node, given by index."""
 
     def __init__(
-        self, alternative: Alternative, candidates: Sequence[Candidate], features: Features
+        self,
+        alternative: Alternative,
+        candidates: Sequence[Candidate],
+        features: Features,
+        selected: Selected | None = None,
     ) -> None:
         self._alternative = alternative
+        self._selected = selected
         self._candidates = candidates
         self._features = features
         self._selects: dict[int, bool] = {}
@@ -38,8 +47,11 @@ class Matching:
             AllocationError: a selector does not compile, or fails on the device.
         """
         known = self._selects.get(index)
+        if known is None and self._selected is not None:
+            known = self._selected(self._alternative, self._candidates[index])
         if known is None:
-            known = self._selects[index] = self.refused_by(index) is None
+            known = self.refused_by(index) is None
+        self._selects[index] = known
         return known
 
     def amounts(self, index: int) -> Mapping[str, Quantity] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.pool import Pool, ReadyPool
+from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.usage import Usage
 
 
@@ -24,3 +24,8 @@ class NodeState:
     def ready(self) -> tuple[ReadyPool, ...]:
         """The pools from which devices can be allocated."""
         return tuple(pool for pool in self.pools if isinstance(pool, ReadyPool))
+
+    @property
+    def published(self) -> tuple[Candidate, ...]:
+        """The devices in the order in which upstream tries them."""
+        return tuple(candidate for pool in self.ready for candidate in pool.devices)

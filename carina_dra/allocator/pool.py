@@ -52,8 +52,8 @@ class PoolSlice:
         spec = published.spec
         prepared = []
         for device in spec.devices:
-            added = added_by_rules(rules, spec.driver, spec.pool.name, device.name)
-            tainted = replace(device, taints=device.taints + added) if added else device
+            added = rules and added_by_rules(rules, spec.driver, spec.pool.name, device.name)
+            tainted = replace(device, taints=(*device.taints, *added)) if added else device
             prepared.append(
                 Candidate(
                     id=DeviceId(spec.driver, spec.pool.name, device.name),

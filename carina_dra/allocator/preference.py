@@ -11,16 +11,12 @@ from enum import StrEnum
 from typing import Final
 
 from carina_dra.allocator.constraint import Match, values_of
-from carina_dra.allocator.group import Uses
+from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT, Uses
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
 from carina_dra.allocator.usage import DeviceId
-from carina_dra.resource import DeviceAttribute, OnNode, lookup
-
-NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
-PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
-NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+from carina_dra.resource import OnNode, lookup
 
 CLOSENESS: Final = (
     (NVLINK_DOMAIN, PCIE_ROOT),
@@ -82,33 +78,30 @@ def rank_devices(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate,
     close to each other stay together. Equal devices keep the published order.
     """
     sign = -1 if order is Order.BINPACK else 1
-    offered = [candidate for pool in state.ready for candidate in pool.devices]
-    locations = {candidate.id: _location(candidate) for candidate in offered}
     free_groups = Counter(
-        location
-        for group, in_use in uses
-        if in_use == 0
-        for location in locations[group.members[0].id]
+        place for group, in_use in uses if in_use == 0 for place in group.places[0]
     )
     rank: dict[DeviceId, tuple[int, ...]] = {}
     for group, in_use in uses:
         blocked = group.blocked(state.usage) if group.totals else {}
-        for member in group.members:
-            neighbours = (-sign * free_groups[location] for location in locations[member.id])
+        for member, places in zip(group.members, group.places, strict=True):
+            neighbours = [-sign * free_groups[place] for place in places]
             rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *neighbours)
-    return tuple(sorted(offered, key=lambda candidate: rank[candidate.id]))
+    return tuple(sorted(state.published, key=lambda candidate: rank[candidate.id]))
 
 
-def closeness(candidates: Iterable[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def closeness(candidates: Sequence[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The attributes that devices of a node could share, the best first, with their distance.
 
     A device that lacks an attribute matches; an attribute that no device has is skipped.
     """
     known = {
         name
-        for candidate in candidates
-        for name, value in _location(candidate)
-        if value is not None
+        for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
+        if any(
+            lookup(candidate.device.attributes, name, candidate.id.driver) is not None
+            for candidate in candidates
+        )
     }
     for distance, names in enumerate(CLOSENESS):
         present = tuple(name for name in names if name in known)
@@ -164,11 +157,3 @@ def ranks(choices: Iterable[Sequence[Choice]]) -> dict[tuple[int, str], int]:
         for choice in choices_of_claim
         if choice.alternative.rank is not None
     }
-
-
-def _location(candidate: Candidate) -> tuple[tuple[str, DeviceAttribute | None], ...]:
-    """The device's NVLink domain, PCIe root and NUMA node."""
-    attributes, driver = candidate.device.attributes, candidate.id.driver
-    return tuple(
-        (name, lookup(attributes, name, driver)) for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
-    )

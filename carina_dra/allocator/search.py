@@ -14,8 +14,9 @@ from typing import Final, NamedTuple, TypeAlias
 from carina_dra.allocator.capacity import fits
 from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
 from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
-from carina_dra.allocator.matching import Matching
+from carina_dra.allocator.matching import Matching, Selected
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim
@@ -112,8 +113,27 @@ class _Taken:
     constraints: tuple[Match | Distinct, ...]
 
 
-Matchings: TypeAlias = dict[Alternative, Matching]
-"""What is known of each alternative's devices, for searches in the same order of candidates."""
+class Matchings:
+    """What is known of each alternative's devices, for searches in the same order of candidates."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        features: Features,
+        selected: Selected | None = None,
+    ) -> None:
+        self.candidates = candidates
+        self._features = features
+        self._selected = selected
+        self._known: dict[Alternative, Matching] = {}
+
+    def of(self, alternative: Alternative) -> Matching:
+        """The devices that match an alternative."""
+        known = self._known.get(alternative)
+        if known is None:
+            known = Matching(alternative, self.candidates, self._features, self._selected)
+            self._known[alternative] = known
+        return known
 
 
 def search(
@@ -124,12 +144,18 @@ def search(
     in_common: Sequence[str] = (),
     max_steps: int | None = None,
 ) -> Outcome:
-    """Looks for devices for all claims on a node; the arguments are those of `Search`.
+    """Looks for devices for all claims on a node.
+
+    `candidates` are the pools' devices in the order in which to try them, the published order if
+    not given. `in_common` is that of `Search`.
 
     Raises:
         AllocationError: as for `Search`.
     """
-    return Search(claims, state, candidates=candidates, in_common=in_common).run(max_steps)
+    if candidates is None:
+        candidates = state.published
+    matchings = Matchings(candidates, state.features)
+    return Search(claims, state, matchings, in_common=in_common).run(max_steps)
 
 
 class Search:
@@ -139,29 +165,25 @@ class Search:
         self,
         claims: Sequence[Claim],
         state: NodeState,
+        matchings: Matchings,
         *,
-        candidates: Sequence[Candidate] | None = None,
         in_common: Sequence[str] = (),
-        matchings: Matchings | None = None,
     ) -> None:
-        """Begins a search.
+        """Begins a search among the candidates of the matchings, in their order.
 
-        `candidates` are the pools' devices in the order in which to try them, the pools' own if not
-        given. All devices that have the attributes `in_common`, of whichever claim, are to have
-        them in common. `matchings` are shared with other searches among the same candidates.
+        All devices that have the attributes `in_common`, of whichever claim, are to have them in
+        common.
 
         Raises:
             AllocationError: a request for all devices meets a selector that fails on a device, or
                 a pool that is being updated or invalid; or the claim asks for too many devices.
         """
-        if candidates is None:
-            candidates = tuple(candidate for pool in state.ready for candidate in pool.devices)
-        self._candidates = candidates
+        self._candidates = matchings.candidates
         self._claims = claims
         self._state = state
         self._features = state.features
         self._in_common = in_common
-        self._matchings = {} if matchings is None else matchings
+        self._matchings = matchings
         self._steps = 0
         self._ledger = Ledger(state.ready, state.usage, state.features)
         self._requests: list[tuple[tuple[_Option, ...], ...]] = []
@@ -239,10 +261,7 @@ class Search:
         return options
 
     def _option(self, alternative: Alternative) -> _Option:
-        matching = self._matchings.get(alternative)
-        if matching is None:
-            matching = Matching(alternative, self._candidates, self._features)
-            self._matchings[alternative] = matching
+        matching = self._matchings.of(alternative)
         match alternative.mode:
             case ExactCount(count=count):
                 return _Option(alternative, matching, count, every=None)

@@ -4,7 +4,7 @@ A node that meets the conditions may still not have the devices. A node that doe
 not, so the search need not look at it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ from carina_dra.placement.offer import PoolState, devices_of
 from carina_dra.resource import All, ExactCount, MatchAttribute
 
 _NO_AMOUNTS: Final[Amounts] = {}
+_ROUNDS: Final = 4
+"""How often the devices that constraints leave are passed on to the other constraints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ class Demand:
         self._several = asks_for_several(claims)
         self.has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
 
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """The amount of each capacity that some device must have left, in billionths."""
+        amounts: dict[str, int] = {}
+        for of in self._requests:
+            wanted = of[0].source
+            if len(of) == 1 and not wanted.admin_access and wanted.capacity is not None:
+                for name, amount in wanted.capacity.requests.items():
+                    amounts[name] = max(amount.nanos, amounts.get(name, 0))
+        return amounts
+
     def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
         """The best score that a node could have for the claims, but for its usage.
 
@@ -91,18 +104,20 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        fitting = [
-            [rank for rank, one in enumerate(of) if masks[rank].bit_count() >= one.count]
-            for of, masks in zip(self._requests, available, strict=True)
-        ]
-        if not all(fitting) or not self._is_enough(available, states):
+        if not self._is_enough(available, states):
             return Short(errors[0] if errors else "")
-        first = [ranks[0] for ranks in fitting]
-        for match in self._matches:
-            matching = self._first_matching(match, available, states)
-            if matching is None:
-                return Short(errors[0] if errors else "")
-            first = [max(pair) for pair in zip(first, matching, strict=True)]
+        first = self._first(available)
+        for _ in range(_ROUNDS if self._matches else 0):
+            if first is None:
+                break
+            before = [list(masks) for masks in available]
+            for match in self._matches:
+                self._leave_matching(match, available, states)
+            first = self._first(available)
+            if available == before:
+                break
+        if first is None:
+            return Short(errors[0] if errors else "")
         if not wish or not self._several:
             return Bound(sum(first), 0)
         masks = [of[rank] for of, rank in zip(available, first, strict=True)]
@@ -137,7 +152,7 @@ class Demand:
         for named in wanted.selectors:
             if not mask:
                 return 0
-            selected = offered.selected(named.selector)
+            selected = offered.selected(named.selector, mask)
             if selected.doubtful & mask:
                 errors.append(f"{named.location} {selected.error}")
             mask &= selected.mask
@@ -159,6 +174,12 @@ class Demand:
     def _has_room(
         self, wanted: Alternative, one: Candidate, state: PoolState, errors: list[str]
     ) -> bool:
+        share = None if wanted.admin_access else state.usage.shared.get(one.id)
+        used = share.amounts if share else _NO_AMOUNTS
+        for name, amount in wanted.capacity.requests.items() if wanted.capacity else ():
+            capacity = one.device.capacity.get(name)
+            if capacity is None or amount.nanos > capacity.value.nanos - used.get(name, 0):
+                return False  # amounts are only ever rounded up
         try:
             amounts = consumed_capacity(
                 one.device.capacity,
@@ -168,10 +189,7 @@ class Demand:
         except CapacityError as error:
             errors.append(f"{wanted}: checking capacity for device {one.id}: {error}")
             return False
-        if amounts is None:
-            return False
-        share = None if wanted.admin_access else state.usage.shared.get(one.id)
-        return fits(amounts, one.device.capacity, share.amounts if share else _NO_AMOUNTS)
+        return amounts is not None and fits(amounts, one.device.capacity, used)
 
     def _is_enough(self, available: Sequence[Sequence[int]], states: Sequence[PoolState]) -> bool:
         """Whether there are as many devices as all requests together take."""
@@ -183,37 +201,55 @@ class Demand:
                 together |= mask
         return together.bit_count() >= self.devices
 
-    def _first_matching(
-        self, match: _Match, available: Sequence[Sequence[int]], states: Sequence[PoolState]
-    ) -> list[int] | None:
-        """The first alternatives that could have a value in common; None if there are none."""
-        places = places_of(match.attribute, states)
-        first: dict[int, int] = {}
-        is_possible = False
-        for mask in places.by_value.values() or (0,):
-            ranks = self._ranks_within(match, available, mask | places.anywhere)
-            if ranks is not None:
-                is_possible = True
-                for request, rank in ranks.items():
-                    first[request] = min(rank, first.get(request, rank))
-        if not is_possible:
-            return None
-        return [first.get(request, 0) for request in range(len(self._requests))]
-
-    def _ranks_within(
-        self, match: _Match, available: Sequence[Sequence[int]], within: int
-    ) -> dict[int, int] | None:
-        ranks = {}
-        for request, meant in match.requests:
-            for rank, (one, mask) in enumerate(
-                zip(self._requests[request], available[request], strict=True)
-            ):
-                if (mask & within if rank in meant else mask).bit_count() >= one.count:
-                    ranks[request] = rank
+    def _first(self, available: Sequence[Sequence[int]]) -> list[int] | None:
+        """The first alternative of each request that has enough devices; None if one has none."""
+        first = []
+        for of, masks in zip(self._requests, available, strict=True):
+            for rank, (one, mask) in enumerate(zip(of, masks, strict=True)):
+                if mask.bit_count() >= one.count:
+                    first.append(rank)
                     break
             else:
                 return None
-        return ranks
+        return first
+
+    def _leave_matching(
+        self, match: _Match, available: list[list[int]], states: Sequence[PoolState]
+    ) -> None:
+        """Leaves the devices with a value that enough devices have for all requests together."""
+        places = places_of(match.attribute, states)
+        leave = 0
+        for mask in places.by_value.values() or (0,):
+            within = mask | places.anywhere
+            if self._is_enough_within(match, available, within, states):
+                leave |= within
+        for request, meant in match.requests:
+            for rank in meant:
+                available[request][rank] &= leave
+
+    def _is_enough_within(
+        self,
+        match: _Match,
+        available: Sequence[Sequence[int]],
+        within: int,
+        states: Sequence[PoolState],
+    ) -> bool:
+        together = needed = 0
+        for request, meant in match.requests:
+            least: int | None = None
+            for rank, one in enumerate(self._requests[request]):
+                mask = available[request][rank]
+                if rank in meant:
+                    mask &= within
+                if mask.bit_count() >= one.count:
+                    together |= mask
+                    least = one.count if least is None else min(least, one.count)
+            if least is None:
+                return False
+            needed += least
+        if not self.devices or any(state.offered.shareable for state in states):
+            return True
+        return together.bit_count() >= needed
 
 
 def _may_select(named: NamedSelector, candidate: Candidate) -> bool:

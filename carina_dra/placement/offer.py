@@ -36,13 +36,16 @@ class Places:
     """Whether a device has the attribute."""
 
 
-class Selected(NamedTuple):
-    """The devices of a pool that a selector selects."""
+@dataclass(slots=True)
+class Selected:
+    """What is known of which devices of a pool a selector selects."""
 
-    mask: int
-    doubtful: int
-    """The devices on which the selector fails."""
-    error: str
+    known: int = 0
+    """The devices that it has been evaluated for."""
+    mask: int = 0
+    doubtful: int = 0
+    """The devices on which it fails."""
+    error: str = ""
     """The first failure; empty if there is none."""
 
 
@@ -138,6 +141,15 @@ class OfferedPool:
             if one.device.allow_multiple_allocations
         )
 
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """The largest amount of each capacity that a device has, in billionths."""
+        largest: dict[str, int] = {}
+        for candidate in self.devices:
+            for name, capacity in candidate.device.capacity.items():
+                largest[name] = max(largest.get(name, 0), capacity.value.nanos)
+        return largest
+
     def places(self, name: str) -> Places:
         """The devices by the values of an attribute."""
         known = self._places.get(name)
@@ -145,14 +157,16 @@ class OfferedPool:
             known = self._places[name] = self._placed(name)
         return known
 
-    def selected(self, selector: Selector | CompileError) -> Selected:
-        """The devices that a selector selects, whether usable or not."""
-        known = self._selected.get(selector)
-        if known is None:
+    def selected(self, selector: Selector | CompileError, among: int) -> Selected:
+        """Which of the devices a selector selects; each is evaluated when it is first asked for."""
+        found = self._selected.get(selector)
+        if found is None:
             if len(self._selected) >= _SELECTORS:
                 self._selected.clear()
-            known = self._selected[selector] = self._evaluated(selector)
-        return known
+            found = self._selected[selector] = Selected()
+        if among & ~found.known:
+            self._evaluate(selector, among & ~found.known, found)
+        return found
 
     def state(self, usage: Usage) -> "PoolState":
         """The pool with this usage of its devices."""
@@ -161,21 +175,19 @@ class OfferedPool:
             known = self._state = PoolState.of(self, usage, known)
         return known
 
-    def _evaluated(self, selector: Selector | CompileError) -> Selected:
+    def _evaluate(self, selector: Selector | CompileError, among: int, found: Selected) -> None:
+        found.known |= among
         if isinstance(selector, CompileError):
-            return Selected(0, (1 << len(self.devices)) - 1, f"CEL compile error: {selector}")
-        mask = doubtful = 0
-        error = ""
-        bit = 1
-        for candidate in self.devices:
+            found.doubtful |= among
+            found.error = f"CEL compile error: {selector}"
+            return
+        for bit, candidate in devices_of(among, self.devices):
             try:
                 if selector.matches(candidate.view):
-                    mask |= bit
-            except EvaluationError as failure:
-                doubtful |= bit
-                error = error or f"on device {candidate.id}: CEL runtime error: {failure}"
-            bit <<= 1
-        return Selected(mask, doubtful, error)
+                    found.mask |= bit
+            except EvaluationError as error:
+                found.doubtful |= bit
+                found.error = found.error or f"on device {candidate.id}: CEL runtime error: {error}"
 
     def _placed(self, name: str) -> Places:
         by_value: dict[Hashable, int] = {}
@@ -215,6 +227,22 @@ class PoolState:
             (group, state.used)
             for group, state in zip(self.offered.groups, self.groups, strict=True)
         ]
+
+    @cached_property
+    def room(self) -> Mapping[str, int]:
+        """The largest amount of each capacity that a device has left, in billionths, or more."""
+        offered = self.offered
+        if not offered.shareable:
+            return offered.largest
+        room: dict[str, int] = {}
+        for _, candidate in devices_of(self.free, offered.devices):
+            share = self.usage.shared.get(candidate.id)
+            used = share.amounts if share else {}
+            for name, capacity in candidate.device.capacity.items():
+                left = capacity.value.nanos - used.get(name, 0)
+                if left > room.get(name, 0):
+                    room[name] = left
+        return room
 
     @cached_property
     def free(self) -> int:

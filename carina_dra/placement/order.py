@@ -1,6 +1,7 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
@@ -37,11 +38,18 @@ class NodeOrder:
         self._moment = -1
         self._entries: list[Entry] = []
         self._by_name: dict[str, Entry] = {}
+        self._rooms: dict[str, Mapping[str, int]] = {}
+        """Of nodes where capacity is in use: what a device has left at most."""
 
     def entries(self) -> list[Entry]:
         """The entries of all nodes, the best first; not to be changed."""
         self._catch_up()
         return self._entries
+
+    def has_room(self, node: str, amounts: Mapping[str, int]) -> bool:
+        """Whether a device of the node may have so much left of each capacity, in billionths."""
+        room = self._rooms.get(node)
+        return room is None or all(room.get(name, 0) >= amount for name, amount in amounts.items())
 
     def entry(self, node: str) -> Entry | None:
         """The entry of a node; a new object each time the node changes. None if there is none."""
@@ -69,6 +77,7 @@ class NodeOrder:
 
     def _renew(self, name: str) -> Entry | None:
         self._by_name.pop(name, None)
+        self._rooms.pop(name, None)
         if name not in self._cluster.nodes:
             return None
         distance = self._distance(name)
@@ -98,4 +107,6 @@ class NodeOrder:
         needed = 1 if any(state.offered.shareable for state in states) else self._devices
         if free.bit_count() < needed:
             return None if len(offer.ready) == len(offer.pools) else 0
+        if len(states) == len(offer.pools) and len(states) == 1:
+            self._rooms[name] = states[0].room
         return least_distance([free], [needed], needed, states) if self._close else 0

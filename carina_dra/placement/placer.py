@@ -23,6 +23,10 @@ _HEAP_SHARE: Final = 10
 """An entry in the order of nodes takes a tenth of the memory of a finding."""
 
 
+_BETWEEN_LOOKS: Final = 16
+"""After how many new kinds of requests it is seen to how much is remembered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A node for the claims, and their devices on it."""
@@ -111,6 +115,7 @@ class Placer:
         self._orders: dict[tuple[int, bool], NodeOrder] = {}
         self._wide_moment = cluster.wide_moment
         self._rankings: OrderedDict[str, Ranking] = OrderedDict()
+        self._asked = 0
 
     def place(
         self,
@@ -194,7 +199,9 @@ class Placer:
         known = self._rankings.pop(request.key, None)
         if known is None:
             known = self._new_ranking(request.claims)
-            self._make_room()
+            self._asked += 1
+            if self._asked % _BETWEEN_LOOKS == 0:
+                self._make_room()
         self._rankings[request.key] = known  # the last to be forgotten
         return known
 

@@ -5,19 +5,22 @@ demand are checked, and at last the devices are chosen. So nodes are looked at o
 can be better.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
-from carina_dra.allocator.pool import InvalidPool
+from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, Policy
-from carina_dra.allocator.request import Claim
+from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.search import CutShort, Impossible
+from carina_dra.allocator.usage import PoolId
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
+from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.order import Entry, NodeOrder
 
 _STALE: Final = 3
@@ -92,7 +95,13 @@ class Ranking:
         self._policy = policy
         self._max_steps = max_steps
         self._known: dict[str, _Known] = {}
+        self._amounts = demand.amounts
+        self._untouched: Sequence[Entry] = ()
+        """The nodes as they were when nothing was known of any, in order."""
+        self._begun = 0
+        """How many of them have been taken."""
         self._heap: list[Entry] = []
+        """Those of which more is known, or that have changed."""
         self._node_moment = self._pool_moment = -1
 
     @property
@@ -134,26 +143,41 @@ class Ranking:
     def _among_all(
         self, nodes: Collection[str] | None, expired: Callable[[], bool] | None
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
-        heap, aside = self._heap, list[Entry]()
+        aside: list[Entry] = []
         try:
-            while heap:
-                entry = heappop(heap)
+            while (entry := self._next()) is not None:
                 name = entry[3]
-                if self._entry(name) is not entry:
-                    continue
                 known = self._known.get(name)
+                aside.append(entry)
                 if nodes is not None and name not in nodes:
-                    aside.append(entry)
-                elif isinstance(known, Suitable | Fatal):
-                    aside.append(entry)
+                    continue
+                if isinstance(known, Suitable | Fatal):
                     yield name, known
                 else:
-                    aside.append(entry)  # it stays current if time is up
-                    self._look(name, entry, expired)
+                    self._look(name, entry, expired)  # if time is up, the entry stays
                     aside.pop()
         finally:
             for entry in aside:
-                heappush(heap, entry)
+                heappush(self._heap, entry)
+
+    def _next(self) -> Entry | None:
+        """Takes the best entry of all nodes."""
+        untouched, heap = self._untouched, self._heap
+        while True:
+            while self._begun < len(untouched):
+                first = untouched[self._begun]
+                if not self._amounts or self._order.has_room(first[3], self._amounts):
+                    break
+                self._begun += 1
+            if self._begun < len(untouched) and not (heap and heap[0] < untouched[self._begun]):
+                entry = untouched[self._begun]
+                self._begun += 1
+            elif heap:
+                entry = heappop(heap)
+            else:
+                return None
+            if self._entry(entry[3]) is entry:
+                return entry
 
     def _among(
         self,
@@ -239,6 +263,7 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
+            selected=partial(_selected, {state.offered.pool.id: state.offered for state in states}),
         )
         match verdict:
             case Chosen(score=score):
@@ -263,13 +288,30 @@ class Ranking:
         for name in nodes:
             self._known.pop(name, None)
         if is_new or not self._known:
-            self._heap = list(self._order.entries())  # sorted, so it is a heap
+            self._untouched, self._begun, self._heap = tuple(self._order.entries()), 0, []
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
-            entries = map(self._entry, cluster.nodes)
-            self._heap = [entry for entry in entries if entry is not None]
-            heapify(self._heap)
+            entries = [self._entry(name) for name in cluster.nodes]
+            self._untouched = sorted(entry for entry in entries if entry is not None)
+            self._begun, self._heap = 0, []
         else:
             for name in nodes:
                 entry = self._order.entry(name)
                 if entry is not None:
                     heappush(self._heap, entry)
+
+
+def _selected(
+    offered: Mapping[PoolId, OfferedPool], wanted: Alternative, candidate: Candidate
+) -> bool | None:
+    """What was found when the conditions were checked; None where a selector fails."""
+    of_pool = offered[PoolId(candidate.id.driver, candidate.id.pool)]
+    bit = of_pool.bits[candidate.id]
+    for named in wanted.selectors:
+        found = of_pool.selected(named.selector, bit)
+        if found.doubtful & bit:
+            return None
+        if not found.mask & bit:
+            return False
+    if candidate.device.binding_conditions:
+        return None  # a feature decides whether it is considered
+    return candidate.here
