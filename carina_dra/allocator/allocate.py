@@ -271,12 +271,35 @@ class _Searches:
         outcome = self._run(search, self._limit(_STEPS_BEFORE_PARTS), 0)
         if not isinstance(outcome, CutShort) or self._is_over():
             return outcome
-        for part in _parts(claims):
-            with suppress(AllocationError):  # the search for all claims raises it if it matters
-                alone = self._search([part], (), self._limit(_STEPS_BEFORE_PARTS))
-                if isinstance(alone, Impossible):
-                    return Impossible(self.steps)
+        # Where a device can make the search fail, upstream's might come to it before the end.
+        for part in () if self._may_fail() else _parts(claims):
+            alone = self._search([part], (), self._limit(_STEPS_BEFORE_PARTS))
+            if isinstance(alone, Impossible):
+                return Impossible(self.steps)
         return self._run(search, self._limit(None), outcome.steps)
+
+    def _may_fail(self) -> bool:
+        """Whether a request fails on a device."""
+        alternatives = (
+            alternative
+            for claim in self._claims
+            for request in claim.requests
+            for alternative in request.alternatives
+        )
+        try:
+            for matching in map(self.matchings.of, alternatives):
+                for index in range(len(self.matchings.candidates)):
+                    matching.selects(index)
+                    matching.amounts(index)
+        except AllocationError:
+            return True
+        return any(
+            constraint.rule.name in alternative.derived
+            for claim in self._claims
+            for constraint in claim.constraints
+            for request in claim.requests
+            for alternative in request.alternatives
+        )
 
     def _search(
         self, claims: Sequence[Claim], in_common: Sequence[str], limit: int | None

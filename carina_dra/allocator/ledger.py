@@ -26,20 +26,24 @@ class _CounterSet:
     left: dict[str, int]
     groups: _Groups | None = None
     """None while no device uses it."""
+    declares_groups: bool = False
+    """Whether the first of its users has groups; if not, it is for devices without groups."""
 
     def subtract(self, consumption: DeviceCounterConsumption) -> None:
         for name, counter in consumption.counters.items():
             self.left[name] -= counter.value.nanos
         groups = _groups(consumption)
         if self.groups is None:
-            self.groups = groups
-        elif self.groups and groups:
+            self.groups, self.declares_groups = groups, bool(groups)
+        elif self.declares_groups and groups:
             self.groups &= groups
 
     def admits(self, groups: _Groups) -> bool:
         """Whether a device with these groups may join: with a shared group, or all without any."""
-        if self.groups is None or self.groups == groups:
+        if self.groups is None:
             return True
+        if not groups:
+            return not self.declares_groups
         return not self.groups.isdisjoint(groups)
 
 

@@ -176,22 +176,22 @@ def _violation(objects: RandomCluster, placed: Placed, claims: list[Object]) -> 
 def _expected(outcomes: dict[str, _Outcome], policy: Policy) -> list[object]:
     """What placement may answer, see `_told`.
 
-    A fatal error on one node is one of the whole attempt under the policy `upstream`. Under the
-    others it may be reported where no node has the devices.
+    Under the policy `upstream`, a fatal error on one node is one of the whole attempt if the node
+    is looked at before the best node is known.
     """
-    is_fatal = any(
-        isinstance(outcome, Exception) and not isinstance(outcome, NodeAllocationError)
-        for outcome in outcomes.values()
-    )
-    if is_fatal and policy == UPSTREAM:
-        return ["error"]
     allocated = {
         name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Allocated)
     }
-    if not allocated:
-        return ["nothing", "error"] if is_fatal else ["nothing"]
-    best = min(allocated, key=lambda name: (allocated[name].score, name))
-    return [(best, allocated[best].score, _devices(allocated[best]))]
+    answers: list[object] = ["nothing"]
+    if allocated:
+        best = min(allocated, key=lambda name: (allocated[name].score, name))
+        answers = [(best, allocated[best].score, _devices(allocated[best]))]
+    if policy == UPSTREAM and any(
+        isinstance(outcome, Exception) and not isinstance(outcome, NodeAllocationError)
+        for outcome in outcomes.values()
+    ):
+        return ["error", *answers] if allocated else ["error"]
+    return answers
 
 
 def _told(placement: Placement | Exception) -> object:
