@@ -12,8 +12,10 @@ from carina_dra.cel.budget import Budget, Meter
 from carina_dra.cel.cache import ExpressionCache
 from carina_dra.cel.compiler import Compiled, Compiler
 from carina_dra.cel.device import CelDevice
+from carina_dra.cel.equalities import equalities
 from carina_dra.cel.errors import CelError, CompileError, EvaluationError
 from carina_dra.cel.parser import parse
+from carina_dra.cel.syntax import Node
 from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING, UNBOUND
 from carina_dra.cel.values import Value, kind
 from carina_dra.resource import (
@@ -40,6 +42,11 @@ class Selector:
 
     expression: str
     _compiled: Compiled = field(repr=False, compare=False)
+    equalities: frozenset[tuple[str, str]] = field(repr=False, compare=False)
+    """Qualified names and values of string attributes: it is true for no device without them all.
+
+    For such a device it is false or has an error. Other conditions may be necessary too.
+    """
 
     @property
     def reads(self) -> frozenset[str] | None:
@@ -102,14 +109,14 @@ def compile_attribute(expression: str) -> AttributeExpression:
 
 
 def _selector(expression: str) -> Selector:
-    compiled = _compiled(expression)
+    node, compiled = _compiled(expression)
     if compiled.type not in (BOOL, DYN):
         raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
-    return Selector(expression, compiled)
+    return Selector(expression, compiled, equalities(node))
 
 
 def _derived(expression: str) -> AttributeExpression:
-    compiled = _compiled(expression)
+    _, compiled = _compiled(expression)
     element = compiled.type.parameters[0] if compiled.type.name == "list" else compiled.type
     if element not in (BOOL, INT, STRING, SEMVER, DYN, UNBOUND):
         raise CompileError(
@@ -152,7 +159,7 @@ _ATTRIBUTES: Final[
 """By kind: the attribute of one value, and of a list."""
 
 
-def _compiled(expression: str) -> Compiled:
+def _compiled(expression: str) -> tuple[Node, Compiled]:
     length = len(expression.encode("utf-8", "surrogatepass"))
     if length > CEL_EXPRESSION_BYTES:
         raise CompileError(
@@ -160,7 +167,7 @@ def _compiled(expression: str) -> Compiled:
         )
     try:
         node, is_costly = parse(expression)
-        return Compiler(expression, is_counted=is_costly).compile(node)
+        return node, Compiler(expression, is_counted=is_costly).compile(node)
     except RecursionError:
         raise CompileError("the expression is nested too deeply") from None
     except CelError:
