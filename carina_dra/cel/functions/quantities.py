@@ -12,6 +12,7 @@ from carina_dra.cel.values import Semver, Value, is_same, shown
 from carina_dra.quantity import Quantity, QuantityError
 
 _COMPARE: Final = constant(20)
+_CALCULATE: Final = constant(10)
 _LONGEST: Final = 256
 """The maximal number of characters of a version. Go has no limit."""
 _NUMBER: Final = r"(?:0|[1-9][0-9]*)"
@@ -126,16 +127,18 @@ OVERLOADS: Final = (
     function("quantity", (STRING,), QUANTITY, quantity, _parsing),
     function("isQuantity", (STRING,), BOOL, lambda text: _is(quantity, text), _parsing),
     function("sign", (QUANTITY,), INT, _sign),
-    method("isInteger", (QUANTITY,), BOOL, lambda value: value.as_int64() is not None),
-    method("asInteger", (QUANTITY,), INT, _as_integer),
-    method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda value: value.approximate()),
+    method("isInteger", (QUANTITY,), BOOL, lambda value: value.as_int64() is not None, _CALCULATE),
+    method("asInteger", (QUANTITY,), INT, _as_integer, _CALCULATE),
+    method(
+        "asApproximateFloat", (QUANTITY,), DOUBLE, lambda value: value.approximate(), _CALCULATE
+    ),
     method("isGreaterThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos > b.nanos),
     method("isLessThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos < b.nanos),
     method("compareTo", (QUANTITY, QUANTITY), INT, _compare),
-    method("add", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a + b),
-    method("add", (QUANTITY, INT), QUANTITY, lambda a, b: a + Quantity.of(b, a.format)),
-    method("sub", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a - b),
-    method("sub", (QUANTITY, INT), QUANTITY, lambda a, b: a - Quantity.of(b, a.format)),
+    method("add", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a + b, _CALCULATE),
+    method("add", (QUANTITY, INT), QUANTITY, lambda a, b: a + Quantity.of(b, a.format), _CALCULATE),
+    method("sub", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a - b, _CALCULATE),
+    method("sub", (QUANTITY, INT), QUANTITY, lambda a, b: a - Quantity.of(b, a.format), _CALCULATE),
     function("semver", (STRING,), SEMVER, semver, _parsing),
     function("semver", (STRING, BOOL), SEMVER, _normalized, _parsing),
     function("isSemver", (STRING,), BOOL, lambda text: _is(semver, text), _parsing),
