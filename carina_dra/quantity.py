@@ -4,11 +4,14 @@ The rules are those of apimachinery's `resource.Quantity`: the smallest unit is 
 fractions are rounded away from zero, and the canonical text keeps the family of suffixes
 (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/). Quantities are
 equal if their numbers are equal. A number is stored as an integer of billionths, so arithmetic is
-exact and unbounded. Go's is not; this module differs where Go's results are wrong: beyond 64 bits,
-from 10^21 on (which Go writes without a suffix), and in `Value()` and `MilliValue()` of some
-negative numbers.
+exact. Go's is not; this module differs where Go's results are wrong: beyond 64 bits, from 10^21 on
+(which Go writes without a suffix), and in `Value()` and `MilliValue()` of some negative numbers.
+
+Quantities come from tenants, so their size is limited: a text has at most 100 characters, and an
+exponent at most three digits. Go has no such limits.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +21,13 @@ from typing import Final
 
 _NANO: Final = 10**9
 _LARGEST_BINARY: Final = 2**63 - 1
+_INT64: Final = range(-(2**63), 2**63)
+_MAX_LENGTH: Final = 100
+"""The maximal number of characters of a text."""
+_MAX_DIGITS: Final = 18
+"""Decimal numbers of more digits are not read as 64-bit integers, even if they would fit."""
+_MAX_BINARY_DIGITS: Final = 14
+"""The same for numbers with a binary suffix, less three digits for each power of 1024."""
 _DECIMAL_SUFFIXES: Final[Mapping[str, int]] = {
     "n": -9,
     "u": -6,
@@ -34,7 +44,7 @@ _DECIMAL_NAMES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_SUFFI
 _BINARY_SUFFIXES: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _TEXT: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
-    r"(?P<suffix>[numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]{1,4})",
+    r"(?P<suffix>[numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]{1,3})",
     re.ASCII,
 )
 
@@ -64,6 +74,10 @@ class Quantity:
     nanos: int
     """The number, in billionths."""
     format: Format = field(default=Format.BINARY_SI, repr=False)
+    scale: int = field(default=0, repr=False)
+    """The power of ten of the unit in which Go holds the number."""
+    is_wide: bool = field(default=False, repr=False)
+    """Whether Go holds it as a big decimal, not as a 64-bit integer."""
 
     @classmethod
     def of(cls, number: int, form: Format = Format.BINARY_SI) -> "Quantity":
@@ -75,8 +89,13 @@ class Quantity:
         """Reads a quantity as Kubernetes does.
 
         Raises:
-            QuantityError: the text is not a quantity.
+            QuantityError: the text is not a quantity, or too long.
         """
+        if len(text) > _MAX_LENGTH:
+            raise QuantityError(
+                f"{text[:20]!r}... is too long for a quantity: it has {len(text)} characters, "
+                f"and {_MAX_LENGTH} are allowed"
+            )
         return _parse(text)
 
     def value(self) -> int:
@@ -87,6 +106,25 @@ class Quantity:
         """The number in thousandths, rounded away from zero."""
         return _divide_away(self.nanos, _NANO // 1000)
 
+    def as_int64(self) -> int | None:
+        """The number, if Go's `AsInt64` gives it: if Go holds it in 64 bits and in whole units.
+
+        It depends on how the quantity was written: `1` and `1e3` have a value; `1000m`, `1.0`,
+        `1Pi` and the sum of `500m` and `500m` have none.
+        """
+        if self.is_wide or self.scale < 0 or self.nanos % _NANO:
+            return None
+        number = self.nanos // _NANO
+        return number if number in _INT64 else None
+
+    def approximate(self) -> float:
+        """The number as a double, with the rounding errors of Go's `AsApproximateFloat64`."""
+        unscaled = self.nanos * 10 ** max(0, -9 - self.scale) // 10 ** max(0, 9 + self.scale)
+        try:
+            return float(unscaled) * float(f"1e{self.scale}")
+        except OverflowError:
+            return math.copysign(math.inf, self.nanos)
+
     def __str__(self) -> str:
         """The canonical text, as the API server writes it after arithmetic."""
         if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO:
@@ -96,13 +134,13 @@ class Quantity:
         return _decimal(self.nanos, self.format)
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.nanos + other.nanos, self._joined(other))
+        return self._result(self.nanos + other.nanos, other)
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.nanos - other.nanos, self._joined(other))
+        return self._result(self.nanos - other.nanos, other)
 
     def __neg__(self) -> "Quantity":
-        return Quantity(-self.nanos, self.format)
+        return Quantity(-self.nanos, self.format, self.scale, self.is_wide)
 
     def __bool__(self) -> bool:
         return self.nanos != 0
@@ -125,8 +163,19 @@ class Quantity:
     def __hash__(self) -> int:
         return hash(self.nanos)
 
-    def _joined(self, other: "Quantity") -> Format:
-        return self.format if self.nanos else other.format
+    def _result(self, nanos: int, other: "Quantity") -> "Quantity":
+        """A sum or difference, held as Go holds it."""
+        form = self.format if self.nanos else other.format
+        if self.is_wide or other.is_wide:
+            return Quantity(nanos, form, min(self.scale, other.scale), is_wide=True)
+        if not other.nanos:
+            return Quantity(nanos, form, self.scale)
+        if not self.nanos:
+            return Quantity(nanos, form, other.scale)
+        scale = min(self.scale, other.scale)
+        unit = 10 ** (9 + scale)
+        fits = all(amount // unit in _INT64 for amount in (self.nanos, other.nanos, nanos))
+        return Quantity(nanos, form, scale, is_wide=not fits)
 
 
 @lru_cache(maxsize=4096)
@@ -140,9 +189,8 @@ def _parse(text: str) -> Quantity:
     sign, whole, part, suffix = match.group("sign", "whole", "part", "suffix")
     part = part or ""
     digits = int((whole + part) or "0")
-    exponent = 9 - len(
-        part
-    )  # the power of ten by which the digits are multiplied to get billionths
+    # The power of ten by which the digits are multiplied to get billionths.
+    exponent = 9 - len(part)
     if suffix in _BINARY_SUFFIXES:
         form = Format.BINARY_SI
         digits <<= 10 * (_BINARY_SUFFIXES.index(suffix) + 1)
@@ -156,7 +204,26 @@ def _parse(text: str) -> Quantity:
     if form is Format.BINARY_SI:
         nanos = min(nanos, _LARGEST_BINARY * _NANO)
         form = Format.DECIMAL_SI if 0 < nanos < _NANO else form
-    return Quantity(-nanos if sign == "-" else nanos, form)
+    scale, is_wide = _held(whole, part, suffix, exponent - 9, nanos)
+    return Quantity(-nanos if sign == "-" else nanos, form, scale, is_wide)
+
+
+def _held(whole: str, part: str, suffix: str, scale: int, nanos: int) -> tuple[int, bool]:
+    """How Go holds what it has read: the power of ten of the unit, and whether it is wide.
+
+    scale: the power of ten of the last digit that is written.
+    """
+    if not whole.strip("0") and not part and not suffix:
+        return 0, False
+    length = len(whole.lstrip("0") or "0") + len(part)
+    if suffix in _BINARY_SUFFIXES:
+        power = _BINARY_SUFFIXES.index(suffix) + 1
+        is_wide = bool(part) or length > _MAX_BINARY_DIGITS - 3 * power
+    else:
+        is_wide = length > _MAX_DIGITS or scale < -9
+    if is_wide:
+        return (-9 if nanos else scale), True
+    return scale, False
 
 
 def _divide_away(number: int, divisor: int) -> int:

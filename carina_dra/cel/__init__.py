@@ -19,6 +19,7 @@ from tenants. Measured against three Python libraries for CEL and upstream's Go 
 The conformance tests compare the results with those of upstream's own code.
 """
 
+from carina_dra.cel.budget import Meter
 from carina_dra.cel.device import CelDevice
 from carina_dra.cel.errors import BudgetExceededError, CelError, CompileError, EvaluationError
 from carina_dra.cel.expression import (
@@ -35,6 +36,7 @@ __all__ = [
     "CelError",
     "CompileError",
     "EvaluationError",
+    "Meter",
     "Selector",
     "compile_attribute",
     "compile_selector",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from carina_dra.cel.errors import EvaluationError
-from carina_dra.cel.values import NONE, DomainMap, Optional, Value, find, kind, no_overload
+from carina_dra.cel.values import NONE, DomainMap, Optional, Value, find, kind, no_overload, shown
 
 _Run: TypeAlias = Callable[[list[Value]], Value]
 
@@ -83,7 +83,7 @@ def _element(of: Value, key: Value) -> Value:
         return found[0]
     if isinstance(of, tuple):
         raise EvaluationError(f"index out of bounds: {key}")
-    raise EvaluationError(f"no such key: {key}")
+    raise EvaluationError(f"no such key: {shown(key)}")
 
 
 def _maybe(of: Value, key: Value) -> Value:
@@ -109,7 +109,8 @@ def _found(of: Value, key: Value) -> tuple[Value, ...]:
 
 
 def _at(of: tuple[Value, ...], key: Value) -> tuple[Value, ...]:
-    if kind(key) not in ("int", "uint", "double") or key != int(key):
+    is_index = key.is_integer() if isinstance(key, float) else kind(key) in ("int", "uint")
+    if not is_index:
         raise EvaluationError(f"unsupported index type '{kind(key)}' in list")
     index = int(key)
     return (of[index],) if 0 <= index < len(of) else ()

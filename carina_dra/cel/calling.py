@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from carina_dra.cel.budget import no_charge
 from carina_dra.cel.functions import FUNCTIONS
-from carina_dra.cel.functions.overload import Overload
+from carina_dra.cel.functions.overload import Overload, one_unit
 from carina_dra.cel.types import DYN, Type, filled_in, is_open, may_be, suits
 from carina_dra.cel.values import Value, kind, no_overload
 
@@ -64,20 +65,50 @@ def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bo
         def run(frame: Frame) -> Value:
             arguments = [argument(frame) for argument in runs]
             overload = choose(arguments)
+            spend = no_charge
             if is_counted:
-                frame[1].spend(overload.cost(*arguments) if overload.cost else 1)
+                spend = frame[1].spend
+                spend(overload.cost(*arguments))
+            if overload.spends:
+                return overload.implementation(spend, *arguments)
             return overload.implementation(*arguments)
 
         return run
-    implementation, cost = suitable[0].implementation, suitable[0].cost
-    if is_counted:
+    return _counted(suitable[0], runs) if is_counted else _uncounted(suitable[0], runs)
 
-        def counted(frame: Frame) -> Value:
+
+def _counted(overload: Overload, runs: tuple[Run, ...]) -> Run:
+    implementation, cost = overload.implementation, overload.cost
+    if overload.spends:
+
+        def spending(frame: Frame) -> Value:
             arguments = [argument(frame) for argument in runs]
-            frame[1].spend(cost(*arguments) if cost else 1)
+            spend = frame[1].spend
+            spend(cost(*arguments))
+            return implementation(spend, *arguments)
+
+        return spending
+    if cost is one_unit:
+
+        def cheap(frame: Frame) -> Value:
+            arguments = [argument(frame) for argument in runs]
+            frame[1].spend(1)
             return implementation(*arguments)
 
-        return counted
+        return cheap
+
+    def counted(frame: Frame) -> Value:
+        arguments = [argument(frame) for argument in runs]
+        frame[1].spend(cost(*arguments))
+        return implementation(*arguments)
+
+    return counted
+
+
+def _uncounted(overload: Overload, runs: tuple[Run, ...]) -> Run:
+    implementation = overload.implementation
+    if overload.spends:
+        return lambda frame: implementation(no_charge, *[run(frame) for run in runs])
     match runs:
         case (one,):
             return lambda frame: implementation(one(frame))

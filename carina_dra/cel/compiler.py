@@ -5,7 +5,7 @@ variable. The module is long because there are many kinds of nodes: each has a m
 methods share the variables in scope.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from carina_dra.cel import interpreter, loops
@@ -19,13 +19,13 @@ from carina_dra.cel.access import (
     selector,
     tester,
 )
-from carina_dra.cel.budget import SHORT
+from carina_dra.cel.budget import Budget
 from carina_dra.cel.calling import Frame, Run, TypedNode, call
-from carina_dra.cel.device_path import device_path
-from carina_dra.cel.errors import CompileError, EvaluationError
+from carina_dra.cel.device_path import DeviceDomain, device_domain, device_path
+from carina_dra.cel.errors import BudgetExceededError, CompileError, EvaluationError
 from carina_dra.cel.functions import FUNCTIONS
 from carina_dra.cel.functions.formatting import check_format
-from carina_dra.cel.functions.regular_expression import compiled
+from carina_dra.cel.functions.regular_expression import LITERAL, compile_cost, compiled
 from carina_dra.cel.functions.standard import TYPE_NAMES
 from carina_dra.cel.lexer import error
 from carina_dra.cel.syntax import (
@@ -90,8 +90,15 @@ _CONVERSIONS: Final = frozenset(
 """Constant-folded for constant arguments; a failure is a compile error."""
 _FOLDED: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "isQuantity", "isSemver"})
 """Constant-folded for constant arguments; a failure is left to the evaluation."""
-_WITH_PATTERN: Final = frozenset({"matches", "find", "findAll"})
-_LIST_COST, _MAP_COST = 10, 30
+_MAX_PATTERNS: Final = 32
+"""The maximal number of literal patterns: all of them fit in the cache of patterns."""
+_MAX_DEPTH: Final = 100
+"""The maximal depth of the tree: each level takes stack when the expression is evaluated."""
+_LONG_CHAIN: Final = 8
+"""The number of terms of a chain beyond which it is evaluated in a loop, not by recursion."""
+_LIST_COST, _MAP_COST, _ENTRY_COST = 10, 30, 5
+_UNCHARGED: Final = 3
+"""The number of nodes without a charge that take as long as one unit of cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +113,29 @@ class Compiled:
     """Whether its cost is counted, so that it needs a budget."""
     reads: frozenset[str] | None
     """The qualified names of the attributes that it reads; None if they are not known."""
+    cost: int
+    """The cost of an evaluation whose cost is not counted."""
 
 
 class Compiler:
     """Compiles one expression, with a method for each kind of node."""
 
-    def __init__(self, text: str, *, may_grow: bool) -> None:
+    def __init__(self, text: str, *, is_counted: bool) -> None:
         self._text = text
-        self._is_counted = may_grow or len(text) > SHORT
+        self._is_counted = is_counted
+        self._budget = Budget()
+        """For what is evaluated at compile time."""
+        self._patterns: set[str] = set()
+        self._nodes = 0
+        self._depth = 0
+        self._uncharged = 0
+        """The number of nodes so far that do not charge for their evaluation."""
         self._variables: dict[str, list[tuple[int, Type]]] = {}
         self._frame_size = FIRST_VARIABLE
         self._bound: dict[int, Run] = {}
         """The values of cel.bind variables by slot; evaluated at first use."""
+        self._domains: dict[int, DeviceDomain] = {}
+        """The cel.bind variables by slot that stand for a domain."""
         self._mixing = 0
         """The number of enclosing calls of `format`."""
         self._reads: set[str] = set()
@@ -131,12 +149,24 @@ class Compiler:
         """
         typed = self._compile(node)
         reads = None if self._reads_all else frozenset(self._reads)
-        return Compiled(typed.type, typed.run, self._frame_size, self._is_counted, reads)
+        return Compiled(
+            typed.type, typed.run, self._frame_size, self._is_counted, reads, self._nodes
+        )
 
     def _error(self, node: Node, problem: str) -> CompileError:
         return error(self._text, node.at, problem)
 
-    def _compile(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case per kind of node
+    def _compile(self, node: Node) -> TypedNode:
+        self._nodes += 1
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise self._error(node, f"expression recursion limit exceeded: {_MAX_DEPTH}")
+        typed = self._compiled(node)
+        self._depth -= 1
+        return typed
+
+    def _compiled(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case per kind of node
+        self._uncharged += isinstance(node, Literal | Logic | Conditional | Bind | OptionalMap)
         match node:
             case Literal(value=value):
                 type_ = _OF_LITERAL.get(type(value), UINT)
@@ -182,6 +212,8 @@ class Compiler:
         known = self._variables.get(node.name)
         if known:
             slot, type_ = known[-1]
+            if slot in self._domains:
+                self._reads_all |= self._domains[slot].field == "attributes"
             bound = self._bound.get(slot)
             run = (
                 interpreter.variable(slot)
@@ -231,7 +263,7 @@ class Compiler:
     def _field_of_device(self, node: Select, device: Run) -> TypedNode:
         """A field of a variable that is the device."""
         inner = self._device_field(node)
-        return TypedNode(inner.type, lambda frame: inner.run([device(frame), *frame[1:]]))
+        return TypedNode(inner.type, lambda frame: inner.run([device(frame), frame[1]]))
 
     def _device_field(self, node: Select) -> TypedNode:
         type_ = _DEVICE_TYPES.get(node.field)
@@ -248,10 +280,17 @@ class Compiler:
             )
         return TypedNode(type_, self._charged(run, 2), is_sure=True)
 
+    def _domain(self, node: Node) -> DeviceDomain | None:
+        """The domain of a map of the device that a node reads, by itself or as a variable."""
+        if isinstance(node, Name):
+            known = self._variables.get(node.name)
+            return self._domains.get(known[-1][0]) if known else None
+        return None if self._variables.get("device") else device_domain(node)
+
     def _known_attribute(self, node: Select | Index) -> TypedNode | None:
         """`device.attributes["domain"].name` and similar paths, the most frequent operands."""
-        path = device_path(node)
-        if path is None or self._variables.get("device"):
+        path = device_path(node, self._domain)
+        if path is None:
             return None
         domain, name = path.domain, path.name
         if path.field == "attributes":
@@ -294,14 +333,18 @@ class Compiler:
 
     def _call(self, node: Call) -> TypedNode:
         name, arguments, is_member = self._called(node)
-        self._mixing += name == "format"
-        typed = [self._compile(argument) for argument in arguments]
-        if name in _WITH_PATTERN and isinstance(arguments[1], Literal):
-            self._check_pattern(arguments[1])
-        if name == "format" and isinstance(arguments[0], Literal):
-            self._check_format(arguments[0], arguments[1:])
-        self._mixing -= name == "format"
-        result = self._apply(node, name, typed, is_member=is_member)
+        if name == "format" and is_member:
+            typed = self._format_arguments(arguments)
+        else:
+            typed = [self._compile(argument) for argument in arguments]
+        prefix = ""
+        match name, arguments:
+            case (("matches" | "find" | "findAll"), (_, Literal(value=str() as pattern), *_)):
+                self._check_pattern(arguments[1], pattern)
+                prefix = LITERAL
+            case _:
+                pass
+        result = self._apply(node, name, typed, is_member=is_member, prefix=prefix)
         if name in _FOLDED | _CONVERSIONS and all(argument.is_constant for argument in typed):
             return self._folded(node, name, result)
         return result
@@ -316,27 +359,41 @@ class Compiler:
                 return name, node.arguments, False
         return node.function, (node.target, *node.arguments), True
 
-    def _check_pattern(self, node: Literal) -> None:
-        if isinstance(node.value, str):
-            try:
-                compiled(node.value)
-            except EvaluationError as problem:
-                raise self._error(node, f"invalid matches argument: {problem}") from None
+    def _check_pattern(self, node: Node, pattern: str) -> None:
+        if pattern in self._patterns:
+            return
+        self._patterns.add(pattern)
+        if len(self._patterns) > _MAX_PATTERNS:
+            raise self._error(node, f"more than {_MAX_PATTERNS} regular expressions")
+        try:
+            self._budget.spend(compile_cost(pattern))
+            self._budget.spend(compiled(pattern).size)
+        except BudgetExceededError:
+            raise self._error(node, "the regular expressions are too complex") from None
+        except EvaluationError as problem:
+            raise self._error(node, f"invalid matches argument: {problem}") from None
 
-    def _check_format(self, template: Literal, arguments: tuple[Node, ...]) -> None:
+    def _format_arguments(self, arguments: tuple[Node, ...]) -> list[TypedNode]:
+        """A template and its arguments, which may be of different types."""
+        self._mixing += 1
+        template = self._compile(arguments[0])
         match arguments:
-            case (ListLiteral(items=items),) if isinstance(template.value, str):
+            case (Literal(value=str() as text), ListLiteral() as values):
+                items = self._items(values)
+                typed = [template, self._list_of(values, items)]
                 try:
-                    check_format(template.value, [self._compile(item).type for item in items])
+                    check_format(text, [item.type for item in items])
                 except EvaluationError as problem:
-                    raise self._error(template, str(problem)) from None
+                    raise self._error(arguments[0], str(problem)) from None
             case _:
-                pass
+                typed = [template, *(self._compile(argument) for argument in arguments[1:])]
+        self._mixing -= 1
+        return typed
 
     def _folded(self, node: Node, name: str, typed: TypedNode) -> TypedNode:
         """A constant, evaluated now."""
         try:
-            value = typed.run([None, _FREE])
+            value = typed.run([None, self._budget])
         except EvaluationError as problem:
             if name in _CONVERSIONS:
                 raise self._error(node, f"invalid {name} argument: {problem}") from None
@@ -349,12 +406,12 @@ class Compiler:
         )
 
     def _apply(
-        self, node: Node, name: str, typed: list[TypedNode], *, is_member: bool
+        self, node: Node, name: str, typed: list[TypedNode], *, is_member: bool, prefix: str = ""
     ) -> TypedNode:
-        """A call of a function with compiled arguments."""
+        """A call of a function, or of its variant with a prefix, with compiled arguments."""
         if name not in FUNCTIONS:
             raise self._error(node, f"undeclared reference to '{name}' (in container '')")
-        called = call(name, typed, is_member=is_member, is_counted=self._is_counted)
+        called = call(prefix + name, typed, is_member=is_member, is_counted=self._is_counted)
         if called is None:
             raise self._no_overload(
                 node, name, [argument.type for argument in typed], is_member=is_member
@@ -370,10 +427,19 @@ class Compiler:
 
     def _chain(self, node: Chain) -> TypedNode:
         value = self._compile(node.first)
+        slot = self._frame_size
+        steps: list[Run] = []
+        if len(node.rest) > _LONG_CHAIN:
+            self._frame_size += 1
         for at, name, term in node.rest:
+            if len(node.rest) > _LONG_CHAIN:
+                steps.append(value.run)
+                value = replace(value, run=interpreter.variable(slot))
             operator = Literal(at, None)
             value = self._apply(operator, name, [value, self._compile(term)], is_member=False)
-        return value
+        if not steps:
+            return value
+        return replace(value, run=interpreter.sequence(slot, steps, value.run))
 
     def _logic(self, node: Logic) -> TypedNode:
         runs = tuple(
@@ -415,14 +481,20 @@ class Compiler:
         return joined(types) or DYN
 
     def _list(self, node: ListLiteral) -> TypedNode:
-        items = [
+        return self._list_of(node, self._items(node))
+
+    def _items(self, node: ListLiteral) -> list[TypedNode]:
+        return [
             self._item(item, is_optional=index in node.optional)
             for index, item in enumerate(node.items)
         ]
+
+    def _list_of(self, node: ListLiteral, items: list[TypedNode]) -> TypedNode:
         types = [item.type for item in items]
         type_ = list_of(self._joined(node, types))
         runs = tuple(item.run for item in items)
-        return TypedNode(type_, self._charged(interpreter.listing(runs, node.optional), _LIST_COST))
+        cost = _LIST_COST + len(runs)
+        return TypedNode(type_, self._charged(interpreter.listing(runs, node.optional), cost))
 
     def _map(self, node: MapLiteral) -> TypedNode:
         keys = [self._compile(key) for key, _, _ in node.entries]
@@ -437,7 +509,8 @@ class Compiler:
             (key.run, value.run, is_optional)
             for key, value, (_, _, is_optional) in zip(keys, values, node.entries, strict=True)
         )
-        return TypedNode(type_, self._charged(interpreter.mapping(entries), _MAP_COST))
+        cost = _MAP_COST + _ENTRY_COST * len(entries)
+        return TypedNode(type_, self._charged(interpreter.mapping(entries), cost))
 
     def _variable(self, name: str, type_: Type) -> int:
         """Declares a variable until `_leave`. Returns its slot."""
@@ -458,10 +531,14 @@ class Compiler:
         slots = [
             self._variable(name, type_) for name, type_ in zip(node.names, variables, strict=True)
         ]
+        before = self._uncharged
         condition = self._condition(node.condition, node.kind.value) if node.condition else None
         body = self._compile(node.body) if node.body else None
         self._leave(*node.names)
-        run = loops.loop(node.kind, over.run, slots, condition, None if body is None else body.run)
+        uncharged = (self._uncharged - before) // _UNCHARGED
+        run = loops.loop(
+            node.kind, over.run, slots, condition, None if body is None else body.run, uncharged
+        )
         return TypedNode(self._loop_type(node, key, single, body), run)
 
     def _elements(self, node: Loop, over: Type) -> tuple[Type, Type]:
@@ -497,9 +574,13 @@ class Compiler:
                 return made if made.name == "map" else map_of(DYN, DYN)
 
     def _bind(self, node: Bind) -> TypedNode:
+        domain, reads_all = self._domain(node.value), self._reads_all
         value = self._compile(node.value)
         slot = self._variable(node.name, value.type)
         self._bound[slot] = value.run
+        if domain is not None:
+            self._domains[slot] = domain
+            self._reads_all = reads_all  # until the variable is used by itself
         body = self._compile(node.body)
         self._leave(node.name)
         return TypedNode(body.type, interpreter.binding(slot, body.run))
@@ -516,13 +597,3 @@ class Compiler:
             raise self._error(node, f"expected type 'optional_type' but found '{body.type}'")
         run = interpreter.optional_map(operand.run, slot, body.run, is_flat=node.is_flat)
         return TypedNode(body.type if node.is_flat else optional_of(body.type), run)
-
-
-class _Free:
-    """A budget without a limit, for constants that are evaluated at compile time."""
-
-    def spend(self, cost: int) -> None:
-        """Charges nothing."""
-
-
-_FREE: Final = _Free()

@@ -1,8 +1,21 @@
 """Recognizes the most frequent operand of selectors: `device.attributes["domain"].name`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from carina_dra.cel.syntax import Index, Literal, Name, Node, Select
+
+_MAPS: Final = ("attributes", "capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDomain:
+    """The part of one of the device's maps with a literal domain."""
+
+    field: str
+    """`attributes` or `capacity`."""
+    domain: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +32,36 @@ class DevicePath:
     """`has(...)`."""
 
 
-def device_path(node: Select | Index) -> DevicePath | None:
-    """The element that a node reads; None for any other node."""
-    name = node.field if isinstance(node, Select) else _text(node.key)
-    of = node.operand
-    if name is None or not isinstance(of, Index) or of.is_optional:
+def device_domain(node: Node) -> DeviceDomain | None:
+    """The domain that `device.attributes["domain"]` or `device.capacity["domain"]` reads.
+
+    The caller knows that the name `device` is not that of a variable.
+    """
+    if not isinstance(node, Index) or node.is_optional or not isinstance(node.operand, Select):
         return None
-    domain, field = _text(of.key), of.operand
-    if domain is None or not isinstance(field, Select) or field.is_optional or field.is_test:
+    domain, field = _text(node.key), node.operand
+    if domain is None or field.is_optional or field.is_test:
         return None
     if not isinstance(field.operand, Name) or field.operand.name != "device":
         return None
+    return DeviceDomain(field.field, domain) if field.field in _MAPS else None
+
+
+def device_path(
+    node: Select | Index, domain_of: Callable[[Node], DeviceDomain | None]
+) -> DevicePath | None:
+    """The element that a node reads; None for any other node.
+
+    domain_of: the domain that an operand reads, by itself or as a variable.
+    """
+    name = node.field if isinstance(node, Select) else _text(node.key)
+    if name is None:
+        return None
+    of = domain_of(node.operand)
+    if of is None:
+        return None
     is_test = isinstance(node, Select) and node.is_test
-    return DevicePath(field.field, domain, name, node.is_optional, is_test)
+    return DevicePath(of.field, of.domain, name, node.is_optional, is_test)
 
 
 def _text(node: Node) -> str | None:

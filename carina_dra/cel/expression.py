@@ -6,14 +6,16 @@ when an expression is stored.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
-from carina_dra.cel.budget import Budget
+from carina_dra.cel.budget import Budget, Meter
+from carina_dra.cel.cache import ExpressionCache
 from carina_dra.cel.compiler import Compiled, Compiler
 from carina_dra.cel.device import CelDevice
-from carina_dra.cel.errors import CompileError, EvaluationError
+from carina_dra.cel.equalities import equalities
+from carina_dra.cel.errors import CelError, CompileError, EvaluationError
 from carina_dra.cel.parser import parse
+from carina_dra.cel.syntax import Node
 from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING, UNBOUND
 from carina_dra.cel.values import Value, kind
 from carina_dra.resource import (
@@ -27,18 +29,11 @@ from carina_dra.resource import (
     VersionAttribute,
     VersionsAttribute,
 )
+from carina_dra.resource.limits import CEL_EXPRESSION_BYTES
 
-_REMEMBERED: Final = 4096
-_PYTHON_ERRORS: Final = (
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-    MemoryError,
-)
-"""Errors that Python may raise for values that the implementation did not foresee."""
+_MAX_VALUES: Final = 1_000
+_MAX_TEXT: Final = 4_096
+"""The limits of a derived attribute, in values and characters. Upstream has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +42,26 @@ class Selector:
 
     expression: str
     _compiled: Compiled = field(repr=False, compare=False)
+    equalities: frozenset[tuple[str, str]] = field(repr=False, compare=False)
+    """Qualified names and values of string attributes: it is true for no device without them all.
+
+    For such a device it is false or has an error. Other conditions may be necessary too.
+    """
 
     @property
     def reads(self) -> frozenset[str] | None:
         """The qualified names of the attributes that it reads; None if they are not known."""
         return self._compiled.reads
 
-    def matches(self, device: CelDevice) -> bool:
+    def matches(self, device: CelDevice, meter: Meter | None = None) -> bool:
         """Whether it is true for the device.
+
+        meter: the cost of the evaluation is added to it, also if there is an error.
 
         Raises:
             EvaluationError: it has no value, or one that is not a boolean.
         """
-        value = _run(self._compiled, device)
+        value = _run(self._compiled, device, meter)
         if value is True or value is False:
             return bool(value)
         raise EvaluationError(f"CEL result of type {kind(value)} could not be converted to bool")
@@ -77,34 +79,44 @@ class AttributeExpression:
         """The qualified names of the attributes that it reads; None if they are not known."""
         return self._compiled.reads
 
-    def evaluate(self, device: CelDevice) -> DeviceAttribute:
+    def evaluate(self, device: CelDevice, meter: Meter | None = None) -> DeviceAttribute:
         """The attribute.
+
+        meter: the cost of the evaluation is added to it, also if there is an error.
 
         Raises:
             EvaluationError: it has no value, or one that attributes do not support.
         """
-        return _attribute(_run(self._compiled, device))
+        return _attribute(_run(self._compiled, device, meter))
 
 
 def compile_selector(expression: str) -> Selector:
-    """Compiles a selector. Results are cached.
+    """Compiles a selector. Equal texts give the same object, as long as it is cached.
 
     Raises:
         CompileError: the text is not a valid expression, or its result is not a boolean.
     """
-    compiled = _compiled(expression)
-    if compiled.type not in (BOOL, DYN):
-        raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
-    return Selector(expression, compiled)
+    return _SELECTORS.get(expression)
 
 
 def compile_attribute(expression: str) -> AttributeExpression:
-    """Compiles a derived attribute. Results are cached.
+    """Compiles a derived attribute. Equal texts give the same object, as long as it is cached.
 
     Raises:
         CompileError: the text is not a valid expression, or attributes do not support its result.
     """
-    compiled = _compiled(expression)
+    return _DERIVED.get(expression)
+
+
+def _selector(expression: str) -> Selector:
+    node, compiled = _compiled(expression)
+    if compiled.type not in (BOOL, DYN):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
+    return Selector(expression, compiled, equalities(node))
+
+
+def _derived(expression: str) -> AttributeExpression:
+    _, compiled = _compiled(expression)
     element = compiled.type.parameters[0] if compiled.type.name == "list" else compiled.type
     if element not in (BOOL, INT, STRING, SEMVER, DYN, UNBOUND):
         raise CompileError(
@@ -114,10 +126,18 @@ def compile_attribute(expression: str) -> AttributeExpression:
     return AttributeExpression(expression, compiled)
 
 
+_SELECTORS: Final = ExpressionCache(_selector)
+_DERIVED: Final = ExpressionCache(_derived)
+
+
 def _attribute(value: Value) -> DeviceAttribute:
     """A value as an attribute. An empty list is a list of strings, as upstream."""
     if value == () and kind(value) == "list":
         return StringsAttribute(())
+    values = value if kind(value) == "list" else (value,)
+    longest = max((len(each) for each in values if isinstance(each, str)), default=0)
+    if len(values) > _MAX_VALUES or longest > _MAX_TEXT:
+        raise EvaluationError("the value is too large for a derived attribute")
     kinds = {kind(item) for item in value} if kind(value) == "list" else {kind(value)}
     made = _ATTRIBUTES.get(kinds.pop()) if len(kinds) == 1 else None
     if made is None:
@@ -139,21 +159,34 @@ _ATTRIBUTES: Final[
 """By kind: the attribute of one value, and of a list."""
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _compiled(expression: str) -> Compiled:
+def _compiled(expression: str) -> tuple[Node, Compiled]:
+    length = len(expression.encode("utf-8", "surrogatepass"))
+    if length > CEL_EXPRESSION_BYTES:
+        raise CompileError(
+            f"the expression has {length} bytes, and {CEL_EXPRESSION_BYTES} are allowed"
+        )
     try:
-        node, may_grow = parse(expression)
-        return Compiler(expression, may_grow=may_grow).compile(node)
+        node, is_costly = parse(expression)
+        return node, Compiler(expression, is_counted=is_costly).compile(node)
     except RecursionError:
         raise CompileError("the expression is nested too deeply") from None
+    except CelError:
+        raise
+    except Exception as error:  # whatever Python has against it is not the caller's problem
+        raise CompileError(f"cannot be compiled: {error}") from error
 
 
-def _run(compiled: Compiled, device: CelDevice) -> Value:
-    device.make_ready()
+def _run(compiled: Compiled, device: CelDevice, meter: Meter | None) -> Value:
     frame: list[Value] = [device, None, *[None] * (compiled.frame_size - 2)]
     if compiled.is_counted:
         frame[1] = Budget()
     try:
+        device.make_ready()
         return compiled.run(frame)
-    except _PYTHON_ERRORS as error:
+    except CelError:
+        raise
+    except Exception as error:  # whatever Python has against the values is not the caller's problem
         raise EvaluationError(f"cannot be evaluated: {error}") from error
+    finally:
+        if meter is not None:
+            meter.spent += compiled.cost if frame[1] is None else frame[1].spent

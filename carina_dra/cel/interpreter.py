@@ -5,7 +5,7 @@ from typing import Final
 
 from carina_dra.cel.calling import Frame, Run
 from carina_dra.cel.errors import BudgetExceededError, EvaluationError
-from carina_dra.cel.values import NONE, Optional, Value, kind, no_overload
+from carina_dra.cel.values import NONE, Optional, Value, built, no_overload, put
 
 DEVICE_FIELDS: Final[dict[str, Run]] = {
     "driver": lambda frame: frame[0].driver,
@@ -15,6 +15,8 @@ DEVICE_FIELDS: Final[dict[str, Run]] = {
 }
 """`device.field`."""
 _NOT_YET: Final = object()
+_ERROR_COST: Final = 10
+"""The cost of an error that is absorbed."""
 
 
 def variable(slot: int) -> Run:
@@ -43,6 +45,17 @@ def binding(slot: int, body: Run) -> Run:
     return run
 
 
+def sequence(slot: int, steps: Sequence[Run], last: Run) -> Run:
+    """A long chain of operators: each step finds the value of the one before in a slot."""
+
+    def run(frame: Frame) -> Value:
+        for step in steps:
+            frame[slot] = step(frame)
+        return last(frame)
+
+    return run
+
+
 def logic(terms: Sequence[Run], *, decisive: bool) -> Run:
     """`&&` and `||`."""
     return lambda frame: decided(frame, terms, decisive=decisive)
@@ -61,6 +74,8 @@ def decided(frame: Frame, terms: Iterable[Run], *, decisive: bool) -> Value:
             raise
         except EvaluationError as failure:
             problem = problem or failure
+            if frame[1] is not None:
+                frame[1].spend(_ERROR_COST)
             continue
         if value is decisive:
             return decisive
@@ -107,11 +122,9 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
         made: dict[Value, Value] = {}
         for key_of, value_of, is_optional in entries:
             key, value = key_of(frame), value_of(frame)
-            if kind(key) not in ("string", "int", "uint", "bool", "double"):
-                raise EvaluationError(f"unsupported key type: {kind(key)}")
             for present in _present(value) if is_optional else (value,):
-                made[key] = present
-        return made
+                put(made, key, present)
+        return built(made)
 
     return run
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 from typing import Final
 
 from carina_dra.cel.errors import CompileError
@@ -64,6 +65,8 @@ _WORD: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+_MAX_DIGITS: Final = 20
+"""Of an integer of 64 bits; Python refuses to read more than 4,300 digits."""
 _KEYWORDS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
 _SIMPLE_ESCAPES: Final = {
     **dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)),
@@ -108,9 +111,15 @@ def error(text: str, at: int, problem: str) -> CompileError:
 def _word(text: str, match: re.Match[str]) -> Word:
     at, written = match.start(), match[0]
     if match["double"] is not None:
+        if not isfinite(float(written)):
+            raise error(text, at, "invalid double literal")
         return Word(Kind.LITERAL, written, float(written), at)
     if match["int"] is not None:
-        number = int(match["int"], 16 if match["int"].startswith("0x") else 10)
+        base = 16 if match["int"].startswith("0x") else 10
+        digits = match["int"].removeprefix("0x").lstrip("0") or "0"
+        if len(digits) > _MAX_DIGITS:
+            raise error(text, at, "invalid int literal")
+        number = int(digits, base)
         if match["unsigned"]:
             if number > UINT64_MAX:
                 raise error(text, at, "invalid uint literal")

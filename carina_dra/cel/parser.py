@@ -1,8 +1,11 @@
 """Parses an expression (CEL specification, "Syntax" and "Macros")."""
 
+import re
 from collections.abc import Callable
 from typing import Final
 
+from carina_dra.cel.budget import SHORT
+from carina_dra.cel.device_path import device_domain
 from carina_dra.cel.errors import CompileError
 from carina_dra.cel.lexer import RESERVED, Kind, Word, error, words
 from carina_dra.cel.syntax import (
@@ -24,8 +27,10 @@ from carina_dra.cel.syntax import (
 )
 from carina_dra.cel.values import INT64_MAX
 
-_MAX_DEPTH: Final = 250
-"""The nesting limit of cel-go."""
+_MAX_DEPTH: Final = 60
+"""The maximal nesting. A level takes eleven of Python's 1,000 stack frames; cel-go allows 250."""
+_MAX_LENGTH: Final = 250
+"""The maximal number of selections and calls on one operand, as in cel-go."""
 _LEVELS: Final = (
     {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"},
     {"+": "_+_", "-": "_-_"},
@@ -35,13 +40,13 @@ _LEVELS: Final = (
 
 
 def parse(text: str) -> tuple[Node, bool]:
-    """The syntax tree of an expression, and whether its values may grow beyond its literals.
+    """The syntax tree of an expression, and whether its cost must be counted.
 
     Raises:
         CompileError: the text is not an expression.
     """
     parser = _Parser(text)
-    return parser.parse(), parser.may_grow
+    return parser.parse(), parser.is_costly
 
 
 class _Parser:
@@ -50,7 +55,8 @@ class _Parser:
         self._words = words(text)
         self._next = 0
         self._depth = 0
-        self.may_grow = False
+        self.is_costly = len(text) > SHORT
+        """Whether it has more than operators and functions that take linear time."""
 
     def parse(self) -> Node:
         node = self._expression()
@@ -146,8 +152,8 @@ class _Parser:
             else:
                 return node
             length += 1
-            if length > _MAX_DEPTH:
-                raise self._error(at, f"expression recursion limit exceeded: {_MAX_DEPTH}")
+            if length > _MAX_LENGTH:
+                raise self._error(at, f"expression recursion limit exceeded: {_MAX_LENGTH}")
 
     def _member(self, at: int, operand: Node) -> Node:
         is_optional = self._take("?")
@@ -246,7 +252,7 @@ class _Parser:
         self, at: int, function: str, target: Node | None, arguments: tuple[Node, ...]
     ) -> Node:
         """A call, or the expansion of a macro."""
-        self.may_grow |= function in _GROWING
+        self.is_costly |= not _is_cheap(function, target, arguments)
         if target is None:
             if function == "has" and len(arguments) == 1:
                 return self._has(at, arguments[0])
@@ -282,15 +288,78 @@ class _Parser:
         body: Node | None,
     ) -> Node:
         """A macro that iterates."""
-        self.may_grow = True
+        self.is_costly = True
         variables = tuple(self.variable(name) for name in names)
         if len(set(variables)) < len(variables):
             raise self._error(names[1].at, "duplicate variable name")
         return Loop(at, kind, over, variables, condition, body)
 
 
-_GROWING: Final = frozenset({"bind", "optMap", "optFlatMap", "replace", "join", "format"})
-"""Functions, besides loops, whose results can be many times as large as their arguments."""
+_CHEAP: Final = frozenset(
+    {
+        "add",
+        "asApproximateFloat",
+        "asInteger",
+        "bool",
+        "bytes",
+        "compareTo",
+        "contains",
+        "double",
+        "dyn",
+        "endsWith",
+        "first",
+        "has",
+        "hasValue",
+        "includes",
+        "int",
+        "isGreaterThan",
+        "isInteger",
+        "isLessThan",
+        "isQuantity",
+        "isSemver",
+        "last",
+        "lowerAscii",
+        "major",
+        "minor",
+        "none",
+        "of",
+        "ofNonZeroValue",
+        "or",
+        "orValue",
+        "patch",
+        "quantity",
+        "semver",
+        "sign",
+        "size",
+        "startsWith",
+        "string",
+        "sub",
+        "trim",
+        "type",
+        "uint",
+        "upperAscii",
+        "value",
+    }
+)
+"""Functions that take time linear in their arguments, and whose results are not larger."""
+_SHORT_PATTERN: Final = 100
+_PATTERN_THAT_GROWS: Final = re.compile(r"[{]|\\[pP]|\(\?")
+"""Repetitions, Unicode classes and flags make a program much larger than the pattern."""
+
+
+def _is_cheap(function: str, target: Node | None, arguments: tuple[Node, ...]) -> bool:
+    """Whether a call needs no count of its cost in a short expression."""
+    if isinstance(target, Name) and target.name == "sets":
+        return False
+    match function, arguments:
+        case "bind", (_, value, _):
+            return device_domain(value) is not None
+        case "matches", (*_, Literal(value=str() as pattern)):
+            return len(pattern) <= _SHORT_PATTERN and not _PATTERN_THAT_GROWS.search(pattern)
+        case _:
+            return function in _CHEAP
+
+
 _Macro = Callable[[_Parser, int, Node, tuple[Node, ...]], Node]
 
 

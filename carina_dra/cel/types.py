@@ -4,16 +4,33 @@
 expression is evaluated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from carina_dra.cel.errors import CompileError
+
+_MAX_SIZE: Final = 100
+"""The maximal number of types in a type; a chain of variables could double it each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type. Its name is the kind of its values."""
+    """A type. Its name is the kind of its values.
+
+    Raises:
+        CompileError: it is too large.
+    """
 
     name: str
     parameters: tuple["Type", ...] = ()
+    size: int = field(init=False, repr=False, compare=False)
+    """The number of types it consists of."""
+
+    def __post_init__(self) -> None:
+        size = 1 + sum(parameter.size for parameter in self.parameters)
+        if size > _MAX_SIZE:
+            raise CompileError("compilation failed: ERROR: a type is nested too deeply")
+        object.__setattr__(self, "size", size)
 
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.parameters))

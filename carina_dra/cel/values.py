@@ -19,6 +19,10 @@ Value: TypeAlias = Any
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 UINT64_MAX: Final = 2**64 - 1
+_YEARS_1_TO_9999: Final = range(-62135596800 * 10**9, 253402300800 * 10**9)
+"""In nanoseconds since 1970."""
+_SHOWN: Final = 80
+"""The maximal number of characters of a value in an error."""
 
 
 class Uint(int):
@@ -37,6 +41,12 @@ class DomainMap(dict[str, Value]):
 
 
 EMPTY_MAP: Final[dict[str, Value]] = {}
+
+
+class BoolMap(dict[bool, Value]):
+    """A map whose keys are booleans. In Python they equal 0 and 1; in CEL they do not."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,10 @@ class Timestamp:
     """A point in time, in nanoseconds since 1970-01-01 UTC."""
 
     nanos: int
+
+    def __post_init__(self) -> None:
+        if self.nanos not in _YEARS_1_TO_9999:
+            raise EvaluationError("timestamp overflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +160,7 @@ _KINDS: Final[dict[type, str]] = {
     tuple: "list",
     dict: "map",
     DomainMap: "map",
+    BoolMap: "map",
     Optional: "optional_type",
     Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp",
@@ -172,6 +187,10 @@ _STRICT: Final = frozenset(
     }
 )
 """Kinds that can be compared only with the same kind."""
+_KEYS: Final = frozenset({"string", "int", "uint", "bool", "double"})
+_SIMPLE: Final = frozenset({bool, int, Uint, float, str, bytes})
+"""Types that Python compares as CEL does, if both values are of the same one."""
+_ALWAYS_ORDERED: Final = _SIMPLE - {float}
 
 
 def kind(value: Value) -> str:
@@ -184,17 +203,29 @@ def no_overload() -> EvaluationError:
     return EvaluationError("no such overload")
 
 
+def shown(value: Value) -> str:
+    """A value in an error: its beginning, or the kind of a collection."""
+    if isinstance(value, str | bytes):
+        return f"{value[:_SHOWN]!r}{'' if len(value) <= _SHOWN else '...'}"
+    return str(value) if kind(value) in _KEYS else kind(value)
+
+
 def equal(one: Value, other: Value) -> bool:
     """Whether two values are equal; numbers of different kinds can be equal.
 
     Raises:
         EvaluationError: the first is of a kind that can be compared only with the same kind.
     """
+    if type(one) is type(other) and type(one) in _SIMPLE:
+        return bool(one == other)
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one != kind_of_other:
         if kind_of_one in _STRICT and other is not None:
             raise no_overload()
-        return kind_of_one in _NUMBERS and kind_of_other in _NUMBERS and bool(one == other)
+        if kind_of_one not in _NUMBERS or kind_of_other not in _NUMBERS:
+            return False
+        one, other = _comparable(one, other)
+        return bool(one == other)
     match kind_of_one:
         case "list":
             return len(one) == len(other) and all(map(equal, one, other))
@@ -226,37 +257,61 @@ def less(one: Value, other: Value) -> bool:
     Raises:
         EvaluationError: the values have no order.
     """
+    if type(one) is type(other) and type(one) in _ALWAYS_ORDERED:
+        return bool(one < other)
     kind_of_one, kind_of_other = kind(one), kind(other)
     if kind_of_one in _NUMBERS and kind_of_other in _NUMBERS:
         if is_nan(one) or is_nan(other):
             raise EvaluationError("NaN values cannot be ordered")
+        one, other = _comparable(one, other)
         return bool(one < other)
     if kind_of_one != kind_of_other or kind_of_one not in _ORDERED:
         raise no_overload()
     if kind_of_one in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
         return bool(one.nanos < other.nanos)
-    if kind_of_one == "string":
-        return bool(one.encode("utf-8", "surrogatepass") < other.encode("utf-8", "surrogatepass"))
     return bool(one < other)
+
+
+def _comparable(one: Value, other: Value) -> tuple[Value, Value]:
+    """Two numbers; an integer is compared with a double as a double, as in Go."""
+    if isinstance(one, float) or isinstance(other, float):
+        return float(one), float(other)
+    return one, other
 
 
 def find(among: Mapping[Value, Value], key: Value) -> tuple[Value, ...]:
     """The value for a key in a tuple; empty if there is none.
 
-    In Python True equals 1; in CEL it does not.
+    Other values than strings and numbers are never looked up: to hash a list takes time
+    exponential in the depth of a structure that shares parts.
     """
-    try:
-        if key not in among:
-            return ()
-    except TypeError:
+    if kind(key) not in _KEYS or isinstance(key, bool) is not isinstance(among, BoolMap):
         return ()
-    if isinstance(key, bool) or any(isinstance(other, bool) for other in among):
-        return tuple(
-            value
-            for other, value in among.items()
-            if other == key and isinstance(other, bool) == isinstance(key, bool)
-        )
-    return (among[key],)
+    return (among[key],) if key in among else ()
+
+
+def put(entries: dict[Value, Value], key: Value, value: Value) -> None:
+    """Adds an entry to a map that is being built.
+
+    Raises:
+        EvaluationError: maps do not support the key, or not together with the others.
+    """
+    if kind(key) not in _KEYS:
+        raise EvaluationError(f"unsupported key type: {kind(key)}")
+    if isinstance(key, bool) is not _has_bools(entries, otherwise=isinstance(key, bool)):
+        raise EvaluationError("unsupported key type: bool beside others")
+    entries[key] = value
+
+
+def built(entries: dict[Value, Value]) -> Value:
+    """The map with these entries."""
+    return BoolMap(entries) if _has_bools(entries, otherwise=False) else entries
+
+
+def _has_bools(entries: dict[Value, Value], *, otherwise: bool) -> bool:
+    for key in entries:
+        return isinstance(key, bool)
+    return otherwise
 
 
 def is_nan(value: Value) -> bool:

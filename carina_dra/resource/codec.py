@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, assert_never, cast, get_args, get_origin
 
-from carina_dra.resource.errors import BadValueError, DecodeError, expected, not_a_field
+from carina_dra.resource.errors import BadValueError, DecodeError, expected, not_a_field, shown
 from carina_dra.resource.schema import (
     JsonObject,
     KnownMember,
@@ -63,6 +63,9 @@ def decode(cls: type[T], body: JsonObject, *, strict: bool = False) -> T:
         return cast("T", codec(cls, strict=strict).read(body))
     except BadValueError as error:
         raise DecodeError(cls.__name__, _key(body), error.path, error.problem) from None
+    except (ValueError, RecursionError) as error:
+        # Python's own limits, such as that of 4,300 digits.
+        raise DecodeError(cls.__name__, _key(body), "", f"cannot be read: {error}") from None
 
 
 def encode(value: Struct) -> dict[str, Any]:
@@ -76,7 +79,8 @@ def encode(value: Struct) -> dict[str, Any]:
 def _key(body: object) -> str:
     metadata = body.get("metadata") if isinstance(body, Mapping) else None
     names = metadata if isinstance(metadata, Mapping) else {}
-    return "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
+    parts = (names.get("namespace"), names.get("name"))
+    return "/".join(part for part in parts if part and isinstance(part, str))
 
 
 def codec(kind: Any, *, strict: bool = False) -> Codec:
@@ -135,7 +139,7 @@ def _object(cls: Any, *, strict: bool) -> Codec:
             raise expected("an object", value)
         for key, word in own.items():
             if value.get(key, word) != word:
-                raise BadValueError(f"{key} is {value[key]!r:.80}, not {word}")
+                raise BadValueError(f"{key} is {shown(value[key])}, not {word}")
         return read_struct({key: found for key, found in value.items() if key not in own})
 
     return Codec(read, lambda value: {**own, **write_struct(value)})

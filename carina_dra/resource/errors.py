@@ -2,6 +2,30 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
+from typing import Final
+
+_LONGEST: Final = 80
+"""The maximal number of characters of a value in a message."""
+_MAX_BITS: Final = 256
+"""Larger integers are not written out: Python refuses to if they have more than 4,300 digits."""
+
+
+class _Excerpt(Repr):
+    """Writes the beginning of a value, whatever its size and depth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxstring = self.maxlong = self.maxother = _LONGEST
+
+    def repr_int(self, x: int, level: int) -> str:
+        if x.bit_length() > _MAX_BITS:
+            return f"an integer of {x.bit_length()} bits"
+        return super().repr_int(x, level)
+
+
+_EXCERPT: Final = _Excerpt()
 
 
 class DecodeError(ValueError):
@@ -37,7 +61,7 @@ class BadValueError(Exception):
 
 def expected(what: str, found: object) -> BadValueError:
     """The error for a value that is not `what`."""
-    return BadValueError(f"is {found!r:.80}, not {what}")
+    return BadValueError(f"is {shown(found)}, not {what}")
 
 
 def not_a_field(name: str, kind: str, known: Iterable[str]) -> BadValueError:
@@ -55,3 +79,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {by_lower_case[near[0]]}?"
     return f"write one of {', '.join(by_lower_case.values())}"
+
+
+def shown(value: object) -> str:
+    """The beginning of a JSON value, for a message."""
+    return f"{_EXCERPT.repr(value):.{_LONGEST}}"

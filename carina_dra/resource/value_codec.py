@@ -14,6 +14,7 @@ from carina_dra.resource.schema import JsonObject, Unrecognized
 _RFC3339: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
 )
+_INT64: Final = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,22 @@ def _as_it_is(kind: type, what: str) -> Codec:
 
 def _read_quantity(value: object) -> Quantity:
     """JSON numbers are quantities too."""
+    if (type(value) is int and value in _INT64) or type(value) is float:
+        value = str(value)
+    if type(value) is not str:
+        raise expected("a quantity", value)
     try:
-        return Quantity.parse(value if type(value) is str else str(value))
+        return Quantity.parse(value)
     except QuantityError as error:
         raise BadValueError(str(error)) from None
+
+
+def _read_integer(value: object) -> int:
+    if type(value) is not int:
+        raise expected("an integer", value)
+    if value not in _INT64:
+        raise expected("an integer of 64 bits", value)
+    return value
 
 
 def _read_time(value: object) -> datetime:
@@ -136,7 +149,7 @@ def _write_time(value: datetime) -> str:
 
 LEAVES: Final[Mapping[object, Codec]] = {
     str: _as_it_is(str, "a string"),
-    int: _as_it_is(int, "an integer"),
+    int: Codec(_read_integer, lambda value: value),
     bool: _as_it_is(bool, "true or false"),
     JsonObject: _as_it_is(dict, "an object"),
     Quantity: Codec(_read_quantity, str),

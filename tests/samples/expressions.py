@@ -20,6 +20,8 @@ _DEVICE: dict[str, Any] = {
     "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": "1500m"}},
 }
 
+_DOUBLES = ["1.5", "0.0", "-2.25", "1e3", "9007199254740992.0", "9223372036854775808.0"]
+
 
 def device() -> dict[str, Any]:
     """The device that the expressions are about."""
@@ -97,6 +99,13 @@ class _Grammar:
                 f"({self.quantity()})"
             ),
             lambda: f"{self.quantity()} == {self.quantity()}",
+            lambda: f"{self.total()}.isInteger()",
+            lambda: (
+                f"{self.url()}.{self._random.choice(['getHost', 'getPort'])}() == {self.string(0)}"
+            ),
+            lambda: f"{self.url()}.getEscapedPath() == {self.string(0)}",
+            lambda: f"{self.moment()} {self._compare()} {self.moment()}",
+            lambda: f"dyn({self.integer(0)}) {self._compare()} {self.double(0)}",
             lambda: f"{self.version()}.isGreaterThan({self.version()})",
             lambda: f"{self.version()} == {self.version()}",
             lambda: f"{self.optional(d)}.hasValue()",
@@ -144,7 +153,9 @@ class _Grammar:
         return self._one_of(
             depth,
             [
-                lambda: str(self._random.choice([0, 1, 2, 3, 7, -1, 9223372036854775807])),
+                lambda: str(
+                    self._random.choice([0, 1, 2, 3, 7, -1, 9007199254740993, 9223372036854775807])
+                ),
                 lambda: f'device.attributes["{_DOMAIN}"].{self._random.choice(["count", "small"])}',
                 lambda: f'device.attributes["{_DOMAIN}"]["count"]',
                 lambda: self._variable("int", "5"),
@@ -158,6 +169,8 @@ class _Grammar:
             lambda: f"{self.ints(d)}[{self.integer(0)}]",
             lambda: f"{self.string(d)}.indexOf({self.string(0)})",
             lambda: f"{self.ints(d)}.{self._random.choice(['sum', 'min', 'max'])}()",
+            lambda: f"[{self.ints(d)}, {self.ints(0)}].flatten().min()",
+            lambda: f"{self.total()}.asInteger()",
             lambda: f"{self.quantity()}.compareTo({self.quantity()})",
             lambda: f"{self.optional(d)}.orValue({self.integer(0)})",
             lambda: f"({self.truth(d)} ? {self.integer(d)} : {self.integer(d)})",
@@ -170,10 +183,10 @@ class _Grammar:
         d = depth - 1
         return self._one_of(
             depth,
-            [lambda: self._random.choice(["1.5", "0.0", "-2.25", "1e3"])],
+            [lambda: self._random.choice(_DOUBLES)],
             lambda: f"({self.double(d)} {self._random.choice('+-*/')} {self.double(d)})",
             lambda: f"double({self.integer(d)})",
-            lambda: f"{self.quantity()}.asApproximateFloat()",
+            lambda: f"{self.total()}.asApproximateFloat()",
         )
 
     def string(self, depth: int) -> str:
@@ -242,7 +255,8 @@ class _Grammar:
 
     def quantity(self) -> str:
         """A quantity."""
-        texts = ["40Gi", "1500m", "1", "80Gi", "85899345920", "x"]
+        texts = ["40Gi", "1500m", "1", "80Gi", "85899345920", "x", "1.5Gi", "8Ei", "2000m", "1.0"]
+        texts += ["1Pi", "9223372036854775807", "900000000000000000", "1e18", "0.3Gi"]
         return self._random.choice(
             [
                 f'device.capacity["{_DOMAIN}"].memory',
@@ -261,6 +275,34 @@ class _Grammar:
                 f'device.attributes["{_DOMAIN}"].version',
                 f'semver("{self._random.choice(texts)}")',
                 f'semver("v{self._random.choice(texts)}", true)',
+            ]
+        )
+
+    def total(self) -> str:
+        """A quantity, a sum or a difference. Upstream cannot compare the latter with `==`."""
+        return self._random.choice(
+            [
+                self.quantity(),
+                f"{self.quantity()}.add({self.quantity()})",
+                f"{self.quantity()}.sub({self._random.choice([3, -7, 9223372036854775807])})",
+            ]
+        )
+
+    def url(self) -> str:
+        """A URL."""
+        texts = ["//h/p", "///h/p", "//", "http://h:80/p q", "/p#f", "http://a:1/?x#f", "a:b", "p"]
+        return f'url("{self._random.choice(texts)}")'
+
+    def moment(self) -> str:
+        """A point in time."""
+        seconds = [0, 1, 253402300799, 253402300800, -62135596800, -62135596801]
+        return self._random.choice(
+            [
+                f"timestamp({self._random.choice(seconds)})",
+                'timestamp("9999-12-31T23:59:59Z")',
+                'timestamp("0001-01-01T00:00:00+01:00")',
+                'timestamp(253402300799) + duration("1s")',
+                'timestamp(-62135596800) - duration("1s")',
             ]
         )
 

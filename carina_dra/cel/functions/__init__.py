@@ -13,6 +13,7 @@ from carina_dra.cel.functions import (
     networks,
     optionals,
     quantities,
+    regular_expression,
     standard,
     strings,
     times,
@@ -26,6 +27,7 @@ def _by_name() -> Mapping[str, tuple[Overload, ...]]:
     for module in (
         standard,
         strings,
+        regular_expression,
         lists,
         optionals,
         times,

@@ -117,5 +117,11 @@ def _constant(name: str) -> Callable[[], NamedFormat]:
 OVERLOADS: Final = (
     function("format.named", (STRING,), optional_of(FORMAT), _named),
     *(function(f"format.{name}", (), FORMAT, _constant(name)) for name in _CHECKS),
-    method("validate", (FORMAT, STRING), optional_of(list_of(STRING)), _validate),
+    method(
+        "validate",
+        (FORMAT, STRING),
+        optional_of(list_of(STRING)),
+        _validate,
+        lambda _, text: 20 + len(text),
+    ),
 )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.cost import ordering, weight
+from carina_dra.cel.functions.overload import Spend
 from carina_dra.cel.functions.standard import text_of
 from carina_dra.cel.functions.times import written
 from carina_dra.cel.types import DYN, UNBOUND, Type
@@ -18,6 +20,9 @@ from carina_dra.cel.values import Value, kind
 
 _PRECISION: Final = 6
 _MOST_DIGITS: Final = 100
+_CLAUSE_COST: Final = 10
+_NESTED_COST: Final = 8
+"""The cost of a value within a list or map."""
 _TIMES_TEN: Final = "\u00d710"
 _SUPERSCRIPT: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SCALARS: Final = frozenset(
@@ -33,7 +38,8 @@ class _Clause:
     name: str
     kinds: frozenset[str]
     """The kinds of values that it supports."""
-    write: Callable[[Value, int], str]
+    write: Callable[[Spend, Value, int], str]
+    """Writes a value with a precision."""
 
     def refuses(self, given: str) -> EvaluationError:
         """The error for a value of an unsupported kind."""
@@ -42,16 +48,20 @@ class _Clause:
         )
 
 
-def format_text(template: str, arguments: tuple[Value, ...]) -> str:
+def format_text(spend: Spend, template: str, arguments: tuple[Value, ...]) -> str:
     """Replaces the clauses of a template by the arguments.
 
+    spend: charges for each part before it is made.
+
     Raises:
+        BudgetExceededError: the result is too large.
         EvaluationError: the template is invalid, or does not support the arguments.
     """
     made: list[str] = []
     index = 0
     for part in _parts(template):
         if isinstance(part, str):
+            spend(1 + len(part))
             made.append(part)
             continue
         clause, precision = part
@@ -61,7 +71,8 @@ def format_text(template: str, arguments: tuple[Value, ...]) -> str:
         index += 1
         if kind(value) not in clause.kinds:
             raise clause.refuses(kind(value))
-        made.append(clause.write(value, precision))
+        spend(_CLAUSE_COST + precision + (len(value) if isinstance(value, str | bytes) else 0))
+        made.append(clause.write(spend, value, precision))
     return "".join(made)
 
 
@@ -120,10 +131,11 @@ def _precision(template: str, at: int) -> tuple[int, int]:
     return min(int(digits[:4]), 10 * _MOST_DIGITS), end
 
 
-def _string(value: Value, _: int) -> str:
+def _string(spend: Spend, value: Value, _: int) -> str:
     match kind(value):
         case "list" | "map":
-            return _nested(value)
+            spend(_NESTED_COST * weight(value))
+            return _nested(spend, value)
         case "null_type":
             return "null"
         case "type":
@@ -137,14 +149,18 @@ def _string(value: Value, _: int) -> str:
             return text_of(value)
 
 
-def _nested(value: Value) -> str:
-    """A value within a list or map."""
+def _nested(spend: Spend, value: Value) -> str:
+    """A value within a list or map. The number of its elements is charged already."""
+    spend(len(value) if isinstance(value, str | bytes) else 0)
     match kind(value):
         case "list":
-            return f"[{', '.join(map(_nested, value))}]"
+            return f"[{_enumerated(spend, [_nested(spend, item) for item in value])}]"
         case "map":
-            entries = sorted((_nested(key), _nested(item)) for key, item in value.items())
-            return "{" + ", ".join(f"{key}:{item}" for key, item in entries) + "}"
+            entries = [
+                f"{_nested(spend, key)}:{_nested(spend, item)}" for key, item in value.items()
+            ]
+            spend(ordering(entries))
+            return f"{{{_enumerated(spend, sorted(entries))}}}"
         case "string":
             return json.dumps(value, ensure_ascii=False)
         case "bytes":
@@ -156,19 +172,24 @@ def _nested(value: Value) -> str:
         case "google.protobuf.Timestamp":
             return f'timestamp("{written(value)}")'
         case given if given in _SCALARS:
-            return _string(value, 0)
+            return _string(spend, value, 0)
         case given:
             raise _STRING.refuses(given)
 
 
-def _fixed(value: float, precision: int) -> str:
+def _enumerated(spend: Spend, parts: list[str]) -> str:
+    spend(sum(map(len, parts)) // 4)
+    return ", ".join(parts)
+
+
+def _fixed(_: Spend, value: float, precision: int) -> str:
     return f"{value:,.{precision}f}" if math.isfinite(value) else _not_finite(value)
 
 
-def _scientific(value: float, precision: int) -> str:
+def _scientific(_: Spend, value: float, precision: int) -> str:
     if not math.isfinite(value):
         return _not_finite(value)
-    mantissa, _, exponent = f"{value:.{precision}e}".partition("e")
+    mantissa, __, exponent = f"{value:.{precision}e}".partition("e")
     sign = "-" if exponent.startswith("-") else ""
     return f"{mantissa}{_TIMES_TEN}{(sign + exponent[1:]).translate(_SUPERSCRIPT)}"
 
@@ -179,7 +200,7 @@ def _not_finite(value: float) -> str:
     return "∞" if value > 0 else "-∞"
 
 
-def _hexadecimal(value: Value, _: int) -> str:
+def _hexadecimal(_: Spend, value: Value, __: int) -> str:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").hex()
     return value.hex() if isinstance(value, bytes) else f"{int(value):x}"
@@ -190,11 +211,11 @@ _INTEGERS: Final = frozenset({"int", "uint"})
 _HEXADECIMAL: Final = _Clause("hex", _INTEGERS | {"string", "bytes"}, _hexadecimal)
 _CLAUSES: Final = {
     "s": _STRING,
-    "d": _Clause("decimal", _INTEGERS, lambda value, _: str(int(value))),
+    "d": _Clause("decimal", _INTEGERS, lambda _, value, __: str(int(value))),
     "f": _Clause("fixed-point", frozenset({"double"}), _fixed),
     "e": _Clause("scientific", frozenset({"double"}), _scientific),
-    "b": _Clause("binary", _INTEGERS | {"bool"}, lambda value, _: f"{int(value):b}"),
-    "o": _Clause("octal", _INTEGERS, lambda value, _: f"{int(value):o}"),
+    "b": _Clause("binary", _INTEGERS | {"bool"}, lambda _, value, __: f"{int(value):b}"),
+    "o": _Clause("octal", _INTEGERS, lambda _, value, __: f"{int(value):o}"),
     "x": _HEXADECIMAL,
-    "X": _Clause("hex", _HEXADECIMAL.kinds, lambda value, _: _hexadecimal(value, 0).upper()),
+    "X": _Clause("hex", _HEXADECIMAL.kinds, lambda *given: _hexadecimal(*given).upper()),
 }

@@ -1,12 +1,18 @@
 """Lists and sets (cel-go `ext.Lists` version 3 and `ext.Sets`; the list library of Kubernetes)."""
 
 from collections.abc import Callable, Sequence
-from functools import cmp_to_key
 from itertools import pairwise
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
-from carina_dra.cel.functions.overload import Overload, function, method
+from carina_dra.cel.functions.cost import (
+    elements,
+    membership,
+    neighbours,
+    ordering,
+    pairs,
+)
+from carina_dra.cel.functions.overload import Overload, Spend, function, method
 from carina_dra.cel.functions.standard import int64, uint64
 from carina_dra.cel.types import (
     BOOL,
@@ -22,9 +28,7 @@ from carina_dra.cel.types import (
     Type,
     list_of,
 )
-from carina_dra.cel.values import Duration, Uint, Value, is_same, kind, less, no_overload
-
-_LONGEST: Final = 1_000_000
+from carina_dra.cel.values import Duration, Timestamp, Uint, Value, is_same, kind, less, no_overload
 
 
 def ordered(items: Sequence[Value], keys: Sequence[Value]) -> tuple[Value, ...]:
@@ -36,14 +40,18 @@ def ordered(items: Sequence[Value], keys: Sequence[Value]) -> tuple[Value, ...]:
     if len({kind(key) for key in keys}) > 1:
         raise EvaluationError("list elements must have the same type")
 
-    def compare(one: int, other: int) -> int:
-        if less(keys[one], keys[other]):
-            return -1
-        return 1 if less(keys[other], keys[one]) else 0
+    for key in keys:
+        less(key, key)  # raises for NaN, and for a kind without an order
+    order = sorted(range(len(items)), key=[_order(key) for key in keys].__getitem__)
+    return tuple([items[index] for index in order])
 
-    if len(keys) == 1:
-        less(keys[0], keys[0])
-    return tuple(items[index] for index in sorted(range(len(items)), key=cmp_to_key(compare)))
+
+def _order(key: Value) -> Value:
+    return key.nanos if isinstance(key, Duration | Timestamp) else key
+
+
+def _sort(items: tuple[Value, ...]) -> tuple[Value, ...]:
+    return ordered(items, items)
 
 
 def _slice(items: tuple[Value, ...], begin: int, end: int) -> tuple[Value, ...]:
@@ -56,15 +64,17 @@ def _slice(items: tuple[Value, ...], begin: int, end: int) -> tuple[Value, ...]:
     return items[begin:end]
 
 
-def _flatten(items: tuple[Value, ...], depth: int = 1) -> tuple[Value, ...]:
+def _flatten(spend: Spend, items: tuple[Value, ...], depth: int = 1) -> tuple[Value, ...]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat = items
     for _ in range(depth):
+        spend(len(flat))
         if not any(isinstance(item, tuple) for item in flat):
             break
+        spend(sum(len(item) for item in flat if isinstance(item, tuple)))
         flat = tuple(
-            inner for item in flat for inner in (item if isinstance(item, tuple) else (item,))
+            [inner for item in flat for inner in (item if isinstance(item, tuple) else (item,))]
         )
     return flat
 
@@ -78,8 +88,6 @@ def _distinct(items: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _range(count: int) -> tuple[Value, ...]:
-    if count > _LONGEST:
-        raise EvaluationError(f"lists.range: {count} is too many")
     if count < 0:
         raise EvaluationError(f"lists.range: {count} is negative")
     return tuple(range(count))
@@ -163,48 +171,50 @@ def _sum_of(item: Type) -> Callable[[tuple[Value, ...]], Value]:
     return lambda items: _sum(items) if items else _EMPTY_SUMS[item]
 
 
-def _for_each(
-    name: str, items: tuple[Type, ...], result: Type | None, implementation: Callable[..., Value]
-) -> tuple[Overload, ...]:
-    return tuple(
-        method(name, (list_of(item),), result or item, implementation, len) for item in items
-    )
-
-
 _COMPARABLE: Final = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _LIST: Final = list_of(A)
 
 
-def _size(items: tuple[Value, ...], *_: Value) -> int:
-    return max(1, len(items))
+def _for_each(
+    name: str, result: Type | None, implementation: Callable[..., Value]
+) -> tuple[Overload, ...]:
+    return tuple(
+        method(name, (list_of(item),), result or item, implementation, neighbours)
+        for item in _COMPARABLE
+    )
 
 
-def _product(one: tuple[Value, ...], other: tuple[Value, ...]) -> int:
-    return max(1, len(one) * len(other))
+def _part(items: tuple[Value, ...], begin: int, end: int) -> int:
+    """The cost of a slice."""
+    return 1 + max(0, min(end, len(items)) - max(begin, 0))
+
+
+def _index_cost(items: tuple[Value, ...], item: Value) -> int:
+    return membership(item, items)
 
 
 OVERLOADS: Final = (
-    method("slice", (_LIST, INT, INT), _LIST, _slice, _size),
-    method("flatten", (list_of(_LIST),), _LIST, _flatten, _size),
-    method("flatten", (list_of(DYN),), list_of(DYN), _flatten, _size),
-    method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, _size),
+    method("slice", (_LIST, INT, INT), _LIST, _slice, _part),
+    method("flatten", (list_of(_LIST),), _LIST, _flatten, elements, spends=True),
+    method("flatten", (list_of(DYN), INT), list_of(DYN), _flatten, elements, spends=True),
     *(
-        method("sort", (list_of(item),), list_of(item), lambda items: ordered(items, items), _size)
+        method("sort", (list_of(item),), list_of(item), _sort, ordering)
         for item in _COMPARABLE
     ),
-    method("distinct", (_LIST,), _LIST, _distinct, lambda items: max(1, len(items) ** 2)),
-    method("reverse", (_LIST,), _LIST, lambda items: items[::-1], _size),
-    function("lists.range", (INT,), list_of(INT), _range, lambda count: max(1, count)),
-    function("sets.contains", (_LIST, _LIST), BOOL, _contains_all, _product),
-    function("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent, _product),
-    function("sets.intersects", (_LIST, _LIST), BOOL, _intersects, _product),
-    *_for_each("isSorted", _COMPARABLE, BOOL, _is_sorted),
-    *_for_each("min", _COMPARABLE, None, _least),
-    *_for_each("max", _COMPARABLE, None, _most),
+    method("distinct", (_LIST,), _LIST, _distinct, lambda items: pairs(items, items)),
+    method("reverse", (_LIST,), _LIST, lambda items: items[::-1], elements),
+    function("lists.range", (INT,), list_of(INT), _range, lambda count: 1 + 3 * max(0, count)),
+    function("sets.contains", (_LIST, _LIST), BOOL, _contains_all, pairs),
+    function("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent,
+             lambda one, other: 2 * pairs(one, other)),
+    function("sets.intersects", (_LIST, _LIST), BOOL, _intersects, pairs),
+    *_for_each("isSorted", BOOL, _is_sorted),
+    *_for_each("min", None, _least),
+    *_for_each("max", None, _most),
     *(
-        method("sum", (list_of(item),), item, _sum_of(item), _size)
+        method("sum", (list_of(item),), item, _sum_of(item), lambda items: 1 + 2 * len(items))
         for item in (INT, UINT, DOUBLE, DURATION)
     ),
-    method("indexOf", (_LIST, A), INT, _index, _size),
-    method("lastIndexOf", (_LIST, A), INT, _last_index, _size),
-)
+    method("indexOf", (_LIST, A), INT, _index, _index_cost),
+    method("lastIndexOf", (_LIST, A), INT, _last_index, _index_cost),
+)  # fmt: skip

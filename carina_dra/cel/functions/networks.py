@@ -4,17 +4,21 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.cost import constant
 from carina_dra.cel.functions.overload import function, method
 from carina_dra.cel.types import BOOL, CIDR, INT, IP, STRING
-from carina_dra.cel.values import Cidr, Ip
+from carina_dra.cel.values import Cidr, Ip, shown
 
+_LONGEST: Final = 64
+"""The maximal number of characters of an address; none is longer."""
+_COST: Final = constant(20)
 _CANONICAL_PREFIX: Final = 3
 """The maximal number of digits of a prefix length."""
 
 
 def _ip(text: str) -> Ip:
-    problem = EvaluationError(f"IP Address {text!r} parse error during conversion from string")
-    if "%" in text:
+    problem = EvaluationError(f"IP Address {shown(text)} parse error during conversion from string")
+    if "%" in text or len(text) > _LONGEST:
         raise problem
     try:
         address = ip_address(text)
@@ -27,7 +31,7 @@ def _ip(text: str) -> Ip:
 
 def _cidr(text: str) -> Cidr:
     problem = EvaluationError(
-        f"network address parse error during conversion from string: {text!r}"
+        f"network address parse error during conversion from string: {shown(text)}"
     )
     written, slash, length = text.rpartition("/")
     is_number = length.isdecimal() and length.isascii() and len(length) <= _CANONICAL_PREFIX
@@ -96,26 +100,36 @@ def _masked(value: Cidr) -> Cidr:
 
 
 OVERLOADS: Final = (
-    function("ip", (STRING,), IP, _ip),
-    function("isIP", (STRING,), BOOL, _is_ip),
-    function("ip.isCanonical", (STRING,), BOOL, lambda text: str(_ip(text).address) == text),
-    function("string", (IP,), STRING, lambda value: str(value.address)),
+    function("ip", (STRING,), IP, _ip, _COST),
+    function("isIP", (STRING,), BOOL, _is_ip, _COST),
+    function("ip.isCanonical", (STRING,), BOOL, lambda text: str(_ip(text).address) == text, _COST),
+    function("string", (IP,), STRING, lambda value: str(value.address), _COST),
     method("family", (IP,), INT, lambda value: value.address.version),
-    method("isUnspecified", (IP,), BOOL, lambda value: value.address.is_unspecified),
-    method("isLoopback", (IP,), BOOL, lambda value: value.address.is_loopback),
-    method("isLinkLocalMulticast", (IP,), BOOL, _is_link_local_multicast),
-    method("isLinkLocalUnicast", (IP,), BOOL, _is_link_local_unicast),
-    method("isGlobalUnicast", (IP,), BOOL, _is_global_unicast),
-    function("cidr", (STRING,), CIDR, _cidr),
-    function("isCIDR", (STRING,), BOOL, _is_cidr),
-    function("string", (CIDR,), STRING, lambda value: f"{value.address}/{value.prefix}"),
-    method("containsIP", (CIDR, IP), BOOL, _contains_ip),
-    method("containsIP", (CIDR, STRING), BOOL, lambda net, text: _contains_ip(net, _ip(text))),
-    method("containsCIDR", (CIDR, CIDR), BOOL, _contains_cidr),
+    method("isUnspecified", (IP,), BOOL, lambda value: value.address.is_unspecified, _COST),
+    method("isLoopback", (IP,), BOOL, lambda value: value.address.is_loopback, _COST),
+    method("isLinkLocalMulticast", (IP,), BOOL, _is_link_local_multicast, _COST),
+    method("isLinkLocalUnicast", (IP,), BOOL, _is_link_local_unicast, _COST),
+    method("isGlobalUnicast", (IP,), BOOL, _is_global_unicast, _COST),
+    function("cidr", (STRING,), CIDR, _cidr, _COST),
+    function("isCIDR", (STRING,), BOOL, _is_cidr, _COST),
+    function("string", (CIDR,), STRING, lambda value: f"{value.address}/{value.prefix}", _COST),
+    method("containsIP", (CIDR, IP), BOOL, _contains_ip, _COST),
     method(
-        "containsCIDR", (CIDR, STRING), BOOL, lambda net, text: _contains_cidr(net, _cidr(text))
+        "containsIP",
+        (CIDR, STRING),
+        BOOL,
+        lambda net, text: _contains_ip(net, _ip(text)),
+        constant(40),
+    ),
+    method("containsCIDR", (CIDR, CIDR), BOOL, _contains_cidr, _COST),
+    method(
+        "containsCIDR",
+        (CIDR, STRING),
+        BOOL,
+        lambda net, text: _contains_cidr(net, _cidr(text)),
+        constant(40),
     ),
     method("ip", (CIDR,), IP, lambda value: Ip(value.address)),
     method("prefixLength", (CIDR,), INT, lambda value: value.prefix),
-    method("masked", (CIDR,), CIDR, _masked),
+    method("masked", (CIDR,), CIDR, _masked, _COST),
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
-from carina_dra.cel.functions.overload import function, method
+from carina_dra.cel.functions.cost import elements
+from carina_dra.cel.functions.overload import function, method, one_unit
 from carina_dra.cel.types import BOOL, A, list_of, optional_of
 from carina_dra.cel.values import NONE, Duration, Optional, Timestamp, Value
 
@@ -35,21 +36,21 @@ def _of_non_zero(value: Value) -> Optional:
 
 
 def _present(values: tuple[Optional, ...]) -> tuple[Value, ...]:
-    return tuple(value.values[0] for value in values if value.values)
+    return tuple([value.values[0] for value in values if value.values])
 
 
 _MAYBE: Final = optional_of(A)
 
 OVERLOADS: Final = (
-    function("optional.of", (A,), _MAYBE, lambda value: Optional((value,))),
-    function("optional.ofNonZeroValue", (A,), _MAYBE, _of_non_zero),
+    function("optional.of", (A,), _MAYBE, lambda value: Optional((value,)), one_unit),
+    function("optional.ofNonZeroValue", (A,), _MAYBE, _of_non_zero, one_unit),
     function("optional.none", (), _MAYBE, lambda: NONE),
-    function("optional.unwrap", (list_of(_MAYBE),), list_of(A), _present),
-    method("unwrapOpt", (list_of(_MAYBE),), list_of(A), _present),
-    method("hasValue", (_MAYBE,), BOOL, lambda value: bool(value.values)),
-    method("value", (_MAYBE,), A, _value),
-    method("or", (_MAYBE, _MAYBE), _MAYBE, _or),
-    method("orValue", (_MAYBE, A), A, _or_value),
-    method("first", (list_of(A),), _MAYBE, lambda items: Optional(items[:1])),
-    method("last", (list_of(A),), _MAYBE, lambda items: Optional(items[-1:])),
+    function("optional.unwrap", (list_of(_MAYBE),), list_of(A), _present, elements),
+    method("unwrapOpt", (list_of(_MAYBE),), list_of(A), _present, elements),
+    method("hasValue", (_MAYBE,), BOOL, lambda value: bool(value.values), one_unit),
+    method("value", (_MAYBE,), A, _value, one_unit),
+    method("or", (_MAYBE, _MAYBE), _MAYBE, _or, one_unit),
+    method("orValue", (_MAYBE, A), A, _or_value, one_unit),
+    method("first", (list_of(A),), _MAYBE, lambda items: Optional(items[:1]), one_unit),
+    method("last", (list_of(A),), _MAYBE, lambda items: Optional(items[-1:]), one_unit),
 )

@@ -5,12 +5,16 @@ from functools import lru_cache
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.cost import comparison, constant, membership
 from carina_dra.cel.functions.overload import function, method
 from carina_dra.cel.types import BOOL, DOUBLE, DYN, INT, QUANTITY, SEMVER, STRING
-from carina_dra.cel.values import INT64_MAX, INT64_MIN, Semver, Value, is_same
+from carina_dra.cel.values import Semver, Value, is_same, shown
 from carina_dra.quantity import Quantity, QuantityError
 
-_NANO: Final = 10**9
+_COMPARE: Final = constant(20)
+_CALCULATE: Final = constant(10)
+_LONGEST: Final = 256
+"""The maximal number of characters of a version. Go has no limit."""
 _NUMBER: Final = r"(?:0|[1-9][0-9]*)"
 _PART: Final = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _SEMVER: Final = re.compile(
@@ -43,12 +47,12 @@ def semver(text: str) -> Semver:
     Raises:
         EvaluationError: the text is not a semantic version.
     """
-    match = _SEMVER.fullmatch(text)
+    match = _SEMVER.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise EvaluationError(f"{text!r} is not a semantic version")
+        raise EvaluationError(f"{shown(text)} is not a semantic version")
     numbers = [int(match[name]) for name in ("major", "minor", "patch")]
     if max(numbers) > _UINT64_MAX:
-        raise EvaluationError(f"{text!r} is not a semantic version")
+        raise EvaluationError(f"{shown(text)} is not a semantic version")
     prerelease = tuple(match["prerelease"].split(".")) if match["prerelease"] else ()
     build = tuple(match["build"].split(".")) if match["build"] else ()
     return Semver(numbers[0], numbers[1], numbers[2], prerelease, build)
@@ -56,7 +60,7 @@ def semver(text: str) -> Semver:
 
 def _normalized(text: str, normalize: bool) -> Semver:  # noqa: FBT001 - an argument
     """Parses a version. `normalize` removes `v` and leading zeros, and adds missing numbers."""
-    match = _LOOSE.fullmatch(text) if normalize else None
+    match = _LOOSE.fullmatch(text) if normalize and len(text) <= _LONGEST else None
     if match is None:
         return semver(text)
     numbers = [number.lstrip("0") or "0" for number in match["numbers"].split(".")]
@@ -75,13 +79,10 @@ def _is(read: object, *arguments: Value) -> bool:
 
 
 def _as_integer(value: Quantity) -> int:
-    if not _is_integer(value):
+    number = value.as_int64()
+    if number is None:
         raise EvaluationError("cannot convert value to integer")
-    return value.nanos // _NANO
-
-
-def _is_integer(value: Quantity) -> bool:
-    return value.nanos % _NANO == 0 and INT64_MIN <= value.nanos // _NANO <= INT64_MAX
+    return number
 
 
 def _sign(value: Quantity) -> int:
@@ -90,6 +91,14 @@ def _sign(value: Quantity) -> int:
 
 def _compare(one: Quantity, other: Quantity) -> int:
     return (one.nanos > other.nanos) - (one.nanos < other.nanos)
+
+
+def _is_newer(one: Semver, other: Semver) -> bool:
+    return one.precedence > other.precedence
+
+
+def _is_older(one: Semver, other: Semver) -> bool:
+    return one.precedence < other.precedence
 
 
 def _compare_versions(one: Semver, other: Semver) -> int:
@@ -103,29 +112,42 @@ def _includes(attribute: Value, value: Value) -> bool:
     return is_same(attribute, value)
 
 
+def _parsing(text: str, _: bool = False) -> int:  # noqa: FBT001, FBT002 - an argument
+    """The cost of parsing; longer texts are refused."""
+    return 20 + min(len(text), _LONGEST)
+
+
+def _includes_cost(attribute: Value, value: Value) -> int:
+    if isinstance(attribute, tuple):
+        return membership(value, attribute)
+    return comparison(attribute, value)
+
+
 OVERLOADS: Final = (
-    function("quantity", (STRING,), QUANTITY, quantity),
-    function("isQuantity", (STRING,), BOOL, lambda text: _is(quantity, text)),
+    function("quantity", (STRING,), QUANTITY, quantity, _parsing),
+    function("isQuantity", (STRING,), BOOL, lambda text: _is(quantity, text), _parsing),
     function("sign", (QUANTITY,), INT, _sign),
-    method("isInteger", (QUANTITY,), BOOL, _is_integer),
-    method("asInteger", (QUANTITY,), INT, _as_integer),
-    method("asApproximateFloat", (QUANTITY,), DOUBLE, lambda value: value.nanos / _NANO),
+    method("isInteger", (QUANTITY,), BOOL, lambda value: value.as_int64() is not None, _CALCULATE),
+    method("asInteger", (QUANTITY,), INT, _as_integer, _CALCULATE),
+    method(
+        "asApproximateFloat", (QUANTITY,), DOUBLE, lambda value: value.approximate(), _CALCULATE
+    ),
     method("isGreaterThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos > b.nanos),
     method("isLessThan", (QUANTITY, QUANTITY), BOOL, lambda a, b: a.nanos < b.nanos),
     method("compareTo", (QUANTITY, QUANTITY), INT, _compare),
-    method("add", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a + b),
-    method("add", (QUANTITY, INT), QUANTITY, lambda a, b: a + Quantity.of(b, a.format)),
-    method("sub", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a - b),
-    method("sub", (QUANTITY, INT), QUANTITY, lambda a, b: a - Quantity.of(b, a.format)),
-    function("semver", (STRING,), SEMVER, semver),
-    function("semver", (STRING, BOOL), SEMVER, _normalized),
-    function("isSemver", (STRING,), BOOL, lambda text: _is(semver, text)),
-    function("isSemver", (STRING, BOOL), BOOL, lambda *given: _is(_normalized, *given)),
-    method("isGreaterThan", (SEMVER, SEMVER), BOOL, lambda a, b: a.precedence > b.precedence),
-    method("isLessThan", (SEMVER, SEMVER), BOOL, lambda a, b: a.precedence < b.precedence),
-    method("compareTo", (SEMVER, SEMVER), INT, _compare_versions),
+    method("add", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a + b, _CALCULATE),
+    method("add", (QUANTITY, INT), QUANTITY, lambda a, b: a + Quantity.of(b, a.format), _CALCULATE),
+    method("sub", (QUANTITY, QUANTITY), QUANTITY, lambda a, b: a - b, _CALCULATE),
+    method("sub", (QUANTITY, INT), QUANTITY, lambda a, b: a - Quantity.of(b, a.format), _CALCULATE),
+    function("semver", (STRING,), SEMVER, semver, _parsing),
+    function("semver", (STRING, BOOL), SEMVER, _normalized, _parsing),
+    function("isSemver", (STRING,), BOOL, lambda text: _is(semver, text), _parsing),
+    function("isSemver", (STRING, BOOL), BOOL, lambda *given: _is(_normalized, *given), _parsing),
+    method("isGreaterThan", (SEMVER, SEMVER), BOOL, _is_newer, _COMPARE),
+    method("isLessThan", (SEMVER, SEMVER), BOOL, _is_older, _COMPARE),
+    method("compareTo", (SEMVER, SEMVER), INT, _compare_versions, _COMPARE),
     method("major", (SEMVER,), INT, lambda version: version.major),
     method("minor", (SEMVER,), INT, lambda version: version.minor),
     method("patch", (SEMVER,), INT, lambda version: version.patch),
-    method("includes", (DYN, DYN), BOOL, _includes),
+    method("includes", (DYN, DYN), BOOL, _includes, _includes_cost),
 )

@@ -7,8 +7,17 @@ from decimal import Decimal
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
-from carina_dra.cel.functions.overload import Overload, function, method, tenth
-from carina_dra.cel.functions.regular_expression import matches
+from carina_dra.cel.functions.cost import (
+    comparison,
+    constant,
+    joined,
+    made,
+    membership,
+    read,
+    search,
+    tenth,
+)
+from carina_dra.cel.functions.overload import Overload, function, method, one_unit
 from carina_dra.cel.functions.times import parse_duration, parse_timestamp, written
 from carina_dra.cel.types import (
     BOOL,
@@ -42,10 +51,14 @@ from carina_dra.cel.values import (
     is_same,
     kind,
     less,
+    shown,
 )
 
 _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_NOT_FINITE: Final = re.compile(r"[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
+_MAX_DOUBLE: Final = 400
+"""The maximal number of characters of a double in a string."""
 _FEW_ZEROS, _MANY_DIGITS = 4, 6
 """Beyond these limits Go writes an exponent."""
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
@@ -112,6 +125,10 @@ def _multiply_double(one: float, other: float) -> float:
     return one * other
 
 
+def _difference(one: Timestamp, other: Duration) -> Timestamp:
+    return Timestamp(one.nanos - other.nanos)
+
+
 def _sum_moment(one: Timestamp | Duration, other: Timestamp | Duration) -> Value:
     total = one.nanos + other.nanos
     if isinstance(one, Timestamp) or isinstance(other, Timestamp):
@@ -138,7 +155,7 @@ def _to_int(value: Value) -> int:
         return int(value)
     if isinstance(value, str):
         if not _INT.fullmatch(value) or len(value) > 32:
-            raise EvaluationError(f"type conversion error from 'string' to 'int': {value!r}")
+            raise EvaluationError(f"type conversion error from 'string' to 'int': {shown(value)}")
         return int64(int(value))
     if isinstance(value, Timestamp):
         return value.nanos // 10**9
@@ -152,17 +169,18 @@ def _to_uint(value: Value) -> Uint:
         return Uint(int(value))
     if isinstance(value, str):
         if not value.isdecimal() or not value.isascii() or len(value) > 32:
-            raise EvaluationError(f"type conversion error from 'string' to 'uint': {value!r}")
+            raise EvaluationError(f"type conversion error from 'string' to 'uint': {shown(value)}")
         return uint64(int(value))
     return uint64(int(value))
 
 
 def _to_double(value: Value) -> float:
     if isinstance(value, str):
-        if _DOUBLE.fullmatch(value):
+        if len(value) > _MAX_DOUBLE:
+            raise EvaluationError("type conversion error from 'string' to 'double': it is too long")
+        if _DOUBLE.fullmatch(value) and math.isfinite(float(value)):
             return float(value)
-        special = value.lower().lstrip("+-")
-        if special in ("inf", "infinity", "nan"):
+        if _NOT_FINITE.fullmatch(value):
             return float(value)
         raise EvaluationError(f"type conversion error from 'string' to 'double': {value!r}")
     return float(value)
@@ -211,7 +229,7 @@ def _to_bool(value: Value) -> bool:
         return True
     if value in _FALSE:
         return False
-    raise EvaluationError(f"type conversion error from 'string' to 'bool': {value!r}")
+    raise EvaluationError(f"type conversion error from 'string' to 'bool': {shown(value)}")
 
 
 def _type(value: Value) -> TypeValue:
@@ -246,28 +264,16 @@ def _unequal(one: Value, other: Value) -> bool:
     return not is_same(one, other)
 
 
-def _length(value: Value) -> int:
-    return len(value) if isinstance(value, str | bytes | tuple | dict) else 0
-
-
-def _both(one: Value, other: Value) -> int:
-    return max(1, tenth(min(_length(one), _length(other))))
-
-
-def _joined(one: Value, other: Value) -> int:
-    return max(1, tenth(_length(one) + _length(other)))
-
-
 _LIST: Final = list_of(A)
 _MAP: Final = map_of(A, B)
 
 _ARITHMETIC: Final = (
     # An open type takes the first overload, so the order is that of cel-go.
-    function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, _joined),
+    function("_+_", (BYTES, BYTES), BYTES, lambda a, b: a + b, joined),
     function("_+_", (DOUBLE, DOUBLE), DOUBLE, lambda a, b: a + b),
     function("_+_", (INT, INT), INT, lambda a, b: int64(a + b)),
-    function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b, _joined),
-    function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, _joined),
+    function("_+_", (_LIST, _LIST), _LIST, lambda a, b: a + b, joined),
+    function("_+_", (STRING, STRING), STRING, lambda a, b: a + b, joined),
     function("_+_", (UINT, UINT), UINT, lambda a, b: uint64(a + b)),
     function("_+_", (DURATION, DURATION), DURATION, _sum_moment),
     function("_+_", (TIMESTAMP, DURATION), TIMESTAMP, _sum_moment),
@@ -281,7 +287,7 @@ _ARITHMETIC: Final = (
     function(
         "_-_", (TIMESTAMP, TIMESTAMP), DURATION, lambda a, b: Duration(int64(a.nanos - b.nanos))
     ),
-    function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, lambda a, b: Timestamp(a.nanos - b.nanos)),
+    function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, _difference),
     function("_*_", (DOUBLE, DOUBLE), DOUBLE, _multiply_double),
     function("_*_", (INT, INT), INT, lambda a, b: int64(a * b)),
     function("_*_", (UINT, UINT), UINT, lambda a, b: uint64(a * b)),
@@ -304,10 +310,10 @@ _ORDERS: Final[tuple[tuple[str, Callable[[Value, Value], bool]], ...]] = (
     ("_>=_", _swapped(_at_most)),
 )
 _COMPARISONS: Final = (
-    function("_==_", (A, A), BOOL, equal, _both, checks_kinds=True),
-    function("_!=_", (A, A), BOOL, _unequal, _both, checks_kinds=True),
+    function("_==_", (A, A), BOOL, equal, comparison, checks_kinds=True),
+    function("_!=_", (A, A), BOOL, _unequal, comparison, checks_kinds=True),
     *(
-        function(name, (type_, type_), BOOL, compare, _both, checks_kinds=True)
+        function(name, (type_, type_), BOOL, compare, comparison, checks_kinds=True)
         for name, compare in _ORDERS
         for type_ in _COMPARABLE
     ),
@@ -318,35 +324,41 @@ _COMPARISONS: Final = (
         for other in _NUMERIC
         if one != other
     ),
-    function("@in", (A, _LIST), BOOL, _contained, lambda _, among: max(1, len(among))),
-    function("@in", (A, _MAP), BOOL, _has_key),
+    function("@in", (A, _LIST), BOOL, _contained, membership),
+    function("@in", (A, _MAP), BOOL, _has_key, lambda key, _: read(key)),
 )
 
 _SIZES: Final = tuple(
-    form("size", (type_,), INT, _size)
+    form("size", (type_,), INT, _size, one_unit)
     for form in (function, method)
     for type_ in (STRING, BYTES, _LIST, _MAP)
 )
 
 _TEXTS: Final = (
-    method("contains", (STRING, STRING), BOOL, lambda s, part: part in s,
-           lambda s, part: max(1, tenth(len(s)) * tenth(len(part)))),
+    method("contains", (STRING, STRING), BOOL, lambda s, part: part in s, search),
     method("startsWith", (STRING, STRING), BOOL, lambda s, part: s.startswith(part),
            lambda _, part: max(1, tenth(len(part)))),
     method("endsWith", (STRING, STRING), BOOL, lambda s, part: s.endswith(part),
            lambda _, part: max(1, tenth(len(part)))),
-    *(
-        form("matches", (STRING, STRING), BOOL, matches,
-             lambda s, pattern: max(1, tenth(len(s) + 1) * ((len(pattern) + 3) // 4)))
-        for form in (function, method)
-    ),
 )  # fmt: skip
 
 
 def _conversions(
     name: str, result: Type, implementation: Callable[[Value], Value], *given: Type
 ) -> tuple[Overload, ...]:
-    return tuple(function(name, (type_,), result, implementation) for type_ in given)
+    return tuple(
+        function(name, (type_,), result, implementation, _COSTS.get(type_)) for type_ in given
+    )
+
+
+_COSTS: Final[dict[Type, Callable[..., int]]] = {
+    BYTES: lambda value: made(len(value)),
+    STRING: lambda value: 5 + read(value),
+    TIMESTAMP: constant(10),
+    DURATION: constant(10),
+    DOUBLE: constant(10),
+}
+"""The cost of a conversion of a value of a type; 1 for other types."""
 
 
 _CONVERSIONS: Final = (
@@ -357,16 +369,16 @@ _CONVERSIONS: Final = (
         "string", STRING, _to_string, STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION
     ),
     *_conversions("bool", BOOL, _to_bool, BOOL, STRING),
-    function("bytes", (BYTES,), BYTES, _same),
+    function("bytes", (BYTES,), BYTES, _same, one_unit),
     function("bytes", (STRING,), BYTES, lambda s: s.encode("utf-8", "surrogatepass"),
-             lambda s: max(1, tenth(len(s)))),
+             lambda s: made(len(s))),
     function("duration", (DURATION,), DURATION, _same),
-    function("duration", (STRING,), DURATION, parse_duration),
+    function("duration", (STRING,), DURATION, parse_duration, constant(50)),
     function("timestamp", (TIMESTAMP,), TIMESTAMP, _same),
-    function("timestamp", (STRING,), TIMESTAMP, parse_timestamp),
+    function("timestamp", (STRING,), TIMESTAMP, parse_timestamp, constant(20)),
     function("timestamp", (INT,), TIMESTAMP, lambda n: Timestamp(n * 10**9)),
-    function("dyn", (A,), DYN, _same),
-    function("type", (A,), type_of(A), _type),
+    function("dyn", (A,), DYN, _same, one_unit),
+    function("type", (A,), type_of(A), _type, one_unit),
 )  # fmt: skip
 
 OVERLOADS: Final = (*_ARITHMETIC, *_COMPARISONS, *_SIZES, *_TEXTS, *_CONVERSIONS)

@@ -1,13 +1,21 @@
-"""Strings (cel-go `ext.Strings`, version 2), and the regular expressions of Kubernetes."""
+"""Strings (cel-go `ext.Strings`, version 2)."""
 
-from collections.abc import Callable
 from typing import Final
 
 from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.cost import (
+    concatenated,
+    elements,
+    made,
+    read,
+    replaced,
+    search,
+    split,
+    tenth,
+)
 from carina_dra.cel.functions.formatting import format_text
-from carina_dra.cel.functions.overload import Overload, function, method, tenth
-from carina_dra.cel.functions.regular_expression import compiled
-from carina_dra.cel.types import DYN, INT, STRING, Type, list_of
+from carina_dra.cel.functions.overload import function, method
+from carina_dra.cel.types import DYN, INT, STRING, list_of
 from carina_dra.cel.values import (
     Value,
     no_overload,
@@ -81,32 +89,8 @@ def _join(parts: tuple[Value, ...], by: str = "") -> str:
     return by.join(parts)
 
 
-def _joined_length(parts: tuple[Value, ...], by: str = "") -> int:
-    texts = sum(len(part) for part in parts if isinstance(part, str))
-    return max(1, tenth(texts + len(parts) * len(by)))
-
-
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     return text.replace(old, new, max(count, -1))
-
-
-def _replaced_length(text: str, old: str, new: str, count: int = -1) -> int:
-    found = text.count(old)
-    return max(1, tenth(len(text) + len(new) * (found if count < 0 else min(found, count))))
-
-
-def _find(text: str, pattern: str) -> str:
-    found = compiled(pattern).search(text)
-    return str(found[0]) if found else ""
-
-
-def _find_all(text: str, pattern: str, count: int = -1) -> tuple[str, ...]:
-    found: list[str] = []
-    for match in compiled(pattern).finditer(text):
-        if len(found) == count:
-            break
-        found.append(match[0])
-    return tuple(found)
 
 
 def quote(text: str) -> str:
@@ -114,38 +98,44 @@ def quote(text: str) -> str:
     return f'"{text.translate(_QUOTED)}"'
 
 
-def _length(text: str, *_: Value) -> int:
-    return max(1, tenth(len(text)))
+def _translated(text: str) -> int:
+    """The cost of a translation character by character."""
+    return 1 + len(text)
 
 
-def _method(
-    name: str, more: tuple[Type, ...], result: Type, implementation: Callable[..., Value]
-) -> Overload:
-    return method(name, (STRING, *more), result, implementation, _length)
+def _searched(text: str, part: str, _: int = 0) -> int:
+    return search(text, part)
+
+
+def _cut(text: str, begin: int, end: int | None = None) -> int:
+    """The cost of a substring."""
+    end = len(text) if end is None else min(end, len(text))
+    return made(max(0, end - max(begin, 0)))
 
 
 _TEXTS: Final = list_of(STRING)
+_SEARCHES: Final = (("indexOf", _index_of), ("lastIndexOf", _last_index_of))
 
 OVERLOADS: Final = (
-    _method("charAt", (INT,), STRING, _char_at),
-    _method("indexOf", (STRING,), INT, _index_of),
-    _method("indexOf", (STRING, INT), INT, _index_of),
-    _method("lastIndexOf", (STRING,), INT, _last_index_of),
-    _method("lastIndexOf", (STRING, INT), INT, _last_index_of),
-    _method("lowerAscii", (), STRING, lambda text: text.translate(_LOWER)),
-    _method("upperAscii", (), STRING, lambda text: text.translate(_UPPER)),
-    method("replace", (STRING, STRING, STRING), STRING, _replace, _replaced_length),
-    method("replace", (STRING, STRING, STRING, INT), STRING, _replace, _replaced_length),
-    _method("split", (STRING,), _TEXTS, _split),
-    _method("split", (STRING, INT), _TEXTS, _split),
-    _method("substring", (INT,), STRING, _substring),
-    _method("substring", (INT, INT), STRING, _substring),
-    _method("trim", (), STRING, lambda text: text.strip(_SPACE)),
-    _method("format", (list_of(DYN),), STRING, format_text),
-    method("join", (_TEXTS,), STRING, _join, _joined_length),
-    method("join", (_TEXTS, STRING), STRING, _join, _joined_length),
-    function("strings.quote", (STRING,), STRING, quote),
-    _method("find", (STRING,), STRING, _find),
-    _method("findAll", (STRING,), _TEXTS, _find_all),
-    _method("findAll", (STRING, INT), _TEXTS, _find_all),
-)
+    method("charAt", (STRING, INT), STRING, _char_at, lambda text, _: max(1, tenth(len(text)))),
+    *(
+        method(name, parameters, INT, implementation, _searched)
+        for name, implementation in _SEARCHES
+        for parameters in ((STRING, STRING), (STRING, STRING, INT))
+    ),
+    method("lowerAscii", (STRING,), STRING, lambda text: text.translate(_LOWER), _translated),
+    method("upperAscii", (STRING,), STRING, lambda text: text.translate(_UPPER), _translated),
+    method("replace", (STRING, STRING, STRING), STRING, _replace, replaced),
+    method("replace", (STRING, STRING, STRING, INT), STRING, _replace, replaced),
+    method("split", (STRING, STRING), _TEXTS, _split, split),
+    method("split", (STRING, STRING, INT), _TEXTS, _split, split),
+    method("substring", (STRING, INT), STRING, _substring, _cut),
+    method("substring", (STRING, INT, INT), STRING, _substring, _cut),
+    method("trim", (STRING,), STRING, lambda text: text.strip(_SPACE),
+           lambda text: made(len(text))),
+    method("format", (STRING, list_of(DYN)), STRING, format_text,
+           lambda text, arguments: read(text) + elements(arguments), spends=True),
+    method("join", (_TEXTS,), STRING, _join, concatenated),
+    method("join", (_TEXTS, STRING), STRING, _join, concatenated),
+    function("strings.quote", (STRING,), STRING, quote, _translated),
+)  # fmt: skip

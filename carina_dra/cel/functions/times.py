@@ -7,9 +7,10 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from carina_dra.cel.errors import EvaluationError
+from carina_dra.cel.functions.cost import constant
 from carina_dra.cel.functions.overload import Overload, method
 from carina_dra.cel.types import DURATION, INT, STRING, TIMESTAMP
-from carina_dra.cel.values import INT64_MAX, INT64_MIN, Duration, Timestamp
+from carina_dra.cel.values import INT64_MAX, INT64_MIN, Duration, Timestamp, shown
 
 _UNITS: Final = {
     "ns": 1,
@@ -28,6 +29,12 @@ _TIMESTAMP: Final = re.compile(
     re.ASCII,
 )
 _FIXED_ZONE: Final = re.compile(r"(?P<sign>[+-]?)(?P<hours>\d\d):(?P<minutes>\d\d)", re.ASCII)
+_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*", re.ASCII)
+_LONGEST: Final = 200
+"""The maximal number of characters of a duration, timestamp or time zone. Go has no limit."""
+_FIELD_COST: Final = 5
+_ZONE_COST: Final = 500
+"""The cost of reading a time zone from its file."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,7 +44,9 @@ def parse_duration(text: str) -> Duration:
     Raises:
         EvaluationError: the text is not a duration.
     """
-    problem = EvaluationError(f'time: invalid duration "{text}"')
+    problem = EvaluationError(f"time: invalid duration {shown(text)}")
+    if len(text) > _LONGEST:
+        raise problem
     rest = text.lstrip("+-") if text[:1] in "+-" and text[1:2] not in "+-" else text
     if rest == "0":
         return Duration(0)
@@ -63,8 +72,8 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         EvaluationError: the text is not a timestamp.
     """
-    problem = EvaluationError(f'parsing time "{text}": it is not RFC 3339')
-    match = _TIMESTAMP.fullmatch(text)
+    problem = EvaluationError(f"parsing time {shown(text)}: it is not RFC 3339")
+    match = _TIMESTAMP.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise problem
     zone = "+00:00" if match["zone"] == "Z" else match["zone"]
@@ -86,22 +95,24 @@ def written(value: Timestamp | Duration) -> str:
 
 
 def _moment(value: Timestamp) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=value.nanos // 1000)
-    except OverflowError:
-        raise EvaluationError("timestamp out of range") from None
+    return _EPOCH + timedelta(microseconds=value.nanos // 1000)
 
 
 def _in_zone(value: Timestamp, zone: str) -> datetime:
+    problem = EvaluationError(f"unknown time zone {shown(zone)}")
+    if len(zone) > _LONGEST:
+        raise problem
     match = _FIXED_ZONE.fullmatch(zone)
     moment = _moment(value)
     try:
         if match is not None:
             offset = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"]))
             return moment.astimezone(timezone(-offset if match["sign"] == "-" else offset))
+        if zone and not _ZONE.fullmatch(zone):
+            raise problem
         return moment.astimezone(ZoneInfo(zone) if zone else UTC)
-    except (ZoneInfoNotFoundError, ValueError, OverflowError):
-        raise EvaluationError(f"unknown time zone {zone}") from None
+    except (ZoneInfoNotFoundError, ValueError, OverflowError, OSError):  # OSError for a folder
+        raise problem from None
 
 
 _FIELDS: Final[dict[str, Callable[[datetime], int]]] = {
@@ -124,8 +135,14 @@ def _truncated(nanos: int, unit: int) -> int:
 
 def _of_timestamp(name: str, read: Callable[[datetime], int]) -> tuple[Overload, Overload]:
     return (
-        method(name, (TIMESTAMP,), INT, lambda value: read(_moment(value))),
-        method(name, (TIMESTAMP, STRING), INT, lambda value, zone: read(_in_zone(value, zone))),
+        method(name, (TIMESTAMP,), INT, lambda value: read(_moment(value)), constant(_FIELD_COST)),
+        method(
+            name,
+            (TIMESTAMP, STRING),
+            INT,
+            lambda value, zone: read(_in_zone(value, zone)),
+            constant(_ZONE_COST),
+        ),
     )
 
 

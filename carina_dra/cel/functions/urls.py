@@ -1,21 +1,23 @@
 """URLs (apiserver `library/urls.go`)."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, unquote_plus
 
 from carina_dra.cel.errors import EvaluationError
-from carina_dra.cel.functions.overload import function, method
+from carina_dra.cel.functions.cost import weight
+from carina_dra.cel.functions.overload import function, method, one_unit
 from carina_dra.cel.types import BOOL, STRING, URL, list_of, map_of
-from carina_dra.cel.values import Url
+from carina_dra.cel.values import Url, shown
 
-_URL: Final = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/?]*))?)?(?P<path>[^?]*)"
-    r"(?:\?(?P<query>.*))?",
-    re.ASCII | re.DOTALL,
+_SCHEME: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)", re.ASCII | re.DOTALL
 )
-_BAD: Final = re.compile(r"[\x00-\x1f\x7f ]|%(?![0-9A-Fa-f]{2})")
-_PORT: Final = re.compile(r":[0-9]*\Z", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BAD_IN_HOST: Final = re.compile(r"[ #\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+_PORT: Final = re.compile(r"(?::[0-9]*)?", re.ASCII)
 _SAFE_IN_PATH: Final = "/$&+,;=:@!'()*%~[]"
 
 
@@ -25,35 +27,57 @@ def _url(text: str) -> Url:
     Raises:
         EvaluationError: the text is neither.
     """
-    match = _URL.fullmatch(text)
-    if match is None or not text or _BAD.search(text.partition("?")[0]):
-        raise EvaluationError(f"URL parse error during conversion from string: {text!r}")
-    scheme, authority = match["scheme"] or "", match["authority"]
-    if not scheme and (not match["path"].startswith("/") or text.startswith("//")):
-        raise EvaluationError(f"URL parse error during conversion from string: {text!r}")
-    host = (authority or "").rpartition("@")[2]
-    _check_port(text, host)
-    return Url(scheme.lower(), host, match["path"], tuple(_pairs(match["query"] or "")))
+    _parse(text, is_request=True)
+    return _parse(text.partition("#")[0], is_request=False)
 
 
-def _check_port(text: str, host: str) -> None:
-    after = host.rpartition("]")[2] if host.startswith("[") else host
-    if ":" in after and _PORT.search(after) is None:
-        raise EvaluationError(f"URL parse error during conversion from string: {text!r}")
+def _parse(text: str, *, is_request: bool) -> Url:
+    """Parses as Go's `url.ParseRequestURI` or `url.Parse`, without the fragment.
+
+    Only the latter takes `//host/path`; to the former, it is a path.
+    """
+    problem = EvaluationError(f"URL parse error during conversion from string: {shown(text)}")
+    if not text or _CONTROL.search(text):
+        raise problem
+    match = _SCHEME.fullmatch(text)
+    scheme, rest = (match["scheme"].lower(), match["rest"]) if match else ("", text)
+    rest, _, query = rest.partition("?")
+    pairs = tuple(_pairs(query))
+    if text == "*" or (scheme and not rest.startswith("/")):
+        return Url(scheme, "", "*" if text == "*" else "", pairs)
+    if not rest.startswith("/"):
+        raise problem
+    host = ""
+    has_host = bool(scheme) or (not is_request and not rest.startswith("///"))
+    if has_host and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        host, rest = authority.rpartition("@")[2], slash + path
+        if not _is_host(host):
+            raise problem
+    if _BAD_ESCAPE.search(rest):
+        raise problem
+    return Url(scheme, host, rest, pairs)
 
 
-def _pairs(query: str) -> list[tuple[str, str]]:
-    found = []
+def _is_host(host: str) -> bool:
+    """Whether it is a host with an optional port."""
+    if host.startswith("["):
+        _, bracket, port = host.rpartition("]")
+        return bool(bracket) and _PORT.fullmatch(port) is not None
+    name, colon, port = host.partition(":")
+    return not _BAD_IN_HOST.search(name) and _PORT.fullmatch(colon + port) is not None
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
     for pair in query.split("&"):
-        if pair and ";" not in pair and not _BAD.search(pair.replace(" ", "")):
+        if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
             name, _, value = pair.partition("=")
-            found.append((unquote_plus(name), unquote_plus(value)))
-    return found
+            yield unquote_plus(name), unquote_plus(value)
 
 
 def is_url(text: str) -> bool:
     try:
-        _url(text)
+        _parse(text, is_request=True)
     except EvaluationError:
         return False
     return True
@@ -70,19 +94,38 @@ def _port(url: Url) -> str:
 
 
 def _query(url: Url) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for name, value in url.query:
-        found[name] = (*found.get(name, ()), value)
-    return found
+        found.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _parsing(text: str) -> int:
+    """The cost of parsing."""
+    return 20 + len(text) + 20 * text.count("&")
+
+
+def _escaping(url: Url) -> int:
+    return 1 + 3 * len(url.path)
+
+
+def _listing(url: Url) -> int:
+    return 1 + 6 * weight(url)
 
 
 OVERLOADS: Final = (
-    function("url", (STRING,), URL, _url),
-    function("isURL", (STRING,), BOOL, is_url),
-    method("getScheme", (URL,), STRING, lambda url: url.scheme),
-    method("getHost", (URL,), STRING, lambda url: url.host),
-    method("getHostname", (URL,), STRING, _host_name),
-    method("getPort", (URL,), STRING, _port),
-    method("getEscapedPath", (URL,), STRING, lambda url: quote(url.path, _SAFE_IN_PATH)),
-    method("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query),
+    function("url", (STRING,), URL, _url, lambda text: 2 * _parsing(text)),
+    function("isURL", (STRING,), BOOL, is_url, _parsing),
+    method("getScheme", (URL,), STRING, lambda url: url.scheme, one_unit),
+    method("getHost", (URL,), STRING, lambda url: url.host, one_unit),
+    method("getHostname", (URL,), STRING, _host_name, weight),
+    method("getPort", (URL,), STRING, _port, weight),
+    method(
+        "getEscapedPath",
+        (URL,),
+        STRING,
+        lambda url: quote(url.path, _SAFE_IN_PATH, errors="surrogatepass"),
+        _escaping,
+    ),
+    method("getQuery", (URL,), map_of(STRING, list_of(STRING)), _query, _listing),
 )

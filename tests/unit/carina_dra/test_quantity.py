@@ -52,6 +52,80 @@ def test_what_kubernetes_refuses_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["1" * 5000, "1..1" + "0" * 5000, "0." + "1" * 5000 + "Gi", "e" * 100_000],
+)
+def test_long_text_is_refused_with_a_short_message(text: str) -> None:
+    with pytest.raises(QuantityError) as refusal:
+        Quantity.parse(text)
+    assert len(str(refusal.value)) < 300
+
+
+def test_largest_quantities_can_be_added_and_written() -> None:
+    largest = Quantity.parse("9" * 96 + "e999")
+    assert len(str(largest + Quantity.parse("1n"))) > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("00", 0),
+        ("1e3", 1000),
+        ("80Gi", 80 * 2**30),
+        ("9223372036G", 9223372036 * 10**9),
+        ("92233720368G", None),
+        ("999999999999999999", 10**18 - 1),
+        ("9000000000000000000", None),
+        ("9223372036854775807", None),
+        ("1.5Gi", None),
+        ("100000Gi", None),
+        ("1Pi", None),
+        ("8Ei", None),
+        ("1000m", None),
+        ("1.0", None),
+        ("0m", None),
+    ],
+)
+def test_as_int64_gives_what_go_holds_in_64_bits(text: str, number: int | None) -> None:
+    assert Quantity.parse(text).as_int64() == number
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "number"),
+    [
+        ("4Ti", "4Ti", 8 * 2**40),
+        ("900P", "900P", 1800 * 10**15),
+        ("900P", "900000P", None),
+        ("500m", "500m", None),
+        ("5", "0m", 5),
+        ("0m", "5", 5),
+        ("9G", "1n", None),
+        ("9223372036854775807", "1", None),
+    ],
+)
+def test_as_int64_of_a_sum_depends_on_how_it_was_written(
+    one: str, other: str, number: int | None
+) -> None:
+    assert (Quantity.parse(one) + Quantity.parse(other)).as_int64() == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.1", 1.1),
+        ("4.35", 4.3500000000000005),
+        ("0.3Gi", 322122547.20000005),
+        ("123456789n", 0.12345678900000001),
+        ("1e999", float("inf")),
+        ("-1e999", float("-inf")),
+    ],
+)
+def test_approximate_has_the_rounding_errors_of_go(text: str, number: float) -> None:
+    assert Quantity.parse(text).approximate() == number
+
+
+@pytest.mark.parametrize(
     ("text", "rounded"), [("-1.5", -2), ("-1", -1), ("-0.1m", -1), ("0.1m", 1), ("1.5", 2)]
 )
 def test_fractions_are_rounded_away_from_zero(text: str, rounded: int) -> None:

@@ -167,7 +167,10 @@ def test_pattern_that_is_slow_elsewhere_is_not_here() -> None:
          {"d.org/x", "d.org/y"}),
         ('device.attributes["d.org"].?x.orValue(1) == 1', {"d.org/x"}),
         ('device.driver == "d.org" && device.capacity["d.org"].m == quantity("1")', set()),
-        ('cel.bind(a, device.attributes["d.org"], a.x == 1)', None),
+        ('cel.bind(a, device.attributes["d.org"], a.x == 1 && has(a.y))', {"d.org/x", "d.org/y"}),
+        ('cel.bind(a, device.attributes["d.org"], "x" in a)', None),
+        ('cel.bind(a, device.attributes["d.org"], cel.bind(a, {"x": 1}, a.x == 1))', set()),
+        ('cel.bind(device, {"attributes": {"d": {"x": 1}}}, device.attributes["d"].x == 1)', set()),
         ('device.attributes.exists(d, d == "d.org")', None),
     ],
 )  # fmt: skip

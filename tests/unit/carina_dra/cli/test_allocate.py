@@ -274,5 +274,5 @@ def test_many_groups_of_nodes_are_not_all_explained(
     lines = _explained(nodes, tmp_path / "objects.yaml", capsys)
     assert len([line for line in lines if line.startswith("  node ")]) == 10
     assert lines[-1] == (
-        "  results for 2 more groups of equal nodes are not shown; choose a node with --node"
+        "  results for 2 more groups of nodes are not shown; choose a node with --node"
     )

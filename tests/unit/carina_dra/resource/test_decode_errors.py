@@ -209,3 +209,49 @@ def test_a_mapping_to_node_resources_is_of_one_kind(mapping: dict[str, str], fou
     assert error.problem == (
         f"has {found}, not capacityKey and capacityMultiplier, or deviceMultiplier"
     )
+
+
+_NESTED: Any = []
+for _ in range(10_000):
+    _NESTED = [_NESTED]
+
+
+@pytest.mark.parametrize(
+    ("member", "found", "problem"),
+    [
+        (
+            "spec.devices.requests.0.exactly.capacity",
+            {"requests": {"memory": "1" * 5000}},
+            "is too long for a quantity: it has 5000 characters, and 100 are allowed",
+        ),
+        (
+            "spec.devices.requests.0.exactly.capacity",
+            {"requests": {"memory": 10**5000}},
+            "is an integer of 16610 bits, not a quantity",
+        ),
+        (
+            "spec.devices.requests.0.exactly.capacity",
+            {"requests": {"memory": _NESTED}},
+            "is [[[[...]]]], not a quantity",
+        ),
+        (
+            "spec.devices.requests.0.exactly.count",
+            10**5000,
+            "is an integer of 16610 bits, not an integer of 64 bits",
+        ),
+        ("spec.devices.requests.0.exactly.count", _NESTED, "is [[[[...]]]], not an integer"),
+        ("spec.devices.requests.0.name", 10**5000, "is an integer of 16610 bits, not a string"),
+        ("spec.devices.requests.0.name", _NESTED, "is [[[[...]]]], not a string"),
+        ("metadata.name", 10**5000, "is an integer of 16610 bits, not a string"),
+        ("kind", 10**5000, "kind is an integer of 16610 bits, not ResourceClaim"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else type(value).__name__,
+)
+def test_value_of_any_size_and_depth_is_refused_with_a_short_message(
+    member: str, found: object, problem: str
+) -> None:
+    body = example("claim-allocated")
+    put(body, member, found)
+    error = refusal(ResourceClaim, body)
+    assert error.problem.endswith(problem)
+    assert len(str(error)) < 300
