@@ -4,9 +4,10 @@ A fleet has objects only, so that every allocator is measured on the same ones. 
 `Fleet.in_use` make their objects on each call, because a large fleet takes gigabytes as JSON.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from carina_dra.placement.cluster import Cluster
@@ -16,6 +17,7 @@ Pod: TypeAlias = tuple[Object, ...]
 """Claims that are allocated on one node together."""
 
 DRIVER: Final = "gpu.carina.dev"
+_PAGE: Final = 500
 GATES: Final = (
     "DRAAdminAccess",
     "DRAPrioritizedList",
@@ -47,6 +49,34 @@ class Fleet:
     """ResourceClaims with an allocation."""
 
 
+class Kind(Enum):
+    """A kind of objects of a fleet."""
+
+    NODES = "nodes"
+    SLICES = "slices"
+    IN_USE = "in use"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Objects of one kind, as many as a client lists at a time, or fewer."""
+
+    kind: Kind
+    objects: list[Object]
+
+
+def pages(fleet: Fleet) -> Iterator[Page]:
+    """All objects of a fleet."""
+    for kind, objects in (
+        (Kind.NODES, fleet.nodes),
+        (Kind.SLICES, fleet.slices()),
+        (Kind.IN_USE, fleet.in_use()),
+    ):
+        remaining = iter(objects)
+        while page := list(islice(remaining, _PAGE)):
+            yield Page(kind, page)
+
+
 class Asking(Enum):
     """How pods of a question differ, and whether they get their devices."""
 
@@ -66,8 +96,8 @@ class Question:
     asking: Asking
     pod: Callable[[int], Pod]
     """Makes a pod; the argument distinguishes the pods of a question."""
-    aim_ms: float | None = None
-    """None if the only aim is to take no longer than upstream takes for all nodes."""
+    goal_ms: float | None = None
+    """None if the only goal is to take no longer than upstream takes for all nodes."""
     times: int = 8
 
 
@@ -80,14 +110,14 @@ class Event:
     """The argument counts the repetitions."""
     then: Callable[[int], Pod]
     """The pod of the next decision; its kind is known from an earlier decision."""
-    aim_ms: float
+    goal_ms: float
     undo: Callable[[Cluster, int], None] | None = None
     """Restores the cluster without being measured."""
     times: int = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Aims:
+class Goals:
     """The limits for what is measured on every fleet, in seconds; None where there is none."""
 
     load_s: float | None = None
@@ -113,8 +143,8 @@ class Scenario:
     """A pod that asks for one device; all are of one kind. A gang consists of such pods."""
     questions: tuple[Question, ...] = ()
     events: tuple[Event, ...] = ()
-    aims: Aims = field(default_factory=Aims)
-    churn: int = 0
-    """The number of claims that come and go while the growth of memory is measured."""
+    goals: Goals = field(default_factory=Goals)
+    churn: Callable[[int], Pod] | None = None
+    """Makes pods that come and go while the growth of memory is measured."""
     denser: Callable[[int], Fleet] | None = None
     """Makes the fleet with twice as many devices a node, to see how the time of a node grows."""

@@ -16,6 +16,8 @@ from simulation.kubernetes.releases import Release
 Object: TypeAlias = dict[str, Any]
 Subcommand: TypeAlias = Literal["allocate", "cel", "bench"]
 
+_SHOWN = 100_000
+"""The number of characters of a case that an error shows."""
 _FOLDER = Path(__file__).parent / "upstream"
 
 
@@ -45,11 +47,15 @@ class Upstream:
 
     def answer(self, case: Mapping[str, Any]) -> Object:
         """What upstream answers to a case."""
-        self._input.write(json.dumps(case) + "\n")
+        return self.answer_json(json.dumps(case))
+
+    def answer_json(self, case: str) -> Object:
+        """What upstream answers to a case in JSON, on one line."""
+        self._input.write(case + "\n")
         self._input.flush()
         line = self._output.readline()
         if not line:
-            raise RuntimeError(f"the oracle has ended; its last case was {json.dumps(case)}")
+            raise RuntimeError(f"the oracle has ended; its last case was {case[:_SHOWN]}")
         answer: Object = json.loads(line)
         return answer
 

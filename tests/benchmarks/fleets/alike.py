@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.benchmarks.claims import has_model, pod, request
-from tests.benchmarks.fleet import Aims, Asking, Fleet, Object, Pod, Question, Scenario
+from tests.benchmarks.fleet import Asking, Fleet, Goals, Object, Pod, Question, Scenario
 from tests.benchmarks.fleets import unlike
 from tests.benchmarks.gpus import PER_NODE, gpus
 from tests.benchmarks.pool import holder, node_name, nodes, slices_of
@@ -101,5 +101,5 @@ FULL: Final = Scenario(
             30,
         ),
     ),
-    aims=Aims(gang_s=None),
+    goals=Goals(gang_s=None),
 )

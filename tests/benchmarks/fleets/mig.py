@@ -90,5 +90,5 @@ SCENARIO: Final = Scenario(
         ),
         Question("4 partitions of a NUMA node, new kind", Asking.NEW, _four_of_numa, 50),
     ),
-    churn=10_000,
+    churn=lambda number: partition(profile_of(number)),
 )

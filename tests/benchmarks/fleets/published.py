@@ -14,7 +14,7 @@ from kubelet_plugin.devices.counters import counter_set
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
-from tests.benchmarks.fleet import DRIVER, Aims, Asking, Fleet, Object, Pod, Question, Scenario
+from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Goals, Object, Pod, Question, Scenario
 from tests.benchmarks.fleets import mig
 from tests.benchmarks.pool import nodes, slices_of
 from tests.samples.golden_slices import simulated_devices
@@ -120,7 +120,7 @@ WHOLE: Final = Scenario(
         ),
         Question("2 GPUs of a NUMA node, like", Asking.LIKE, lambda _: _pair(20), 1, times=300),
     ),
-    aims=Aims(load_s=1.5),
+    goals=Goals(load_s=1.5),
 )
 PARTITIONED: Final = Scenario(
     name="published-mig",
@@ -137,5 +137,5 @@ PARTITIONED: Final = Scenario(
         ),
         Question("1 partition, like", Asking.LIKE, mig.one, 1, times=300),
     ),
-    aims=Aims(load_s=8),
+    goals=Goals(load_s=8),
 )
