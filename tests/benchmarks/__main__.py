@@ -6,7 +6,7 @@
     python -m tests.benchmarks --json FILE        the results for programs as well
 
 Exits 1 if a goal is missed; goals are for fleets of full size. Each fleet has a process of its own,
-so that its memory and its garbage are no other's.
+so that the memory and the garbage of one do not slow another.
 """
 
 import argparse
@@ -37,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Not forked: a fork would inherit this process's memory.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             measurements += process.submit(run.run, name, options).result()
-    print("\n" + report.table(measurements, judge=options.judge))
+    table = report.markdown if parsed.markdown else report.table
+    print("\n" + table(measurements, judge=options.judge))
+    print("\n" + report.extremes(measurements))
     if parsed.json is not None:
         report.write_json(measurements, options.scale, parsed.json)
     missed = any(each.has_goal and not each.is_met for each in measurements)
@@ -55,14 +57,22 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = ", ".join(_names())
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *_names()],
-                        help=f"what is measured: {names}")  # fmt: skip
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", type=_name, help=f"what is measured: {names}"
+    )
     parser.add_argument(
         "--scale", type=float, default=FULL_SIZE, help="size of the fleets, 1 is full"
     )
+    parser.add_argument("--markdown", action="store_true", help="prints the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes the results to a file")
     parser.add_argument("--no-upstream", action="store_true", help="measures Carina only")
     return parser
+
+
+def _name(text: str) -> str:
+    if text not in _names():
+        raise argparse.ArgumentTypeError(f"{text}: the names are {', '.join(_names())}")
+    return text
 
 
 if __name__ == "__main__":

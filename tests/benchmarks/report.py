@@ -37,17 +37,38 @@ def say(measurement: Measurement, *, judge: bool, out: TextIO = sys.stdout) -> N
 
 
 def table(measurements: Sequence[Measurement], *, judge: bool) -> str:
-    """All measurements, and which are the best and the worst beside upstream's."""
+    """All measurements in columns."""
     rows = [_HEADER, *(_row(measurement, judge=judge) for measurement in measurements)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    lines = [
+    return "\n".join(
         "  ".join(
             cell.ljust(width) if column < _LEFT else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
+    )
+
+
+def markdown(measurements: Sequence[Measurement], *, judge: bool) -> str:
+    """All measurements as a table in Markdown."""
+    rows = [
+        _HEADER,
+        ("---",) * len(_HEADER),
+        *(_row(measurement, judge=judge) for measurement in measurements),
     ]
-    return "\n".join([*lines, "", *_extremes(measurements)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def extremes(measurements: Sequence[Measurement]) -> str:
+    """The best and the worst of all decisions beside upstream's for all nodes."""
+    compared = [(each.ratio, each) for each in measurements if each.ratio is not None]
+    if not compared:
+        return "nothing was compared with upstream"
+    compared.sort(key=lambda pair: pair[0])
+    return "\n".join(
+        f"{which} beside upstream's sweep: {_number(ratio)} of it: {each.fleet}, {each.what}"
+        for which, (ratio, each) in (("best", compared[0]), ("worst", compared[-1]))
+    )
 
 
 def write_json(measurements: Sequence[Measurement], scale: float, file: Path) -> None:
@@ -74,17 +95,6 @@ def _row(measurement: Measurement, *, judge: bool) -> tuple[str, ...]:
         _number(upstream.some_nodes),
         _number(upstream.first_fit),
     )
-
-
-def _extremes(measurements: Sequence[Measurement]) -> list[str]:
-    compared = [(each.ratio, each) for each in measurements if each.ratio is not None]
-    if not compared:
-        return []
-    compared.sort(key=lambda pair: pair[0])
-    return [
-        f"{which} beside upstream's sweep: {_number(ratio)} of it: {each.fleet}, {each.what}"
-        for which, (ratio, each) in (("best", compared[0]), ("worst", compared[-1]))
-    ]
 
 
 def _verdict(measurement: Measurement) -> str:
