@@ -5,7 +5,7 @@ from random import Random
 from typing import Final
 
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, match, pod, request
-from tests.benchmarks.fleet import Asking, Fleet, Object, Pod, Question, Scenario
+from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Object, Pod, Question, Scenario
 from tests.benchmarks.gpus import MEMORY_SLICES, PER_NODE, PLACEMENTS, counter_set, partitions
 from tests.benchmarks.pool import holder, node_name, nodes, slices_of
 
@@ -62,6 +62,20 @@ def _four_of_numa(number: int) -> Pod:
     return pod(request(selector, 4), constraints=(match(NUMA),))
 
 
+def _too_many_of_one_gpu(number: int) -> Pod:
+    """Partitions of one GPU of which each fits, and any two; a third does not."""
+    three = ("3g.40gb", "3g.40gb", "1g.10gb")
+    requests = (
+        request(
+            f'{ATTRIBUTES}.type == "mig" && {ATTRIBUTES}.profile == "{profile}" '
+            f'&& {ATTRIBUTES}.uuid != "{number}"',
+            name=f"part-{index}",
+        )
+        for index, profile in enumerate(three)
+    )
+    return pod(*requests, constraints=(match(f"{DRIVER}/uuid"),))
+
+
 SCENARIO: Final = Scenario(
     name="mig",
     about="{nodes} nodes of 8 H100 with 19 devices each, their partitions in use at random",
@@ -86,6 +100,12 @@ SCENARIO: Final = Scenario(
             "8 free GPUs of a node, which none has, new kind",
             Asking.NEW,
             lambda number: partition("7g.80gb", 8, kind=1 + number),
+            50,
+        ),
+        Question(
+            "3 partitions of a GPU, of which any two fit, new kind",
+            Asking.NEW,
+            _too_many_of_one_gpu,
             50,
         ),
         Question("4 partitions of a NUMA node, new kind", Asking.NEW, _four_of_numa, 50),

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from tests.benchmarks.claims import has_model, pod, request
-from tests.benchmarks.fleet import Asking, Fleet, Object, Pod, Question, Scenario
+from tests.benchmarks.claims import has_model, match, pod, request
+from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Object, Pod, Question, Scenario
 from tests.benchmarks.gpus import MODELS, PER_NODE, gpu
 from tests.benchmarks.pool import node_name, nodes, share_holder, slices_of
 
@@ -59,6 +59,15 @@ def one(_: int) -> Pod:
     return share(10, 10)
 
 
+def _two_of_one_gpu(number: int) -> Pod:
+    """Two shares of one GPU; a GPU that is free has room for one of them."""
+    memory = f"{_MEMORY_GIB // 2 + 1 + number}Gi"
+    return pod(
+        *(request(name=name, amounts={"memory": memory, "cores": "1"}) for name in ("a", "b")),
+        constraints=(match(f"{DRIVER}/uuid"),),
+    )
+
+
 def _any_amounts(number: int) -> Pod:
     random = Random(number)
     return share(random.randint(1, 40), random.randint(1, 50))
@@ -83,6 +92,12 @@ SCENARIO: Final = Scenario(
             "1 share larger than any GPU, new kind",
             Asking.NEW,
             lambda number: share(_MEMORY_GIB + 1 + number, 10),
+            30,
+        ),
+        Question(
+            "2 shares of a GPU, of which it has room for one, new kind",
+            Asking.NEW,
+            _two_of_one_gpu,
             30,
         ),
     ),
