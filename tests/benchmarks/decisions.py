@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from statistics import median
 from typing import Final
 
@@ -34,67 +35,64 @@ def ask(subject: Subject, question: Question) -> Measurement:
         DisagreementError: upstream gives another answer, so that the times mean nothing.
     """
     pods = [question.pod(number) for number in range(question.times)]
-    times, note = (
-        _new_kinds(subject, question.what, pods)
-        if question.asking is Asking.NEW
-        else _given(subject, pods)
-    )
+    gives = question.asking is not Asking.NEW
+    times, had_place = _given(subject, pods) if gives else _new_kinds(subject, pods)
+    upstream = NOT_MEASURED
+    if subject.upstream is not None:
+        try_nodes = partial(subject.upstream.ask, give=gives)
+        on_all = try_nodes(pods[: min(3, len(times))], enough=ALL_NODES)
+        # What is given out differs, and so does what is left for later pods.
+        _agree(subject, question.what, had_place[:1] if gives else had_place, on_all)
+        upstream = Upstream(
+            all_nodes=typical_ms(on_all),
+            some_nodes=typical_ms(try_nodes(pods[:3], enough=ENOUGH_FOR_KUBE_SCHEDULER)),
+            first_fit=typical_ms(try_nodes(pods[:50], enough=FIRST_FIT)),
+        )
     measurement = Measurement.of_times(
         subject.name,
         question.what,
         times,
         goal=question.goal_ms,
-        upstream=_upstream(subject, pods, give=question.asking is not Asking.NEW),
+        upstream=upstream,
         limited_by_upstream=True,
-        note=note,
+        note=f"{sum(had_place)} of {len(times)} {'given' if gives else 'placed'}",
     )
     subject.hear(measurement)
     return measurement
 
 
-def _new_kinds(subject: Subject, what: str, pods: list[Pod]) -> tuple[list[float], str]:
+def _new_kinds(subject: Subject, pods: list[Pod]) -> tuple[list[float], list[bool]]:
+    """The times, and which pods have a place."""
     times, placed = [], []
     for pod in in_time(pods):
         begun = cpu_ms()
         placement = subject.carina.place(pod)
         times.append(cpu_ms() - begun)
         placed.append(isinstance(placement, Placed))
-    if subject.upstream is not None:
-        tried = subject.upstream.ask(pods[: min(2, len(placed))], enough=ALL_NODES)
-        _agree(subject, what, placed, tried)
-    return times, f"{sum(placed)} of {len(times)} placed"
+    return times, placed
 
 
-def _agree(subject: Subject, what: str, placed: list[bool], tried: list[Tried]) -> None:
-    for number, (ours, theirs) in enumerate(zip(placed, tried, strict=False)):
-        if theirs.tried == subject.nodes and ours != (theirs.suitable > 0):
-            raise DisagreementError(
-                f"{subject.name}, {what}, number {number}: Carina "
-                f"{'finds a' if ours else 'finds no'} node, upstream finds {theirs.suitable}"
-            )
-
-
-def _given(subject: Subject, pods: list[Pod]) -> tuple[list[float], str]:
+def _given(subject: Subject, pods: list[Pod]) -> tuple[list[float], list[bool]]:
+    """The times, and which pods got devices. All are free again afterwards."""
     subject.carina.place(pods[0])
     times, given = [], []
     for pod in in_time(pods):
         begun = cpu_ms()
         given.append(subject.carina.give(pod))
         times.append(cpu_ms() - begun)
-    for key in (key for keys in given for key in keys):
-        subject.carina.cluster.release(key)
-    return times, f"{sum(map(bool, given))} of {len(times)} given"
+    for claim in chain.from_iterable(given):
+        subject.carina.cluster.release(claim)
+    return times, [bool(claims) for claims in given]
 
 
-def _upstream(subject: Subject, pods: list[Pod], *, give: bool) -> Upstream:
-    if subject.upstream is None:
-        return NOT_MEASURED
-    try_nodes = partial(subject.upstream.ask, give=give)
-    return Upstream(
-        all_nodes=typical_ms(try_nodes(pods[:3], enough=ALL_NODES)),
-        some_nodes=typical_ms(try_nodes(pods[:3], enough=ENOUGH_FOR_KUBE_SCHEDULER)),
-        first_fit=typical_ms(try_nodes(pods[:50], enough=FIRST_FIT)),
-    )
+def _agree(subject: Subject, what: str, had_place: list[bool], tried: list[Tried]) -> None:
+    for number, (ours, theirs) in enumerate(zip(had_place, tried, strict=False)):
+        # Fewer nodes are tried where time was over.
+        if theirs.tried == subject.nodes and ours != (theirs.suitable > 0):
+            raise DisagreementError(
+                f"{subject.name}, {what}, number {number}: Carina "
+                f"{'finds a' if ours else 'finds no'} node, upstream finds {theirs.suitable}"
+            )
 
 
 def after(subject: Subject, event: Event) -> None:
@@ -113,7 +111,7 @@ def after(subject: Subject, event: Event) -> None:
             carina.place(pod)
     upstream = NOT_MEASURED
     if subject.upstream is not None:
-        tried = subject.upstream.ask([event.then(0)], enough=ALL_NODES)
+        tried = subject.upstream.ask([event.then(0)] * 3, enough=ALL_NODES)
         upstream = Upstream(all_nodes=typical_ms(tried))
     subject.hear(
         Measurement.of_times(

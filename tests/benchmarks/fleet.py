@@ -143,6 +143,8 @@ class Scenario:
     """A pod that asks for one device; all are of one kind. A gang consists of such pods."""
     questions: tuple[Question, ...] = ()
     events: tuple[Event, ...] = ()
+    nodes_in_tests: int = 9
+    """The number of nodes where answers are compared with those of every node tried."""
     goals: Goals = field(default_factory=Goals)
     churn: Callable[[int], Pod] | None = None
     """Makes pods that come and go while the growth of memory is measured."""

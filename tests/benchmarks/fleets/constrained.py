@@ -107,7 +107,13 @@ SCENARIO: Final = Scenario(
         Question(
             "4 requests, firstAvailable, 3 matchAttribute, new kind", Asking.NEW, four, 30, times=4
         ),
-        Question("the same, like", Asking.LIKE, lambda _: four(0), 1, times=100),
+        Question(
+            "4 requests, firstAvailable, 3 matchAttribute, like",
+            Asking.LIKE,
+            lambda _: four(0),
+            1,
+            times=100,
+        ),
         Question("2 claims of 2 GPUs, new kind", Asking.NEW, _two_claims, 30),
     ),
 )

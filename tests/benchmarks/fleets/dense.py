@@ -81,5 +81,6 @@ SCENARIO: Final = Scenario(
         Question("1 device, new kind", Asking.NEW, lambda number: _of_profile(1 + number), 50),
         Question("1 device, like", Asking.LIKE, one, 1, times=100),
     ),
+    nodes_in_tests=2,
     denser=denser,
 )

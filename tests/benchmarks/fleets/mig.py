@@ -110,5 +110,6 @@ SCENARIO: Final = Scenario(
         ),
         Question("4 partitions of a NUMA node, new kind", Asking.NEW, _four_of_numa, 50),
     ),
+    nodes_in_tests=2,
     churn=lambda number: partition(profile_of(number)),
 )

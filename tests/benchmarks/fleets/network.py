@@ -107,7 +107,7 @@ ALL_NODES: Final = Scenario(
             _take_back,
         ),
         Event(
-            "the same, then a GPU and a device of the pool",
+            "1 device of the pool given out, then a GPU and a device of it",
             _give_out(_SHARED_POOL),
             _with_network,
             5,
@@ -123,7 +123,12 @@ RACKS: Final = Scenario(
     one=unlike.one,
     events=(
         Event("1 slice of a rack updated, then 2 GPUs", _update_rack, unlike.like_pair, 20),
-        Event("the same, then a GPU and a device of the rack", _update_rack, _with_network, 20),
+        Event(
+            "1 slice of a rack updated, then a GPU and a device of a rack",
+            _update_rack,
+            _with_network,
+            20,
+        ),
         Event(
             "1 device of a rack given out, then 2 GPUs",
             _give_out(_rack(0)),
@@ -132,7 +137,7 @@ RACKS: Final = Scenario(
             _take_back,
         ),
         Event(
-            "the same, then a GPU and a device of the rack",
+            "1 device of a rack given out, then a GPU and a device of a rack",
             _give_out(_rack(0)),
             _with_network,
             5,

@@ -137,5 +137,6 @@ PARTITIONED: Final = Scenario(
         ),
         Question("1 partition, like", Asking.LIKE, mig.one, 1, times=300),
     ),
+    nodes_in_tests=2,
     goals=Goals(load_s=8),
 )

@@ -21,8 +21,6 @@ _POLICIES = {
     "spread": Policy(Order.SPREAD, Order.SPREAD),
     "upstream": UPSTREAM,
 }
-_NODES = 9
-_NODES_WITH_MANY_DEVICES = 2
 _KINDS = 2
 _GIVEN = 4
 
@@ -42,16 +40,11 @@ def policy(request: pytest.FixtureRequest) -> Policy:
 @pytest.fixture
 def carina(scenario: Scenario, policy: Policy) -> Carina:
     """The scenario's fleet with few nodes."""
-    fleet = scenario.make(_few(scenario))
+    fleet = scenario.make(scenario.nodes_in_tests)
     loaded = Carina(policy)
     for page in pages(fleet):
         loaded.add(page)
     return loaded
-
-
-def _few(scenario: Scenario) -> int:
-    many_devices = scenario.name in {"mig", "published-mig", "dense"}
-    return _NODES_WITH_MANY_DEVICES if many_devices else _NODES
 
 
 def _best(carina: Carina, pod: Pod, policy: Policy) -> tuple[Score, str] | None:
@@ -126,7 +119,7 @@ def test_answer_is_the_best_of_all_nodes_after_a_change_and_after_its_undoing(
 
 def test_every_fleet_but_the_full_one_has_a_place(scenario: Scenario) -> None:
     loaded = Carina()
-    for page in pages(scenario.make(_few(scenario))):
+    for page in pages(scenario.make(scenario.nodes_in_tests)):
         loaded.add(page)
     pods = [scenario.one(0), *(question.pod(0) for question in scenario.questions)]
     assert any(_chosen(loaded, pod) for pod in pods) == (scenario is not FULL)
