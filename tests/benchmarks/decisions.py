@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from carina_dra.placement.placer import Placed
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Asking, Event, Fleet, Pod, Question, pages
-from tests.benchmarks.measurement import NOT_MEASURED, Measurement, Upstream
+from tests.benchmarks.measurement import NOT_MEASURED, Measurement, Typical, Upstream
 from tests.benchmarks.stopwatch import cpu_ms, took_ms
 from tests.benchmarks.subject import Subject, in_time
 from tests.benchmarks.upstream import (
@@ -36,6 +36,8 @@ def ask(subject: Subject, question: Question) -> Measurement:
     """
     pods = [question.pod(number) for number in range(question.times)]
     gives = question.asking is not Asking.NEW
+    # The mean has in it what is put off from one claim to the next.
+    typical: Typical = fmean if gives else median
     times, had_place = _given(subject, pods) if gives else _new_kinds(subject, pods)
     upstream = NOT_MEASURED
     if subject.upstream is not None:
@@ -44,9 +46,9 @@ def ask(subject: Subject, question: Question) -> Measurement:
         # What is given out differs, and so does what is left for later pods.
         _agree(subject, question.what, had_place[:1] if gives else had_place, on_all)
         upstream = Upstream(
-            all_nodes=typical_ms(on_all),
-            some_nodes=typical_ms(try_nodes(pods[:3], enough=ENOUGH_FOR_KUBE_SCHEDULER)),
-            first_fit=typical_ms(try_nodes(pods[:50], enough=FIRST_FIT)),
+            all_nodes=typical_ms(on_all, typical),
+            some_nodes=typical_ms(try_nodes(pods[:3], enough=ENOUGH_FOR_KUBE_SCHEDULER), typical),
+            first_fit=typical_ms(try_nodes(pods[:50], enough=FIRST_FIT), typical),
         )
     measurement = Measurement.of_times(
         subject.name,
@@ -55,6 +57,7 @@ def ask(subject: Subject, question: Question) -> Measurement:
         goal=question.goal_ms,
         upstream=upstream,
         limited_by_upstream=True,
+        typical=typical,
         note=f"{sum(had_place)} of {len(times)} {'given' if gives else 'placed'}",
     )
     subject.hear(measurement)

@@ -1,8 +1,12 @@
 """A number that was measured, with its goal and what upstream takes for the same."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
+
+Typical: TypeAlias = Callable[[Iterable[float]], float]
+"""The mean, or the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Measurement:
     fleet: str
     what: str
     value: float
-    """The median, if there are several."""
+    """The mean for claims that get their devices one after the other; otherwise the median."""
     unit: str
     worst: float | None = None
     goal: float | None = None
@@ -47,13 +51,14 @@ class Measurement:
         goal: float | None,
         upstream: Upstream,
         limited_by_upstream: bool,
+        typical: Typical = median,
         note: str = "",
     ) -> "Measurement":
-        """The median and the worst of times in milliseconds."""
+        """The typical and the worst of times in milliseconds."""
         return cls(
             fleet,
             what,
-            median(times_ms),
+            typical(times_ms),
             "ms",
             max(times_ms),
             goal,

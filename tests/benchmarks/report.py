@@ -10,7 +10,7 @@ from typing import Final, TextIO
 from tests.benchmarks.measurement import Measurement
 
 _HEADER: Final = (
-    "fleet", "what", "median", "worst", "unit", "goal", "", "of Go",
+    "fleet", "what", "typical", "worst", "unit", "goal", "", "of Go",
     "Go, all nodes", "500 nodes", "first fit",
 )  # fmt: skip
 _LEFT: Final = 2

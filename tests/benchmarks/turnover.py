@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from random import Random
+from statistics import fmean
 from typing import Final
 
 from tests.benchmarks.fleet import Pod
@@ -32,8 +33,9 @@ def gang(subject: Subject, goal_s: float) -> None:
     subject.held += [key for keys in given for key in keys]
     upstream = NOT_MEASURED
     if subject.upstream is not None:
-        typical = typical_ms(subject.upstream.ask(pods[:64], enough=FIRST_FIT, give=True))
-        upstream = Upstream(first_fit=None if typical is None else typical * len(given))
+        first_fits = subject.upstream.ask(pods[:64], enough=FIRST_FIT, give=True)
+        typical = typical_ms(first_fits, fmean)
+        upstream = Upstream(first_fit=None if typical is None else typical * GANG)
     subject.hear(
         Measurement(
             subject.name,

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final, assert_never
 
 from tests.benchmarks.fleet import CLASSES, GATES, Kind, Object, Page, Pod
+from tests.benchmarks.measurement import Typical
 from tests.oracle.upstream import Upstream as Oracle
 
 ALL_NODES: Final = 0
@@ -54,9 +55,9 @@ class UpstreamAllocator:
         return [Tried(pod["took"] / 1e6, pod["suitable"], pod["tried"]) for pod in answer["pods"]]
 
 
-def typical_ms(tried: Sequence[Tried]) -> float | None:
-    """The median time; None if nothing was tried."""
-    return median(each.took_ms for each in tried) if tried else None
+def typical_ms(tried: Sequence[Tried], typical: Typical = median) -> float | None:
+    """The typical time; None if nothing was tried."""
+    return typical(each.took_ms for each in tried) if tried else None
 
 
 def _members(page: Page, text: str) -> str:
