@@ -1,6 +1,5 @@
 """Measures many claims that come and go: a gang, releases, and the growth of memory."""
 
-import time
 from collections.abc import Callable
 from random import Random
 from statistics import fmean
@@ -75,19 +74,20 @@ def releases(subject: Subject, goal_s: float) -> None:
 def churn(subject: Subject, make: Callable[[int], Pod]) -> None:
     """The growth of memory while claims come and go, one for one."""
     random, live = Random(1), subject.held
-    before = counted = 0
-    end = time.monotonic() + _CHURN_LIMIT_S
-    for number in range(_WARM + _CHURN):
-        if number == _WARM:
-            before = resident_kib()
+
+    def turn_over(number: int) -> None:
         if live:
             index = random.randrange(len(live))
             live[index], live[-1] = live[-1], live[index]
             subject.carina.cluster.release(live.pop())
-        live += subject.carina.give(make(number))
-        counted += number >= _WARM
-        if counted and time.monotonic() > end:
-            break
+        live.extend(subject.carina.give(make(number)))
+
+    for number in in_time(range(_WARM)):
+        turn_over(number)
+    before, counted = resident_kib(), 0
+    for number in in_time(range(_CHURN), _CHURN_LIMIT_S):
+        turn_over(number)
+        counted += 1
     subject.hear(
         Measurement(
             subject.name,
