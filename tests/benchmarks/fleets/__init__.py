@@ -30,6 +30,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     alike.LARGE,
     dense.SCENARIO,
     published.WHOLE,
+    published.WHOLE_WITH_MIG,
     published.PARTITIONED,
     worst.SCENARIO,
 )

@@ -5,6 +5,7 @@ The simulated node has the GPUs of a DGX H100. Identities differ from node to no
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 from carina_dra.resource import encode
 from kubelet_plugin.devices.counters import counter_set
 from kubelet_plugin.devices.device import GpuDevice
-from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported
+from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported, MigUnsupported
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
 from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Goals, Object, Pod, Question, Scenario
 from tests.benchmarks.fleets import mig
@@ -25,21 +26,27 @@ _MEDIA: Final = "+me"
 
 
 def whole(number: int) -> Fleet:
-    """Eight whole GPUs a node."""
-    return _fleet(number, partitioned=False)
+    """Eight whole GPUs a node without MIG, so that each has a single counter."""
+    gpus = (replace(each, gpu=replace(each.gpu, mig=MigUnsupported())) for each in _gpus())
+    return _fleet(number, tuple(gpus), partitioned=False)
+
+
+def whole_with_mig(number: int) -> Fleet:
+    """Eight whole GPUs a node with MIG, so that each has a counter for all that it consists of."""
+    return _fleet(number, _gpus(), partitioned=False)
 
 
 def partitioned(number: int) -> Fleet:
     """Eight GPUs a node, each with its MIG placements and itself as devices."""
-    return _fleet(number, partitioned=True)
+    return _fleet(number, _gpus(), partitioned=True)
 
 
-def _fleet(number: int, *, partitioned: bool) -> Fleet:
+def _fleet(number: int, gpus: tuple[GpuDevice, ...], *, partitioned: bool) -> Fleet:
     def slices() -> Iterator[Object]:
-        sets = [encode(counter_set(device.gpu)) for device in _gpus()]
+        sets = [encode(counter_set(gpu.gpu)) for gpu in gpus]
         for node in range(number):
             devices = [
-                device for gpu in _gpus() for device in _devices(gpu, node, partitioned=partitioned)
+                device for gpu in gpus for device in _devices(gpu, node, partitioned=partitioned)
             ]
             yield from slices_of(node, devices, sets)
 
@@ -108,18 +115,26 @@ def _gpu(_: int) -> Pod:
     return pod(request(f'{ATTRIBUTES}.type == "gpu"'))
 
 
+_PAIRS: Final = (
+    Question("2 GPUs of a NUMA node, new kind", Asking.NEW, lambda number: _pair(20 + number), 30),
+    Question("2 GPUs of a NUMA node, like", Asking.LIKE, lambda _: _pair(20), 1, times=300),
+)
 WHOLE: Final = Scenario(
     name="published",
-    about="{nodes} nodes of 8 GPUs as the plugin publishes them, all free",
+    about="{nodes} nodes of 8 GPUs without MIG as the plugin publishes them, all free",
     nodes=5000,
     make=whole,
     one=_gpu,
-    questions=(
-        Question(
-            "2 GPUs of a NUMA node, new kind", Asking.NEW, lambda number: _pair(20 + number), 30
-        ),
-        Question("2 GPUs of a NUMA node, like", Asking.LIKE, lambda _: _pair(20), 1, times=300),
-    ),
+    questions=_PAIRS,
+    goals=Goals(load_s=1.5),
+)
+WHOLE_WITH_MIG: Final = Scenario(
+    name="published-h100",
+    about="{nodes} nodes of 8 H100 as the plugin publishes them, with 13 counters each, all free",
+    nodes=5000,
+    make=whole_with_mig,
+    one=_gpu,
+    questions=_PAIRS,
     goals=Goals(load_s=1.5),
 )
 PARTITIONED: Final = Scenario(
