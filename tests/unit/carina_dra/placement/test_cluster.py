@@ -5,6 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from carina_dra.placement.shape import Shapes
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
@@ -14,7 +15,6 @@ from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import shape as shape_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.placement.shape import Shapes
 from carina_dra.resource import DeviceTaintRule, decode
 from tests.samples.fleet import (
     CLASSES,
