@@ -26,6 +26,7 @@ from carina_dra.allocator.pool import (
 from carina_dra.allocator.preference import usage_of_node
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import PoolId, Usage
+from carina_dra.placement.attribute_index import AttributeIndex
 from carina_dra.placement.changes import Changes
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
@@ -39,6 +40,9 @@ from carina_dra.resource import (
 
 _MANY: Final = 256
 """A pool that names or selects more nodes than this is wide."""
+
+_FEW: Final = 8
+"""Pools are few if there is at most one for so many nodes."""
 
 _Resolved: TypeAlias = tuple[Pool, OfferedPool | None] | None
 
@@ -62,6 +66,7 @@ class Cluster:
         """The names of each pool's slices."""
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
+        self._index = AttributeIndex(self._slices)
         self._allocations: dict[str, Allocation] = {}
         self._usage: dict[PoolId, Usage] = {}
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
@@ -126,6 +131,9 @@ class Cluster:
         if before is not None and _pool_of(before) != _pool_of(published):
             self.remove_slice(name)
             before = None
+        if before is not None:
+            self._index.remove(before.spec)
+        self._index.put(published.spec)
         self._slices[name] = published
         self._prepared.pop(name, None)
         pool = _pool_of(published)
@@ -139,6 +147,7 @@ class Cluster:
         """Removes a slice, if it is known."""
         published = self._slices.pop(name, None)
         if published is not None:
+            self._index.remove(published.spec)
             self._prepared.pop(name, None)
             pool = _pool_of(published)
             self._set_pool(pool, self._pools[pool] - {name})
@@ -223,6 +232,23 @@ class Cluster:
     def pool_state(self, offered: OfferedPool) -> PoolState:
         """The devices of a pool, with which of them are in use."""
         return offered.state(self._usage.get(offered.pool.id, NOTHING))
+
+    def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
+        """The nodes that may have a device with these values of attributes; None for too many."""
+        fewest: Collection[PoolId] | None = None
+        for name, value in attributes:
+            pools = self._index.pools_with(name, value)
+            if fewest is None or len(pools) < len(fewest):
+                fewest = pools
+        if fewest is None or len(fewest) * _FEW > len(self._nodes):
+            return None
+        names: set[str] = set()
+        for pool in fewest:
+            reached = self._reach.nodes_of(pool)
+            if reached is None:
+                return None
+            names.update(reached)
+        return names
 
     def is_in_use(self, node: str) -> bool:
         """Whether a device of a pool that names the node is in use."""

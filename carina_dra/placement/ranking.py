@@ -100,6 +100,8 @@ class Ranking:
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
         """How many of them have been taken."""
+        self._left_out = False
+        """Whether nodes were left out that lack an attribute: they cannot be suitable, but fail."""
         self._heap: list[Entry] = []
         """Those of which more is known, or that have changed."""
         self._node_moment = self._pool_moment = -1
@@ -174,6 +176,11 @@ class Ranking:
                 self._begun += 1
             elif heap:
                 entry = heappop(heap)
+            elif self._left_out:
+                self._left_out = False
+                self._untouched, self._begun = tuple(self._order.entries()), 0
+                untouched = self._untouched
+                continue
             else:
                 return None
             if self._entry(entry[3]) is entry:
@@ -288,16 +295,29 @@ class Ranking:
         for name in nodes:
             self._known.pop(name, None)
         if is_new or not self._known:
-            self._untouched, self._begun, self._heap = tuple(self._order.entries()), 0, []
+            self._begin(self._promising())
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
             entries = [self._entry(name) for name in cluster.nodes]
-            self._untouched = sorted(entry for entry in entries if entry is not None)
-            self._begun, self._heap = 0, []
+            self._begin(sorted(entry for entry in entries if entry is not None))
         else:
             for name in nodes:
                 entry = self._order.entry(name)
                 if entry is not None:
                     heappush(self._heap, entry)
+
+    def _begin(self, entries: Sequence[Entry]) -> None:
+        self._untouched, self._begun, self._heap = entries, 0, []
+
+    def _promising(self) -> Sequence[Entry]:
+        """The nodes with devices that have the attributes which selectors ask for."""
+        self._left_out = False
+        for conditions in () if self._is_upstream else self._demand.attributes:
+            names = self._cluster.nodes_with(conditions)
+            if names is not None:
+                self._left_out = True
+                entries = (self._order.entry(name) for name in names)
+                return sorted(entry for entry in entries if entry is not None)
+        return tuple(self._order.entries())
 
 
 def _selected(
