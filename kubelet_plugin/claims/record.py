@@ -33,7 +33,7 @@ class RecordReporter(Protocol):
         """The checkpoint was unreadable; a copy is `kept`, and `rebuilt` claims were restored."""
 
     def prepared_claims(self, count: int) -> None:
-        """The number of recorded claims may have changed."""
+        """Reports the number of recorded claims: when it is first known, and when it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ class ClaimRecord:
         self._reporter = reporter
         self._clock = clock
         self._latest: Mapping[str, NodeClaim] = {}
+        self._reported: int | None = None
 
     def was_recorded(self, uid: str) -> bool:
         """Returns whether the claim was recorded when this process last looked. Takes no lock."""
@@ -135,8 +136,7 @@ class ClaimRecord:
             self._file.store(checkpoint)
         except OSError as error:
             raise self._unusable(error) from error
-        self._latest = checkpoint.claims
-        self._reporter.prepared_claims(len(checkpoint.claims))
+        self._remember(checkpoint)
 
     def after_reboot(self) -> tuple[NodeClaim, ...]:
         """Gives the recorded claims, and records that this is the boot in which they live.
@@ -149,7 +149,6 @@ class ClaimRecord:
             if checkpoint.boot_id != self._boot_id:
                 _log.info("the node was rebooted", extra={"claims": len(claims)})
                 self.store(Checkpoint(self._boot_id, claims))
-            self._reporter.prepared_claims(len(claims))
             return tuple(claims.values())
 
     def _load(self) -> Checkpoint:
@@ -161,7 +160,7 @@ class ClaimRecord:
             raise self._unusable(error) from error
         if known is None:
             return self._rebuild(None)
-        self._latest = known.claims
+        self._remember(known)  # another plugin process may have changed it
         return known
 
     def _rebuild(self, unreadable: str | None) -> Checkpoint:
@@ -196,6 +195,12 @@ class ClaimRecord:
         if unreadable is not None:
             self._reporter.checkpoint_rebuilt(str(kept), unreadable, len(claims))
         return checkpoint
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        self._latest = checkpoint.claims
+        if self._reported != len(checkpoint.claims):
+            self._reported = len(checkpoint.claims)
+            self._reporter.prepared_claims(self._reported)
 
     def _unusable(self, error: OSError) -> ClaimError:
         return ClaimError(
