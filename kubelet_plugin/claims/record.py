@@ -37,13 +37,13 @@ class RecordReporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LockedClaim:
     """The record of a claim, under the locks of all its GPUs and under the node's lock."""
 
     checkpoint: Checkpoint
     recorded: NodeClaim | None
     """The claim, if it is recorded."""
-    end: Callable[[], None]
+    unlock_node: Callable[[], None]
     """Releases the node's lock. The claim's record cannot change while its GPUs are locked."""
 
 
@@ -82,7 +82,7 @@ class ClaimRecord:
         return uid in self._latest
 
     @contextmanager
-    def decision(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[Decision]:
+    def locked(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[LockedClaim]:
         """Holds the locks of these GPUs and of those in the claim's record, and the node's lock.
 
         Raises:
@@ -95,7 +95,7 @@ class ClaimRecord:
                 checkpoint = node.enter_context(self.checkpoint())
                 recorded = checkpoint.claims.get(uid)
                 if recorded is None or recorded.gpus <= gpus:
-                    yield Decision(checkpoint, recorded, node.close)
+                    yield LockedClaim(checkpoint, recorded, node.close)
                     return
             gpus |= recorded.gpus
 

@@ -257,10 +257,8 @@ class Publisher:
                 self._repair()
             if not self._write(plan):
                 return False
-            if (
-                off == self._off_until.keys()
-            ):  # otherwise the API server dropped the fields of another gate
-                break
+            if off == self._off_until.keys():
+                break  # otherwise, the API server has dropped the fields of another gate
         if plan or target != self._stored:
             self._reporter.slices_published(target)
         self._stored = target
