@@ -99,3 +99,9 @@ def test_what_does_not_exist_is_named_where_it_would_be(tmp_path: Path) -> None:
     (tmp_path / "lib").symlink_to("/usr/lib")
     assert RootedPath(tmp_path, "/lib/x").locate() == tmp_path / "usr/lib/x"
     assert RootedPath(Path("/"), "/no/such/file").locate() == Path("/no/such/file")
+
+
+def test_the_root_itself_has_a_path(tmp_path: Path) -> None:
+    (tmp_path / "host").symlink_to("/")
+    assert RootedPath(tmp_path, "/host").locate() == tmp_path
+    assert RootedPath(Path("/"), "/usr/..").locate() == Path("/")
