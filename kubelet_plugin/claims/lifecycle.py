@@ -157,7 +157,7 @@ class ClaimLifecycle:
         Raises nothing.
         """
         try:
-            live = self._record.after_reboot()
+            live = self._record.claims()
         except ClaimError as error:
             _log.warning(
                 "prepared claims cannot be checked; retrying later", extra={"reason": str(error)}

@@ -62,7 +62,7 @@ class ClaimRecord:
         reporter: RecordReporter,
         clock: Callable[[], float],
     ) -> None:
-        """`owners` gives the claims that have a resource on the node; it raises ClaimError.
+        """`owners` returns the claims that have a resource on the node; it raises ClaimError.
 
         `clock` is monotonic, in seconds.
         """
@@ -138,8 +138,8 @@ class ClaimRecord:
             raise self._unusable(error) from error
         self._remember(checkpoint)
 
-    def after_reboot(self) -> tuple[NodeClaim, ...]:
-        """Gives the recorded claims, and records that this is the boot in which they live.
+    def claims(self) -> tuple[NodeClaim, ...]:
+        """Returns the recorded claims. After a reboot of the node, records the new boot.
 
         Raises:
             ClaimError: the record cannot be used.
