@@ -100,6 +100,20 @@ def test_a_gpu_in_slices_of_another_driver_is_withheld_until_they_are_deleted(
     assert report.repairs == []
 
 
+def test_contested_gpus_that_vanish_are_not_reported_as_free(
+    node: NodeInApi, report: Report
+) -> None:
+    offer_in_slice(node, "uuid", gpu(0).uuid)
+    with node.publisher(report) as publisher:
+        publisher.publish(TWO_GPUS)
+        assert publisher.wait_published(DEADLINE)
+        publisher.publish(())
+        assert publisher.wait_published(DEADLINE)
+
+    assert node.slices() == []
+    assert report.contested == [(Contested(DraDriver("gpu.nvidia.com"), (gpu(0, mig=MIG),)),)]
+
+
 def test_slices_of_other_drivers_are_never_written(node: NodeInApi, report: Report) -> None:
     theirs = offer_in_slice(node, "model", "a network adapter")
     with node.publisher(report) as publisher:
