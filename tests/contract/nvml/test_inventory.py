@@ -172,8 +172,9 @@ def test_a_fabric_without_a_cluster_uuid_does_not_name_the_domain(
 ) -> None:
     """As on a single HGX board; else the GPUs of all such nodes would have the same domain."""
 
-    def joined_without_cluster(_handle: object, info: Any) -> None:
+    def joined_without_cluster(_handle: object, info: Any) -> int:
         info._obj.state, info._obj.status = 3, pynvml.NVML_SUCCESS
+        return pynvml.NVML_SUCCESS  # type: ignore[no-any-return]
 
     node = make_node("dgx-h100")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetGpuFabricInfoV", joined_without_cluster)
