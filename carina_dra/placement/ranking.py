@@ -20,7 +20,7 @@ from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.offer import OfferedPool
+from carina_dra.placement.offer import OfferedPool, SelectorBudget
 from carina_dra.placement.order import Entry, NodeOrder
 
 _STALE: Final = 3
@@ -130,6 +130,7 @@ class Ranking:
         Raises:
             AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
             ExpiredError: time is up before the next node is found.
+            BudgetError: the selectors have cost more than they may.
         """
         self._catch_up()
         if cost is None and (nodes is None or len(nodes) * 2 > len(self._cluster.nodes)):
@@ -270,7 +271,11 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
-            selected=partial(_selected, {state.offered.pool.id: state.offered for state in states}),
+            selected=partial(
+                _selected,
+                {state.offered.pool.id: state.offered for state in states},
+                self._demand.budget,
+            ),
         )
         match verdict:
             case Chosen(score=score):
@@ -321,13 +326,16 @@ class Ranking:
 
 
 def _selected(
-    offered: Mapping[PoolId, OfferedPool], wanted: Alternative, candidate: Candidate
+    offered: Mapping[PoolId, OfferedPool],
+    budget: SelectorBudget,
+    wanted: Alternative,
+    candidate: Candidate,
 ) -> bool | None:
     """What was found when the conditions were checked; None where a selector fails."""
     of_pool = offered[PoolId(candidate.id.driver, candidate.id.pool)]
     bit = of_pool.bits[candidate.id]
     for named in wanted.selectors:
-        found = of_pool.selected(named.selector, bit)
+        found = of_pool.selected(named.selector, bit, budget)
         if found.doubtful & bit:
             return None
         if not found.mask & bit:
