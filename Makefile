@@ -42,8 +42,8 @@ test-fast: setup ## the inner loop: all that needs no real Kubernetes and no Go
 demo: setup ## shows it working on this machine (CLUSTER=real: on a real Kubernetes)
 	$(BIN)/python -m simulation.demo $(if $(filter real,$(CLUSTER)),--real)
 
-bench: setup ## measures it
-	$(BIN)/python -m tests.benchmarks
+bench: setup ## measures it (NAMES="unlike mig": these fleets only)
+	$(BIN)/python -m tests.benchmarks $(NAMES)
 
 cluster: setup ## leaves a real Kubernetes with one node running
 	$(BIN)/python -m simulation.kubernetes up

@@ -51,7 +51,7 @@ class HostPaths:
 
     root: Path = Path("/")
 
-    # A prepare uses 20 paths; to make one takes longer than to look at the file.
+    # A prepare uses 20 paths; creating a Path takes longer than reading the file's status.
     @lru_cache(maxsize=1024)  # noqa: B019 - there is one HostPaths in a process
     def path(self, absolute: str) -> Path:
         """Returns the path of the host's file `absolute` in this process."""

@@ -25,10 +25,12 @@ from carina_dra.allocator.pool import (
 )
 from carina_dra.allocator.preference import usage_of_node
 from carina_dra.allocator.taint import may_apply
-from carina_dra.allocator.usage import PoolId, Usage
+from carina_dra.allocator.usage import DeviceId, PoolId, Usage
+from carina_dra.placement.attribute_index import AttributeIndex
 from carina_dra.placement.changes import Changes
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
+from carina_dra.placement.reservation import Reservation, held
 from carina_dra.resource import (
     Allocation,
     DeviceResult,
@@ -39,6 +41,9 @@ from carina_dra.resource import (
 
 _MANY: Final = 256
 """A pool that names or selects more nodes than this is wide."""
+
+_FEW: Final = 8
+"""Pools are few if there is at most one for so many nodes."""
 
 _Resolved: TypeAlias = tuple[Pool, OfferedPool | None] | None
 
@@ -62,7 +67,13 @@ class Cluster:
         """The names of each pool's slices."""
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
+        self._index = AttributeIndex(self._slices)
         self._allocations: dict[str, Allocation] = {}
+        self._reservations: dict[str, Reservation] = {}
+        self._reserved_for: dict[str, frozenset[str]] = {}
+        """The reservations that each claim may use."""
+        self._held: dict[str, tuple[DeviceResult, ...]] = {}
+        """What each reservation keeps from other claims."""
         self._usage: dict[PoolId, Usage] = {}
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
@@ -126,6 +137,9 @@ class Cluster:
         if before is not None and _pool_of(before) != _pool_of(published):
             self.remove_slice(name)
             before = None
+        if before is not None:
+            self._index.remove(before.spec)
+        self._index.put(published.spec)
         self._slices[name] = published
         self._prepared.pop(name, None)
         pool = _pool_of(published)
@@ -139,6 +153,7 @@ class Cluster:
         """Removes a slice, if it is known."""
         published = self._slices.pop(name, None)
         if published is not None:
+            self._index.remove(published.spec)
             self._prepared.pop(name, None)
             pool = _pool_of(published)
             self._set_pool(pool, self._pools[pool] - {name})
@@ -183,6 +198,7 @@ class Cluster:
             self.release(claim)
         self._allocations[claim] = allocation
         self._use(allocation.devices.results, Usage.plus)
+        self._hold_again(claim)
         self._undo(partial(self.release, claim))
 
     def release(self, claim: str) -> None:
@@ -190,23 +206,103 @@ class Cluster:
         before = self._allocations.pop(claim, None)
         if before is not None:
             self._use(before.devices.results, Usage.minus)
+            self._hold_again(claim)
             self._undo(partial(self.allocate, claim, before))
 
     def allocation(self, claim: str) -> Allocation | None:
         """The allocation of a claim (`namespace/name`), if it has one."""
         return self._allocations.get(claim)
 
+    # Reservations.
+
+    def reserve(self, name: str, reservation: Reservation) -> None:
+        """Keeps devices for claims, in place of what was reserved under this name.
+
+        The devices are in use for all other claims.
+        """
+        before = self._reservations.get(name)
+        if before == reservation:
+            return
+        if before is not None:
+            self.unreserve(name)
+        self._reservations[name] = reservation
+        for claim in reservation.claims:
+            self._reserved_for[claim] = self._reserved_for.get(claim, frozenset()) | {name}
+        self._hold(name)
+        self._undo(partial(self.unreserve, name))
+
+    def unreserve(self, name: str) -> None:
+        """Ends a reservation, if it is known; what its claims have got remains theirs."""
+        before = self._reservations.pop(name, None)
+        if before is not None:
+            for claim in before.claims:
+                self._reserved_for[claim] -= {name}
+                if not self._reserved_for[claim]:
+                    del self._reserved_for[claim]
+            self._hold(name)
+            self._undo(partial(self.reserve, name, before))
+
+    def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
+        """The reservations that all of the claims (`namespace/name`) may use."""
+        return frozenset.intersection(
+            *(self._reserved_for.get(claim, frozenset()) for claim in claims)
+        )
+
+    def nodes_of_reservation(self, name: str) -> Collection[str]:
+        """The nodes that may have a device that the reservation still holds."""
+        pools = {PoolId(one.driver, one.pool) for one in self._held.get(name, ())}
+        reached = [self._reach.nodes_of(pool) for pool in pools]
+        if any(nodes is None for nodes in reached):
+            return self._nodes
+        return {node for nodes in reached for node in nodes or () if node in self._nodes}
+
+    def _hold_again(self, claim: str) -> None:
+        for name in self._reserved_for.get(claim, ()):
+            self._hold(name)
+
+    def _hold(self, name: str) -> None:
+        """Puts in use what the reservation holds, in place of what it held before."""
+        before = self._held.pop(name, ())
+        reservation = self._reservations.get(name)
+        after: tuple[DeviceResult, ...] = ()
+        if reservation is not None:
+            allocations = filter(None, map(self._allocations.get, reservation.claims))
+            in_use = [result for one in allocations for result in one.devices.results]
+            after = held(reservation, in_use, self._counter_sets)
+        if after:
+            self._held[name] = after
+        if before != after:
+            self._use(before, Usage.minus)
+            self._use(after, Usage.plus)
+
+    def _counter_sets(self, device: DeviceId) -> Collection[str]:
+        """The counter sets that a device consumes, as it is published."""
+        return {
+            consumption.counter_set
+            for name in self._pools.get(PoolId(device.driver, device.pool), ())
+            for published in self._slices[name].spec.devices
+            if published.name == device.device
+            for consumption in published.consumes_counters
+        }
+
     # What follows for a node.
 
-    def state(self, node: str) -> NodeState:
-        """The state of a node, as `allocate` takes it.
+    def state(self, node: str, without: Collection[str] = ()) -> NodeState:
+        """The state of a node, as `allocate` takes it, as if some reservations did not exist.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
             KeyError: there is no such node.
         """
         pools = self.offer(node).pools
-        return NodeState(self._nodes[node], pools, self._usage_of(pools), self.features)
+        usage = self._usage_of(pools)
+        for name in without:
+            usage = usage.minus(
+                one
+                for one in self._held.get(name, ())
+                if any(pool.id == (one.driver, one.pool) for pool in pools)
+            )
+        return NodeState(self._nodes[node], pools, usage, self.features)
 
     def offer(self, node: str) -> Offer:
         """The pools of a node.
@@ -223,6 +319,23 @@ class Cluster:
     def pool_state(self, offered: OfferedPool) -> PoolState:
         """The devices of a pool, with which of them are in use."""
         return offered.state(self._usage.get(offered.pool.id, NOTHING))
+
+    def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
+        """The nodes that may have a device with these values of attributes; None for too many."""
+        fewest: Collection[PoolId] | None = None
+        for name, value in attributes:
+            pools = self._index.pools_with(name, value)
+            if fewest is None or len(pools) < len(fewest):
+                fewest = pools
+        if fewest is None or len(fewest) * _FEW > len(self._nodes):
+            return None
+        names: set[str] = set()
+        for pool in fewest:
+            reached = self._reach.nodes_of(pool)
+            if reached is None:
+                return None
+            names.update(reached)
+        return names
 
     def is_in_use(self, node: str) -> bool:
         """Whether a device of a pool that names the node is in use."""

@@ -17,7 +17,7 @@ from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError, EvaluationError
 from carina_dra.placement.distance import least_distance, places_of
-from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.placement.offer import BudgetError, PoolState, SelectorBudget, devices_of
 from carina_dra.resource import All, ExactCount, MatchAttribute
 
 _NO_AMOUNTS: Final[Amounts] = {}
@@ -62,7 +62,8 @@ class _Match:
 class Demand:
     """The conditions that a node must meet for claims."""
 
-    def __init__(self, claims: Sequence[Claim], features: Features) -> None:
+    def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
+        self.budget = budget
         self._features = features
         self._requests: list[tuple[_Alternative, ...]] = []
         self._matches: list[_Match] = []
@@ -92,11 +93,27 @@ class Demand:
                     amounts[name] = max(amount.nanos, amounts.get(name, 0))
         return amounts
 
+    @property
+    def attributes(self) -> Iterator[frozenset[tuple[str, str]]]:
+        """The values of attributes that some device must have, by request."""
+        for of in self._requests:
+            if len(of) == 1:
+                selectors = [named.selector for named in of[0].source.selectors]
+                yield frozenset(
+                    condition
+                    for selector in selectors
+                    if not isinstance(selector, CompileError)
+                    for condition in selector.equalities
+                )
+
     def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
         """The best score that a node could have for the claims, but for its usage.
 
         `is_whole` says that no pool of the node is incomplete or invalid, and `wish` that close
         devices are wanted.
+
+        Raises:
+            BudgetError: the selectors have cost more than they may.
         """
         if self.has_all and not is_whole:
             return Bound(0, 0)
@@ -127,10 +144,19 @@ class Demand:
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
         return any(
-            all(_may_select(named, candidate) for named in one.source.selectors)
+            all(self._may_select(named, candidate) for named in one.source.selectors)
             for of in self._requests
             for one in of
         )
+
+    def _may_select(self, named: NamedSelector, candidate: Candidate) -> bool:
+        if isinstance(named.selector, CompileError):
+            return True
+        try:
+            self.budget.require()
+            return named.selector.matches(candidate.view, self.budget.meter)
+        except (EvaluationError, BudgetError):
+            return True
 
     def _available(
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
@@ -152,7 +178,7 @@ class Demand:
         for named in wanted.selectors:
             if not mask:
                 return 0
-            selected = offered.selected(named.selector, mask)
+            selected = offered.selected(named.selector, mask, self.budget)
             if selected.doubtful & mask:
                 errors.append(f"{named.location} {selected.error}")
             mask &= selected.mask
@@ -250,15 +276,6 @@ class Demand:
         if not self.devices or any(state.offered.shareable for state in states):
             return True
         return together.bit_count() >= needed
-
-
-def _may_select(named: NamedSelector, candidate: Candidate) -> bool:
-    if isinstance(named.selector, CompileError):
-        return True
-    try:
-        return named.selector.matches(candidate.view)
-    except EvaluationError:
-        return True
 
 
 def _least(wanted: Alternative) -> int:

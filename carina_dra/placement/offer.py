@@ -15,7 +15,7 @@ from carina_dra.allocator.group import DeviceGroup, Uses, groups
 from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
-from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.cel import CompileError, EvaluationError, Meter, Selector
 from carina_dra.resource import OnNode, lookup
 
 NOTHING: Final = Usage()
@@ -47,6 +47,28 @@ class Selected:
     """The devices on which it fails."""
     error: str = ""
     """The first failure; empty if there is none."""
+
+
+class BudgetError(Exception):
+    """The selectors of claims have cost more than they may."""
+
+
+class SelectorBudget:
+    """What the selectors of claims may cost on all nodes together."""
+
+    def __init__(self, most: int | None) -> None:
+        """`most` is in the units of CEL's costs; None for no limit."""
+        self.meter = Meter()
+        self._most = most
+
+    def require(self) -> None:
+        """Requires that something is left.
+
+        Raises:
+            BudgetError: nothing is.
+        """
+        if self._most is not None and self.meter.spent >= self._most:
+            raise BudgetError(f"the selectors have cost more than {self._most} units on its nodes")
 
 
 class GroupState(NamedTuple):
@@ -141,15 +163,6 @@ class OfferedPool:
             if one.device.allow_multiple_allocations
         )
 
-    @cached_property
-    def largest(self) -> Mapping[str, int]:
-        """The largest amount of each capacity that a device has, in billionths."""
-        largest: dict[str, int] = {}
-        for candidate in self.devices:
-            for name, capacity in candidate.device.capacity.items():
-                largest[name] = max(largest.get(name, 0), capacity.value.nanos)
-        return largest
-
     def places(self, name: str) -> Places:
         """The devices by the values of an attribute."""
         known = self._places.get(name)
@@ -157,15 +170,21 @@ class OfferedPool:
             known = self._places[name] = self._placed(name)
         return known
 
-    def selected(self, selector: Selector | CompileError, among: int) -> Selected:
-        """Which of the devices a selector selects; each is evaluated when it is first asked for."""
+    def selected(
+        self, selector: Selector | CompileError, among: int, budget: SelectorBudget
+    ) -> Selected:
+        """Which of the devices a selector selects; each is evaluated when it is first asked for.
+
+        Raises:
+            BudgetError: the budget is spent.
+        """
         found = self._selected.get(selector)
         if found is None:
             if len(self._selected) >= _SELECTORS:
                 self._selected.clear()
             found = self._selected[selector] = Selected()
         if among & ~found.known:
-            self._evaluate(selector, among & ~found.known, found)
+            self._evaluate(selector, among & ~found.known, found, budget)
         return found
 
     def state(self, usage: Usage) -> "PoolState":
@@ -175,19 +194,27 @@ class OfferedPool:
             known = self._state = PoolState.of(self, usage, known)
         return known
 
-    def _evaluate(self, selector: Selector | CompileError, among: int, found: Selected) -> None:
-        found.known |= among
+    def _evaluate(
+        self,
+        selector: Selector | CompileError,
+        among: int,
+        found: Selected,
+        budget: SelectorBudget,
+    ) -> None:
         if isinstance(selector, CompileError):
+            found.known |= among
             found.doubtful |= among
             found.error = f"CEL compile error: {selector}"
             return
         for bit, candidate in devices_of(among, self.devices):
+            budget.require()
             try:
-                if selector.matches(candidate.view):
+                if selector.matches(candidate.view, budget.meter):
                     found.mask |= bit
             except EvaluationError as error:
                 found.doubtful |= bit
                 found.error = found.error or f"on device {candidate.id}: CEL runtime error: {error}"
+            found.known |= bit
 
     def _placed(self, name: str) -> Places:
         by_value: dict[Hashable, int] = {}
@@ -230,12 +257,9 @@ class PoolState:
 
     @cached_property
     def room(self) -> Mapping[str, int]:
-        """The largest amount of each capacity that a device has left, in billionths, or more."""
-        offered = self.offered
-        if not offered.shareable:
-            return offered.largest
+        """The largest amount of each capacity that a free device has left, in billionths."""
         room: dict[str, int] = {}
-        for _, candidate in devices_of(self.free, offered.devices):
+        for _, candidate in devices_of(self.free, self.offered.devices):
             share = self.usage.shared.get(candidate.id)
             used = share.amounts if share else {}
             for name, capacity in candidate.device.capacity.items():

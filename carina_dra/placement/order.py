@@ -39,7 +39,7 @@ class NodeOrder:
         self._entries: list[Entry] = []
         self._by_name: dict[str, Entry] = {}
         self._rooms: dict[str, Mapping[str, int]] = {}
-        """Of nodes where capacity is in use: what a device has left at most."""
+        """Of nodes with shared devices: what capacity a device has left at most."""
 
     def entries(self) -> list[Entry]:
         """The entries of all nodes, the best first; not to be changed."""
@@ -107,6 +107,6 @@ class NodeOrder:
         needed = 1 if any(state.offered.shareable for state in states) else self._devices
         if free.bit_count() < needed:
             return None if len(offer.ready) == len(offer.pools) else 0
-        if len(states) == len(offer.pools) and len(states) == 1:
+        if len(offer.pools) == len(states) == 1 and states[0].offered.shareable:
             self._rooms[name] = states[0].room
         return least_distance([free], [needed], needed, states) if self._close else 0

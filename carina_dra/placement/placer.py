@@ -4,19 +4,25 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import merge
+from operator import itemgetter
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.allocate import Allocated, write
+from carina_dra.allocator.allocate import Allocated, Chosen, choose, write
+from carina_dra.allocator.errors import NodeAllocationError
 from carina_dra.allocator.explanation import Explanation, explain
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
-from carina_dra.placement.order import NodeOrder
+from carina_dra.placement.offer import BudgetError, SelectorBudget
+from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.placement.ranking import ExpiredError, Failed, Ranking, Undecided
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
+SELECTOR_COST: Final = 50_000_000
+"""The default limit of what selectors cost on all nodes: that of 50 evaluations at their limit."""
 _REMEMBERED: Final = 1_000_000
 """The number of nodes, over all kinds of requests, of which findings are remembered."""
 _HEAP_SHARE: Final = 10
@@ -106,12 +112,18 @@ class Placer:
         *,
         new_share_id: Callable[[], str],
         max_steps: int | None = None,
+        max_selector_cost: int | None = SELECTOR_COST,
     ) -> None:
-        """`new_share_id` and `max_steps`, a limit per node, are those of `allocate`."""
+        """`new_share_id` and `max_steps`, a limit per node, are those of `allocate`.
+
+        `max_selector_cost` limits what the selectors of one kind of request cost on all nodes, in
+        the units of CEL's costs.
+        """
         self._cluster = cluster
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
+        self._max_selector_cost = max_selector_cost
         self._orders: dict[tuple[int, bool], NodeOrder] = {}
         self._wide_moment = cluster.wide_moment
         self._rankings: OrderedDict[str, Ranking] = OrderedDict()
@@ -139,11 +151,12 @@ class Placer:
         try:
             for placed in self._best(ranking, request, nodes, cost, expired):
                 return placed
-        except ExpiredError:
+        except (ExpiredError, BudgetError) as error:
             asked = len(self._cluster.nodes if nodes is None else nodes)
             known = [found for _, found in ranking.findings(nodes)]
             decided = sum(not isinstance(found, Undecided) for found in known)
-            return Unplaceable(max(1, asked - decided), _failed(ranking, nodes))
+            reasons = (str(error),) if isinstance(error, BudgetError) else ()
+            return Unplaceable(max(1, asked - decided), (*reasons, *_failed(ranking, nodes)))
         undecided = sum(isinstance(found, Undecided) for _, found in ranking.findings(nodes))
         return Unplaceable(undecided, _failed(ranking, nodes))
 
@@ -187,9 +200,59 @@ class Placer:
         cost: Callable[[str], int] | None,
         expired: Callable[[], bool] | None,
     ) -> Iterator[Placed]:
-        for name, found in ranking.best(nodes, cost, expired):
-            state = self._cluster.state(name)
-            yield Placed(name, write(request.claims, found.chosen, state, self._new_share_id))
+        reserved = self._cluster.reserved_for([claim.source.key for claim in request.claims])
+        if not reserved:
+            for name, found in ranking.best(nodes, cost, expired):
+                yield self._placed(request, name, found.chosen)
+            return
+        concerned = {
+            name
+            for reservation in reserved
+            for name in self._cluster.nodes_of_reservation(reservation)
+            if nodes is None or name in nodes
+        }
+        others = set(self._cluster.nodes if nodes is None else nodes) - concerned
+        cost = cost or _no_cost
+        found_here = sorted(
+            (
+                ((cost(name), _entry(name, chosen)), chosen)
+                for name in concerned
+                if (chosen := self._with_reserved(request, name, reserved, expired)) is not None
+            ),
+            key=itemgetter(0),
+        )
+        found_elsewhere = (
+            ((cost(name), found.entry), found.chosen)
+            for name, found in ranking.best(others, cost, expired)
+        )
+        for (_, entry), chosen in merge(found_here, found_elsewhere, key=itemgetter(0)):
+            yield self._placed(request, entry[3], chosen)
+
+    def _with_reserved(
+        self,
+        request: PlacementRequest,
+        name: str,
+        reserved: Collection[str],
+        expired: Callable[[], bool] | None,
+    ) -> Chosen | None:
+        """The devices on a node of which some are reserved for the claims."""
+        if expired is not None and expired():
+            raise ExpiredError
+        try:
+            verdict = choose(
+                request.claims,
+                self._cluster.state(name, without=reserved),
+                policy=self._policy,
+                max_steps=self._max_steps,
+                expired=expired,
+            )
+        except NodeAllocationError:
+            return None
+        return verdict if isinstance(verdict, Chosen) else None
+
+    def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
+        state = self._cluster.state(name)
+        return Placed(name, write(request.claims, chosen, state, self._new_share_id))
 
     def _ranking(self, request: PlacementRequest) -> Ranking:
         if self._wide_moment != self._cluster.wide_moment:
@@ -206,7 +269,8 @@ class Placer:
         return known
 
     def _new_ranking(self, claims: tuple[Claim, ...]) -> Ranking:
-        demand = Demand(claims, self._cluster.features)
+        budget = SelectorBudget(self._max_selector_cost)
+        demand = Demand(claims, self._cluster.features, budget)
         # With policy upstream, an error on a node matters though it has too few devices.
         ordered = self._policy.devices is not None
         key = (
@@ -226,6 +290,15 @@ class Placer:
         while weight > _REMEMBERED and len(self._rankings) > 1:
             _, forgotten = self._rankings.popitem(last=False)
             weight -= forgotten.size + len(self._cluster.nodes) // _HEAP_SHARE
+
+
+def _no_cost(_: str) -> int:
+    return 0
+
+
+def _entry(name: str, chosen: Chosen) -> Entry:
+    score = chosen.score
+    return score.alternatives, score.distance, score.use, name
 
 
 def _failed(ranking: Ranking, nodes: Collection[str] | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.offer import OfferedPool
+from carina_dra.placement.offer import OfferedPool, SelectorBudget
 from carina_dra.placement.order import Entry, NodeOrder
 
 _STALE: Final = 3
@@ -100,6 +100,8 @@ class Ranking:
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
         """How many of them have been taken."""
+        self._left_out = False
+        """Whether nodes were left out that lack an attribute: they cannot be suitable, but fail."""
         self._heap: list[Entry] = []
         """Those of which more is known, or that have changed."""
         self._node_moment = self._pool_moment = -1
@@ -128,6 +130,7 @@ class Ranking:
         Raises:
             AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
             ExpiredError: time is up before the next node is found.
+            BudgetError: the selectors have cost more than they may.
         """
         self._catch_up()
         if cost is None and (nodes is None or len(nodes) * 2 > len(self._cluster.nodes)):
@@ -174,6 +177,11 @@ class Ranking:
                 self._begun += 1
             elif heap:
                 entry = heappop(heap)
+            elif self._left_out:
+                self._left_out = False
+                self._untouched, self._begun = tuple(self._order.entries()), 0
+                untouched = self._untouched
+                continue
             else:
                 return None
             if self._entry(entry[3]) is entry:
@@ -263,7 +271,11 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
-            selected=partial(_selected, {state.offered.pool.id: state.offered for state in states}),
+            selected=partial(
+                _selected,
+                {state.offered.pool.id: state.offered for state in states},
+                self._demand.budget,
+            ),
         )
         match verdict:
             case Chosen(score=score):
@@ -288,26 +300,42 @@ class Ranking:
         for name in nodes:
             self._known.pop(name, None)
         if is_new or not self._known:
-            self._untouched, self._begun, self._heap = tuple(self._order.entries()), 0, []
+            self._begin(self._promising())
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
             entries = [self._entry(name) for name in cluster.nodes]
-            self._untouched = sorted(entry for entry in entries if entry is not None)
-            self._begun, self._heap = 0, []
+            self._begin(sorted(entry for entry in entries if entry is not None))
         else:
             for name in nodes:
                 entry = self._order.entry(name)
                 if entry is not None:
                     heappush(self._heap, entry)
 
+    def _begin(self, entries: Sequence[Entry]) -> None:
+        self._untouched, self._begun, self._heap = entries, 0, []
+
+    def _promising(self) -> Sequence[Entry]:
+        """The nodes with devices that have the attributes which selectors ask for."""
+        self._left_out = False
+        for conditions in () if self._is_upstream else self._demand.attributes:
+            names = self._cluster.nodes_with(conditions)
+            if names is not None:
+                self._left_out = True
+                entries = (self._order.entry(name) for name in names)
+                return sorted(entry for entry in entries if entry is not None)
+        return tuple(self._order.entries())
+
 
 def _selected(
-    offered: Mapping[PoolId, OfferedPool], wanted: Alternative, candidate: Candidate
+    offered: Mapping[PoolId, OfferedPool],
+    budget: SelectorBudget,
+    wanted: Alternative,
+    candidate: Candidate,
 ) -> bool | None:
     """What was found when the conditions were checked; None where a selector fails."""
     of_pool = offered[PoolId(candidate.id.driver, candidate.id.pool)]
     bit = of_pool.bits[candidate.id]
     for named in wanted.selectors:
-        found = of_pool.selected(named.selector, bit)
+        found = of_pool.selected(named.selector, bit, budget)
         if found.doubtful & bit:
             return None
         if not found.mask & bit:

@@ -40,10 +40,13 @@ class CdiDirectory:
         if self.read(uid) == content:
             sync_folder(self._path)  # its writer may have been killed before the fsync
             return
-        self._make_folder()
         file = self._file(uid)
         temporary = file + _TEMPORARY
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            descriptor = _create(temporary)
+        except FileNotFoundError:
+            self._make_folder()
+            descriptor = _create(temporary)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as stream:
                 stream.write(content)
@@ -94,3 +97,7 @@ class CdiDirectory:
         self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
         for folder in reversed(missing):
             sync_folder(folder.parent)
+
+
+def _create(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

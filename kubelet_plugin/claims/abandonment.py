@@ -1,8 +1,8 @@
-"""Which recorded claims nobody may hold any longer, so that the API server is worth asking.
+"""Finds recorded claims that are possibly abandoned, and limits how often they are read.
 
 Only the kubelet knows when the last container of a claim has ended; it then asks to unprepare the
-claim. So the API server is asked only about claims that the kubelet's own record has lacked for a
-while, rarely, and with jitter.
+claim. So only claims that the kubelet's own record has lacked for a while are read from the API
+server, rarely, and with jitter.
 """
 
 from collections.abc import Callable, Collection
@@ -17,7 +17,7 @@ _READ_INTERVAL = 300.0
 
 
 class Abandonment:
-    """Since when the kubelet has forgotten claims."""
+    """Records since when the kubelet's record lacks each claim."""
 
     def __init__(self, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
         """`clock` is monotonic, in seconds; `random` returns numbers from 0 to 1."""
@@ -29,7 +29,7 @@ class Abandonment:
     def suspects(
         self, claims: Collection[NodeClaim], record: KubeletRecord
     ) -> tuple[NodeClaim, ...]:
-        """Gives the claims to read from the API server now."""
+        """Returns the claims to read from the API server now."""
         now = self._clock()
         forgotten = {claim.uid: claim for claim in claims if not record.holds(claim.uid)}
         self._since = {uid: self._since.get(uid, now) for uid in forgotten}
@@ -44,9 +44,9 @@ class Abandonment:
         return tuple(due)
 
     def forget(self, uid: str) -> None:
-        """Starts over with a claim, which was unprepared."""
+        """Forgets since when the record lacks a claim, because it was unprepared."""
         self._since.pop(uid, None)
 
     def start_over(self) -> None:
-        """Starts over with all claims: the kubelet's record cannot be read."""
+        """Forgets it for all claims, because the kubelet's record cannot be read."""
         self._since.clear()

@@ -109,8 +109,9 @@ class CheckpointFile:
         except FileExistsError:
             pass
         except OSError:  # unsupported by the file system, or denied for a file of another user
-            shutil.copyfile(self._path, copy)
-            sync_file(copy)
+            shutil.copyfile(self._path, self._temporary)
+            sync_file(self._temporary)
+            self._temporary.rename(copy)  # at once, or a kill could leave a part of it
         sync_folder(self._path.parent)
         return copy
 

@@ -9,8 +9,8 @@ What a recorded claim needs is created again if it is missing, and what no recor
 removed: by the next call for the claim, and by `repair`, which runs at the start and periodically.
 Therefore a call can be repeated, can be killed at any point, and can follow a reboot of the node.
 
-A call holds the locks of its claim's GPUs from its decision to its end, and the node's lock only
-while it decides and records. So a slow GPU delays only the claims on that GPU.
+A call holds the locks of its claim's GPUs until it ends, and the node's lock only while it reads
+and changes the record. So a slow GPU delays only the claims on that GPU.
 """
 
 import logging
@@ -31,7 +31,7 @@ from kubelet_plugin.claims.record import (
     LOCK_PATIENCE,
     READ_PATIENCE,
     ClaimRecord,
-    Decision,
+    LockedClaim,
     RecordReporter,
 )
 
@@ -128,12 +128,12 @@ class ClaimLifecycle:
         while True:
             claim = self._read_for(call, reference)
             read_at = self._clock()
-            with self._record.decision(reference.uid, claim.gpus, call.deadline) as decision:
+            with self._record.locked(reference.uid, claim.gpus, call.deadline) as locked:
                 fresh = self._clock() - read_at <= _FRESH
                 # A record that differs may be newer than what was read, unless it is read twice.
-                if fresh and decision.recorded in (None, claim, replacing):
-                    return self._prepare(claim, call, decision)
-                replacing = decision.recorded
+                if fresh and locked.recorded in (None, claim, replacing):
+                    return self._prepare(claim, call, locked)
+                replacing = locked.recorded
             # Read again, without the locks: other calls would wait for the API server, too.
 
     def unprepare(self, reference: ClaimReference, call: Call) -> None:
@@ -142,12 +142,12 @@ class ClaimLifecycle:
         Raises:
             ClaimError: the claim cannot be unprepared.
         """
-        with self._record.decision(reference.uid, frozenset(), call.deadline) as decision:
+        with self._record.locked(reference.uid, frozenset(), call.deadline) as locked:
             _refuse_abandoned_call(reference, call)
-            if decision.recorded is not None:
-                decision.end()  # else a call that prepares the claim has to record it first
+            if locked.recorded is not None:
+                locked.unlock_node()  # else a call that prepares the claim has to record it first
             confirm = partial(_refuse_abandoned_call, reference, call)
-            self._undo(decision.checkpoint, reference, confirm)
+            self._undo(locked.checkpoint, reference, confirm)
         self._abandonment.forget(reference.uid)
 
     def repair(self) -> None:
@@ -157,7 +157,7 @@ class ClaimLifecycle:
         Raises nothing.
         """
         try:
-            live = self._record.after_reboot()
+            live = self._record.claims()
         except ClaimError as error:
             _log.warning(
                 "prepared claims cannot be checked; retrying later", extra={"reason": str(error)}
@@ -174,15 +174,15 @@ class ClaimLifecycle:
     # --- one call ---
 
     def _prepare(
-        self, claim: NodeClaim, call: Call, decision: Decision
+        self, claim: NodeClaim, call: Call, locked: LockedClaim
     ) -> tuple[PreparedDevice, ...]:
-        """Prepares a claim under the locks of its GPUs. Ends the decision once it is recorded."""
-        checkpoint, before = decision.checkpoint, decision.recorded
+        """Prepares a claim under its locks. Releases the node's lock once the claim is recorded."""
+        checkpoint, before = locked.checkpoint, locked.recorded
         _refuse_abandoned_call(claim.reference, call)
         _refuse_conflict(checkpoint, claim)
         if before is None:
             self._record.store(checkpoint.with_claim(claim))
-        decision.end()
+        locked.unlock_node()
         if before is not None and before != claim:
             self._replace(checkpoint, before, claim)
         live = checkpoint.with_claim(claim)
@@ -262,11 +262,11 @@ class ClaimLifecycle:
 
     def _repair_claim(self, claim: NodeClaim) -> None:
         deadline = self._clock() + LOCK_PATIENCE
-        with self._record.decision(claim.uid, claim.gpus, deadline) as decision:
-            if decision.recorded != claim:
+        with self._record.locked(claim.uid, claim.gpus, deadline) as locked:
+            if locked.recorded != claim:
                 return  # unprepared or replaced meanwhile
-            decision.end()
-            self._preparer.reconcile((claim,), decision.checkpoint.claims)
+            locked.unlock_node()
+            self._preparer.reconcile((claim,), locked.checkpoint.claims)
 
     def _remove_leftovers(self, live: Collection[NodeClaim]) -> None:
         try:
@@ -326,13 +326,13 @@ class ClaimLifecycle:
     def _unprepare_unless_held(self, claim: NodeClaim) -> None:
         """Unprepares a claim, unless the kubelet holds it again."""
         deadline = self._clock() + LOCK_PATIENCE
-        with self._record.decision(claim.uid, claim.gpus, deadline) as decision:
+        with self._record.locked(claim.uid, claim.gpus, deadline) as locked:
             record = self._read_kubelet_record()
             held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
-            if held or decision.recorded != claim:
+            if held or locked.recorded != claim:
                 return
-            decision.end()
-            self._undo(decision.checkpoint, claim.reference)
+            locked.unlock_node()
+            self._undo(locked.checkpoint, claim.reference)
         self._reporter.claim_abandoned(claim)
 
 

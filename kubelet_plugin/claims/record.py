@@ -33,17 +33,17 @@ class RecordReporter(Protocol):
         """The checkpoint was unreadable; a copy is `kept`, and `rebuilt` claims were restored."""
 
     def prepared_claims(self, count: int) -> None:
-        """The number of recorded claims may have changed."""
+        """Reports the number of recorded claims: when it is first known, and when it changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LockedClaim:
     """The record of a claim, under the locks of all its GPUs and under the node's lock."""
 
     checkpoint: Checkpoint
     recorded: NodeClaim | None
     """The claim, if it is recorded."""
-    end: Callable[[], None]
+    unlock_node: Callable[[], None]
     """Releases the node's lock. The claim's record cannot change while its GPUs are locked."""
 
 
@@ -62,7 +62,7 @@ class ClaimRecord:
         reporter: RecordReporter,
         clock: Callable[[], float],
     ) -> None:
-        """`owners` gives the claims that have a resource on the node; it raises ClaimError.
+        """`owners` returns the claims that have a resource on the node; it raises ClaimError.
 
         `clock` is monotonic, in seconds.
         """
@@ -75,13 +75,14 @@ class ClaimRecord:
         self._reporter = reporter
         self._clock = clock
         self._latest: Mapping[str, NodeClaim] = {}
+        self._reported: int | None = None
 
     def was_recorded(self, uid: str) -> bool:
         """Returns whether the claim was recorded when this process last looked. Takes no lock."""
         return uid in self._latest
 
     @contextmanager
-    def decision(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[Decision]:
+    def locked(self, uid: str, gpus: frozenset[str], deadline: float) -> Iterator[LockedClaim]:
         """Holds the locks of these GPUs and of those in the claim's record, and the node's lock.
 
         Raises:
@@ -94,7 +95,7 @@ class ClaimRecord:
                 checkpoint = node.enter_context(self.checkpoint())
                 recorded = checkpoint.claims.get(uid)
                 if recorded is None or recorded.gpus <= gpus:
-                    yield Decision(checkpoint, recorded, node.close)
+                    yield LockedClaim(checkpoint, recorded, node.close)
                     return
             gpus |= recorded.gpus
 
@@ -135,11 +136,10 @@ class ClaimRecord:
             self._file.store(checkpoint)
         except OSError as error:
             raise self._unusable(error) from error
-        self._latest = checkpoint.claims
-        self._reporter.prepared_claims(len(checkpoint.claims))
+        self._remember(checkpoint)
 
-    def after_reboot(self) -> tuple[NodeClaim, ...]:
-        """Gives the recorded claims, and records that this is the boot in which they live.
+    def claims(self) -> tuple[NodeClaim, ...]:
+        """Returns the recorded claims. After a reboot of the node, records the new boot.
 
         Raises:
             ClaimError: the record cannot be used.
@@ -149,7 +149,6 @@ class ClaimRecord:
             if checkpoint.boot_id != self._boot_id:
                 _log.info("the node was rebooted", extra={"claims": len(claims)})
                 self.store(Checkpoint(self._boot_id, claims))
-            self._reporter.prepared_claims(len(claims))
             return tuple(claims.values())
 
     def _load(self) -> Checkpoint:
@@ -161,7 +160,7 @@ class ClaimRecord:
             raise self._unusable(error) from error
         if known is None:
             return self._rebuild(None)
-        self._latest = known.claims
+        self._remember(known)  # another plugin process may have changed it
         return known
 
     def _rebuild(self, unreadable: str | None) -> Checkpoint:
@@ -196,6 +195,12 @@ class ClaimRecord:
         if unreadable is not None:
             self._reporter.checkpoint_rebuilt(str(kept), unreadable, len(claims))
         return checkpoint
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        self._latest = checkpoint.claims
+        if self._reported != len(checkpoint.claims):
+            self._reported = len(checkpoint.claims)
+            self._reporter.prepared_claims(self._reported)
 
     def _unusable(self, error: OSError) -> ClaimError:
         return ClaimError(

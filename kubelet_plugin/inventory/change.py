@@ -148,7 +148,7 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
 
 
 def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
-    """Returns the changes of one GPU. What Carina itself changes, as MIG instances, is none."""
+    """Returns the changes of one GPU, without those that Carina makes, such as MIG instances."""
     changed: list[InventoryChange] = []
     if before.state.mig_mode is not after.state.mig_mode:
         changed.append(MigModeChanged(after.gpu, after.state.mig_mode))

@@ -218,6 +218,6 @@ def _call(context: grpc.ServicerContext, now: float) -> Call:
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:
-    """Each claim once: the kubelet repeats one that a pod names under several names."""
+    """Returns each claim once; the kubelet repeats a claim to which a pod gives several names."""
     references = (ClaimReference(claim.uid, claim.namespace, claim.name) for claim in claims)
     return tuple(dict.fromkeys(references))

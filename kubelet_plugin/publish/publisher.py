@@ -45,7 +45,7 @@ _GROUPING_DELAY: Final = 0.1
 _REPAIR_RESET: Final = 300.0
 """Seconds without a repair after which the next repair is again made without delay."""
 _GATE_RETRY: Final = 3600.0
-"""Seconds after which fields of a feature gate that was off are sent again."""
+"""Seconds after which the next check sends fields of a feature gate that was off again."""
 _LIST_TIMEOUT: Final = 5.0
 """Seconds to wait for the reflector's first list, before a direct list returns the error."""
 
@@ -226,7 +226,6 @@ class Publisher:
         self._backoff.reset()
         with self._state:
             self._published_devices = devices
-            self._schedule(min(self._off_until.values(), default=math.inf))
             self._schedule(max(self._observe_at, self._no_repair_before))
 
     def _listed(self) -> bool:
@@ -257,10 +256,8 @@ class Publisher:
                 self._repair()
             if not self._write(plan):
                 return False
-            if (
-                off == self._off_until.keys()
-            ):  # otherwise the API server dropped the fields of another gate
-                break
+            if off == self._off_until.keys():
+                break  # otherwise, the API server has dropped the fields of another gate
         if plan or target != self._stored:
             self._reporter.slices_published(target)
         self._stored = target

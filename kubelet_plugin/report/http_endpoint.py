@@ -144,7 +144,7 @@ class HttpEndpoint:
         connection.settimeout(0)
         if len(self._open) >= self._limit:
             self._drop()
-        task = self._loop.create_task(self._converse(connection))
+        task = self._loop.create_task(self._serve_connection(connection))
         self._open[task] = self._unread[task] = connection
         task.add_done_callback(partial(self._close, connection))
 
@@ -169,7 +169,7 @@ class HttpEndpoint:
         self._unread.pop(task, None)
         self._open.pop(task, None)
 
-    async def _converse(self, connection: socket.socket) -> None:
+    async def _serve_connection(self, connection: socket.socket) -> None:
         try:
             async with asyncio.timeout(self._deadline):
                 head = await self._read_head(connection)

@@ -1,5 +1,5 @@
-"""A real Kubernetes for the tests: built from source, started in seconds, removed completely.
+"""A real Kubernetes for tests: built from source, started in seconds, and removed completely.
 
-`cluster.running_cluster` starts a control plane, `node.start` a node that runs containers.
-README.md describes the rest.
+`cluster.running_cluster` starts a control plane, and `node.start` a node that runs containers. See
+README.md.
 """

@@ -1,4 +1,4 @@
-"""`python -m simulation.kubernetes up` leaves a cluster with one node running, `down` ends it."""
+"""`python -m simulation.kubernetes up` starts a cluster with one node, and `down` stops it."""
 
 import sys
 import time
@@ -7,9 +7,9 @@ from simulation.kubernetes import binaries, build, cluster, debian, node, proces
 
 
 def up() -> None:
-    """Builds missing programs, starts a cluster with a node and keeps it."""
+    """Builds missing binaries, and starts a cluster with a node that outlives this process."""
     for running in state.kept():
-        sys.exit(f"{_how_to_use(running)}\nThis cluster is still running: end it first.")
+        sys.exit(f"{_how_to_use(running)}\nThis cluster is already running; stop it first.")
     reason = binaries.why_no_node()
     if reason is not None:
         sys.exit(reason)
@@ -27,20 +27,20 @@ def up() -> None:
 
 
 def down() -> None:
-    """Ends what `up` left running."""
+    """Stops the clusters that `up` started."""
     running = state.kept()
     for directory in running:
         state.release(directory)
-        print(f"Ended the cluster of {directory.path}")
+        print(f"Stopped the cluster in {directory.path}")
     if not running:
-        print("No cluster was left running")
+        print("No cluster is running")
 
 
 def _how_to_use(directory: state.StateDirectory) -> str:
     return (
         f"export KUBECONFIG={directory.path}/kubeconfig  # to use it; kubectl is in "
         f"{binaries.control_plane().kubectl.parent}\n"
-        "make cluster-down  # to end it"
+        "make cluster-down  # to stop it"
     )
 
 

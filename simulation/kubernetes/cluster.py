@@ -18,15 +18,15 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 class KubectlError(RuntimeError):
-    """kubectl failed; the message is its output."""
+    """kubectl failed; the message is its error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountCredentials:
-    """The credentials of a pod of a ServiceAccount.
+    """The credentials of a pod with a ServiceAccount.
 
-    `folder` has the layout of /var/run/secrets/kubernetes.io/serviceaccount. `kubeconfig` has the
-    same content for programs that need one.
+    `folder` has the content of /var/run/secrets/kubernetes.io/serviceaccount; `kubeconfig` has the
+    same credentials.
     """
 
     folder: Path
@@ -35,10 +35,10 @@ class ServiceAccountCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A ready control plane, and the administrator's access to it.
+    """A ready control plane, with administrator access.
 
-    Without controllers (`controllers_run`) it is only an API server: nothing is scheduled, and no
-    claim is created from a template.
+    Without controllers (`controllers_run`), nothing is scheduled, and no claim is created from a
+    template.
     """
 
     state: StateDirectory
@@ -59,16 +59,16 @@ class Cluster:
 
     @property
     def ca_file(self) -> Path:
-        """The certificate authority of the API server."""
+        """The certificate of the CA that signed the API server's certificate."""
         return self.control_plane.authority.ca.certificate
 
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
     ) -> str:
-        """The output of a kubectl command, run as the administrator unless `kubeconfig` is given.
+        """Runs kubectl and returns its output; as administrator, unless `kubeconfig` is set.
 
         Raises:
-            KubectlError: the exit status is not 0.
+            KubectlError: kubectl exits with a status other than 0.
         """
         done = subprocess.run(
             [self.kubectl_program, *arguments],
@@ -133,10 +133,9 @@ class Cluster:
         return name
 
     def await_default_service_account(self, namespace: str) -> None:
-        """Waits for the ServiceAccount `default`: no pod of a namespace is admitted without it.
+        """Waits for the namespace's default ServiceAccount, which pods need for their admission.
 
-        A controller creates it some time after the namespace. Without controllers, it is created
-        here.
+        A controller creates it after the namespace. Without controllers, this method creates it.
         """
         if self.controllers_run:
             self.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", namespace)
@@ -145,7 +144,7 @@ class Cluster:
             self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     def assign_pod(self, namespace: str, name: str, *, service_account: str, node: str) -> None:
-        """Creates an idle pod that is bound to a node."""
+        """Creates an idle pod that is assigned to a node."""
         container = {"name": "pause", "image": images.PAUSE, "imagePullPolicy": "Never"}
         spec = {
             "serviceAccountName": service_account,
@@ -160,9 +159,9 @@ class Cluster:
     def service_account_credentials(
         self, namespace: str, name: str, *, pod: str | None = None
     ) -> ServiceAccountCredentials:
-        """The credentials that the kubelet would give to `pod`, for a day.
+        """Returns credentials as the kubelet gives them to `pod`, valid for a day.
 
-        With None, the token is not bound to a pod. The token of a pod on a node names the node.
+        With None, the token is not bound to a pod. A token bound to a pod on a node names the node.
         """
         bound: tuple[str, ...] = ()
         if pod is not None:
@@ -188,7 +187,7 @@ class Cluster:
         return ServiceAccountCredentials(folder, kubeconfig)
 
     def add_fake_nodes(self, names: Iterable[str]) -> None:
-        """Adds nodes without a kubelet: pods can be bound to them, but do not run."""
+        """Adds nodes without a kubelet; pods can be bound to them, but do not run."""
         self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
 
 
@@ -198,15 +197,15 @@ def running_cluster(
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: Mapping[str, bool] | None = None,
 ) -> Iterator[Cluster]:
-    """Runs a cluster during the context. It ends with this process, even if that is killed.
+    """Runs a cluster until the context or this process ends, for whatever reason.
 
-    `feature_gates` applies to every component, nodes included. `runtime_config` turns API versions
-    ("scheduling.k8s.io/v1beta1") on and off.
+    `feature_gates` applies to all components, including nodes; `runtime_config` enables and
+    disables API versions ("scheduling.k8s.io/v1beta1").
 
     Raises:
-        BinariesMissingError: a program is missing.
-        ComponentDiedError: a component exited at start.
-        NotReachedError: the API server did not become ready.
+        BinariesMissingError: its programs are missing.
+        ComponentDiedError: a component exited during its start.
+        NotReachedError: the cluster did not become ready.
     """
     programs = binaries.control_plane()
     gates = dict(feature_gates or {})

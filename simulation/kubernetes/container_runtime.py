@@ -1,4 +1,4 @@
-"""containerd with runc: configuration, start, images."""
+"""containerd with runc: its configuration, start and images."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ _CDI_FOLDER = Path("/var/run/cdi")
 
 @dataclass(frozen=True, slots=True)
 class ContainerRuntime:
-    """A running containerd. It reads CDI specs from `cdi_folders`, later ones first."""
+    """A running containerd. It reads CDI specs from `cdi_folders`; later folders win."""
 
     process: Process
     socket: Path
@@ -31,7 +31,7 @@ class ContainerRuntime:
         return MountNamespace(self.process.popen.pid)
 
     def import_images(self, archive: Path) -> None:
-        """Imports the images of a docker archive, so that pods can use them."""
+        """Imports the images of a docker archive for use by the kubelet."""
         self._ctr("images", "import", "--local", str(archive))
 
     def _ctr(self, *arguments: str) -> str:
@@ -51,19 +51,19 @@ def start(
     index: int,
     kubelet_root: Path,
 ) -> ContainerRuntime:
-    """Starts containerd with everything of its own below `folder`, and waits for its socket.
+    """Starts containerd with all of its files below `folder`, and waits until it responds.
 
-    In its mount namespace, `kubelet_root` is at /var/lib/kubelet and its own CDI specs are at
-    /var/run/cdi. `index` is the node's number in the cluster.
+    In its mount namespace, `kubelet_root` is mounted at /var/lib/kubelet, and its folder of CDI
+    specs at /var/run/cdi. `index` is the number of the node in the cluster.
 
     Raises:
-        ComponentDiedError: containerd exited at start.
-        NotReachedError: containerd does not answer.
+        ComponentDiedError: it exited during its start.
+        NotReachedError: it does not respond.
     """
     home = folder / "containerd"
     cdi_folders = (folder / "cdi" / "static", folder / "cdi" / "run")
-    for made in (home, home / "net", kubelet_root, *cdi_folders):
-        made.mkdir(parents=True)
+    for created in (home, home / "net", kubelet_root, *cdi_folders):
+        created.mkdir(parents=True)
     (home / "net" / "10-pods.conflist").write_text(_network(state, home, index))
     registries = home / "registries" / "_default"
     registries.mkdir(parents=True)
@@ -86,7 +86,7 @@ def start(
         ctr=binaries.ctr,
     )
     process.wait_for(
-        "containerd to answer",
+        "containerd to respond",
         lambda: runtime._ctr("version"),  # noqa: SLF001 - of this module
         timeout=_START_TIMEOUT_S,
         alive=(runtime.process,),
@@ -101,7 +101,7 @@ def _config(home: Path, binaries: NodeBinaries, cdi_folders: tuple[Path, ...]) -
 version = 3
 root = "{home / "root"}"
 state = "{home / "state"}"
-# The first listens on the path of another containerd, the second writes into /opt.
+# The first would use the socket of another containerd, and the second would write to /opt.
 disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt"]
 
 [grpc]
@@ -111,7 +111,7 @@ address = "{home / "containerd.sock"}"
 sandbox = "{images.PAUSE}"
 
 [plugins."io.containerd.cri.v1.images".registry]
-config_path = "{home / "registries"}"  # a missing image is pulled from nowhere
+config_path = "{home / "registries"}"  # missing images are not pulled
 
 [plugins."io.containerd.cri.v1.runtime"]
 cdi_spec_dirs = [{folders}]
@@ -134,7 +134,7 @@ SystemdCgroup = false
 
 
 def _network(state: StateDirectory, home: Path, index: int) -> str:
-    """A veth pair for each pod: the node and the pod reach each other, and nothing else."""
+    """A veth pair for each pod, which connects it to the node and to nothing else."""
     first, last = state.pod_addresses(index)
     addresses = {
         "type": "host-local",

@@ -1,4 +1,4 @@
-"""etcd, the API server, the controllers and the scheduler, on loopback ports of their own."""
+"""etcd, the API server, the controllers and the scheduler, on loopback ports."""
 
 import http.client
 import ssl
@@ -19,9 +19,9 @@ _START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A running control plane, and the files of its administrator.
+    """A running control plane, and its administrator's files.
 
-    `etcd` and `server` are URLs, the first without TLS.
+    `etcd` and `server` are URLs; etcd does not use TLS.
     """
 
     etcd: str
@@ -40,11 +40,11 @@ def start(
 ) -> ControlPlane:
     """Starts a control plane and waits until its API server is ready.
 
-    `feature_gates` applies to every component of Kubernetes, `runtime_config` ("group/version") to
+    `feature_gates` applies to all Kubernetes components, and `runtime_config` ("group/version") to
     the API server.
 
     Raises:
-        ComponentDiedError: a component exited at start.
+        ComponentDiedError: a component exited during its start.
         NotReachedError: the API server did not become ready.
     """
     authority = pki.create_authority(state.path / "pki")
@@ -100,7 +100,7 @@ def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # the data need not survive a crash
+            "--unsafe-no-fsync",  # the data need not survive a crash of the machine
             "--log-level=warn",
         ],
     )
@@ -124,7 +124,7 @@ def _start_api_server(
             f"--etcd-servers=http://127.0.0.1:{state.port(_ETCD)}",
             "--bind-address=127.0.0.1",
             f"--secure-port={state.port(_API_SERVER)}",
-            "--endpoint-reconciler-type=none",  # the others refuse a loopback address
+            "--endpoint-reconciler-type=none",  # the others reject a loopback address
             f"--service-cluster-ip-range={state.service_subnet}",
             f"--cert-dir={state.path / 'pki'}",
             f"--tls-cert-file={serving.certificate}",
@@ -156,7 +156,7 @@ def _start_controller_manager(
         [
             program,
             f"--kubeconfig={_kubeconfig(state, authority, name, server)}",
-            # At its default of 20 requests a second it takes 7 s to start.
+            # With the default of 20 requests per second, its start takes 7 s.
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
             "--bind-address=127.0.0.1",

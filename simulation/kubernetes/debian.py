@@ -1,6 +1,6 @@
-"""Programs that a node takes from Debian (or Ubuntu): runc, CNI plugins, static busybox, Podman.
+"""The programs that come from Debian or Ubuntu: runc, CNI plugins, a static busybox and Podman.
 
-They are used wherever they are installed. Missing ones are installed with apt-get, as root.
+Programs that are already installed are used. Missing ones can be installed with apt-get, as root.
 """
 
 import os
@@ -17,17 +17,17 @@ _PT_INTERP = 3
 
 
 class PackagesMissingError(RuntimeError):
-    """Packages of the distribution are missing; the message names the remedy."""
+    """Programs from the distribution are missing; the message says how to install them."""
 
 
 def runc() -> Path | None:
-    """The OCI runtime."""
-    found = shutil.which("runc")
-    return Path(found) if found else None
+    """Returns the path of the OCI runtime."""
+    path = shutil.which("runc")
+    return Path(path) if path else None
 
 
 def cni_folder() -> Path | None:
-    """The folder of the CNI plugins that give pods an address."""
+    """Returns the folder of the CNI plugins."""
     for folder in _CNI_FOLDERS:
         if all((folder / plugin).exists() for plugin in _CNI_PLUGINS):
             return folder
@@ -35,33 +35,33 @@ def cni_folder() -> Path | None:
 
 
 def busybox() -> Path | None:
-    """A statically linked busybox, which runs in an empty root."""
-    found = shutil.which("busybox")
-    return Path(found) if found and _is_static(Path(found)) else None
+    """Returns a busybox that is statically linked, so that it runs in an empty root."""
+    path = shutil.which("busybox")
+    return Path(path) if path and _is_static(Path(path)) else None
 
 
 def podman() -> Path | None:
-    """A second runtime that supports CDI. It builds the plugin's image, too."""
-    found = shutil.which("podman")
-    return Path(found) if found else None
+    """Returns the path of Podman, a second runtime that supports CDI."""
+    path = shutil.which("podman")
+    return Path(path) if path else None
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages of the programs that are not installed."""
-    found = {
+    """Returns the Debian packages of the missing programs."""
+    programs = {
         "runc": runc(),
         "containernetworking-plugins": cni_folder(),
         "busybox-static": busybox(),
         "podman": podman(),
     }
-    return [package for package, path in found.items() if path is None]
+    return [package for package, path in programs.items() if path is None]
 
 
 def install_missing() -> None:
     """Installs the missing packages with apt-get.
 
     Raises:
-        PackagesMissingError: apt-get is missing or fails, or we are not root.
+        PackagesMissingError: apt-get is missing or fails, or this user is not root.
     """
     packages = missing_packages()
     if not packages:
@@ -75,7 +75,7 @@ def install_missing() -> None:
 
 
 def _apt_get(*command: str, remedy: str = "") -> None:
-    """Updates the package lists, then runs apt-get."""
+    """Runs apt-get, after an update of its package lists."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (("update",), command):
         done = subprocess.run(
@@ -87,9 +87,9 @@ def _apt_get(*command: str, remedy: str = "") -> None:
 
 
 def download(packages: Sequence[str], folder: Path) -> list[Path]:
-    """Downloads packages and all their dependencies with apt-get, and returns the files.
+    """Downloads packages and their dependencies with apt-get, without installing them.
 
-    Nothing is installed.
+    Returns the downloaded files.
 
     Raises:
         PackagesMissingError: apt-get fails.
@@ -110,7 +110,7 @@ def download(packages: Sequence[str], folder: Path) -> list[Path]:
 
 
 def _is_static(program: Path) -> bool:
-    """Whether an ELF program names no interpreter (ELF64, either byte order)."""
+    """Returns whether an ELF program has no interpreter (ELF64, either byte order)."""
     content = program.read_bytes()
     if content[:4] != b"\x7fELF" or content[4] != 2:
         return False

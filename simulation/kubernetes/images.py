@@ -1,7 +1,7 @@
-"""Container images for pods, written as docker archives of busybox: no registry is needed.
+"""Creates container images with busybox as docker archives, because there is no registry.
 
-An archive is a tar of a layer, its configuration and a manifest.json (Docker image specification
-v1.2). Every runtime can import it.
+An archive is a tar file with a layer, its configuration and a manifest.json (Docker image
+specification v1.2), which every runtime can import.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def write_archive(path: Path, busybox: Path) -> Path:
-    """Writes the images of a node: busybox under both names, and the pause image of sandboxes."""
+    """Writes the images of a node: busybox under both names, and pause for sandboxes."""
     layer = _layer(busybox)
     shell = _config(layer, ["sh"])
     pause = _config(layer, ["sleep", "2147483647"])
@@ -39,7 +39,7 @@ def write_archive(path: Path, busybox: Path) -> Path:
 
 
 def _layer(busybox: Path) -> bytes:
-    """A root with busybox and a link for each of its commands. The bytes are reproducible."""
+    """Returns a root file system with busybox and links for its commands; deterministic."""
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as root:

@@ -1,4 +1,4 @@
-"""A kubelet that tests can stop and start again."""
+"""A kubelet that tests can stop and restart."""
 
 import http.client
 import json
@@ -19,9 +19,9 @@ _START_TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Kubelet:
-    """The kubelet of one node. Every start runs the same command.
+    """The kubelet of a node; each start uses the same command.
 
-    `root` is its --root-dir, which holds the plugin folders.
+    `root` is its --root-dir, which contains the plugin folders.
     """
 
     root: Path
@@ -35,7 +35,7 @@ class Kubelet:
 
     @property
     def plugins(self) -> Path:
-        """The folder of the drivers' folders, in which their sockets are."""
+        """The folder in which each driver has a folder with its socket."""
         return self.root / "plugins"
 
     @property
@@ -48,7 +48,7 @@ class Kubelet:
         """The running process.
 
         Raises:
-            RuntimeError: it is stopped.
+            RuntimeError: the kubelet is stopped.
         """
         if self._process is None:
             raise RuntimeError(f"{self._name} is stopped")
@@ -58,8 +58,8 @@ class Kubelet:
         """Starts the kubelet and waits until it is healthy.
 
         Raises:
-            ComponentDiedError: the kubelet exited at start.
-            NotReachedError: the kubelet did not become healthy.
+            ComponentDiedError: it exited during its start.
+            NotReachedError: it did not become healthy.
         """
         if self._process is not None:
             raise RuntimeError(f"{self._name} is already running")
@@ -73,12 +73,12 @@ class Kubelet:
         )
 
     def stop(self) -> None:
-        """Stops the kubelet with SIGTERM. Containers keep running."""
+        """Stops the kubelet with SIGTERM; containers keep running."""
         self.process.stop()
         self._process = None
 
     def restart(self) -> None:
-        """Stops the kubelet and starts it again."""
+        """Restarts the kubelet; containers keep running."""
         self.stop()
         self.start()
 
@@ -107,7 +107,7 @@ def configure(
     feature_gates: Mapping[str, bool],
     sync_period: str,
 ) -> Kubelet:
-    """Writes the configuration of a kubelet, and returns the kubelet, which is not running yet.
+    """Writes a kubelet's configuration, and returns the kubelet, which is not started.
 
     It will run in the mount namespace of its container runtime.
     """
@@ -119,7 +119,7 @@ def configure(
         ca=authority.ca.certificate,
         user=pki.client_certificate(identity),
     )
-    # Each kubelet needs its own: it kills pods below its cgroup root that it does not know.
+    # Each kubelet has its own cgroup, because it kills unknown pods below its root.
     cgroup = f"{reaper.cgroup_name(state.path)}/{node}"
     _make_cgroup(cgroup)
     config = folder / "kubelet.json"
@@ -143,7 +143,7 @@ def configure(
                 "containerRuntimeEndpoint": f"unix://{runtime_socket}",
                 "podLogsDir": str(folder / "pods"),
                 "volumePluginDir": str(folder / "volume-plugins"),
-                # Nothing serves DNS there, but without the setting every pod gets a warning.
+                # There is no DNS, but without this setting every pod gets a warning.
                 "clusterDNS": [str(state.service_subnet[10])],
                 "cgroupDriver": "cgroupfs",
                 "cgroupRoot": f"/{cgroup}",
@@ -151,7 +151,7 @@ def configure(
                 "failCgroupV1": False,
                 "failSwapOn": False,
                 "makeIPTablesUtilChains": False,
-                # A developer's disk may be almost full, and images cannot be pulled again.
+                # The disk may be nearly full, and removed images cannot be pulled again.
                 "evictionHard": {
                     "memory.available": "50Mi",
                     "nodefs.available": "0%",
@@ -175,14 +175,14 @@ def configure(
         f"--root-dir={root}",
         f"--cert-dir={folder / 'pki'}",
         f"--hostname-override={node}",
-        # The kubelet then sets no address itself: it refuses a loopback address.
+        # Otherwise the kubelet looks for an address, and rejects a loopback one.
         "--cloud-provider=external",
     )
     return Kubelet(root, state.logs / f"{name}.log", state, name, command, port, tls)
 
 
 def _make_cgroup(path: str) -> None:
-    """Creates the cgroup of all pods, which the kubelet expects."""
+    """Creates the cgroup of all pods, which must exist when the kubelet starts."""
     if (_CGROUPS / "cgroup.controllers").exists():
         folder = _CGROUPS
         for name in path.split("/"):

@@ -1,4 +1,4 @@
-"""A node that runs containers: containerd, kubelet and the images of pods."""
+"""A node that runs containers: containerd, kubelet and the images that pods use."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ class Node:
 
     @property
     def cdi_folder(self) -> Path:
-        """The folder of drivers' CDI specs: the node's /var/run/cdi."""
+        """The folder in which a driver writes CDI specs: the node's /var/run/cdi."""
         return self.runtime.cdi_folders[-1]
 
 
@@ -44,14 +44,14 @@ def start(
     feature_gates: Mapping[str, bool] | None = None,
     sync_period: str = "1m",
 ) -> Node:
-    """Starts a node and waits until it is Ready. A cluster has room for five.
+    """Starts a node and waits until it is Ready. A cluster can have five nodes.
 
-    `sync_period` is the time after which the kubelet retries a failed pod. Kubernetes' default is
-    "1m", and up to half of it is added.
+    `sync_period` is the time after which the kubelet retries a failed pod, plus up to half of it.
+    Kubernetes' default is "1m".
 
     Raises:
-        BinariesMissingError: a program is missing.
-        ComponentDiedError: containerd or the kubelet exited at start.
+        BinariesMissingError: its programs are missing.
+        ComponentDiedError: containerd or kubelet exited during its start.
         NotReachedError: the node did not become Ready.
     """
     programs = binaries.node()
@@ -91,7 +91,7 @@ def _connect_pods_to_the_api_server(cluster: Cluster) -> None:
 
 
 def _initialize(node: Node) -> None:
-    """Sets the node's address and removes its taint, as a cloud provider's controller does."""
+    """Sets the address and removes the taint, as a cloud provider's controller does."""
     alive = (node.kubelet.process, node.runtime.process)
     process.wait_for(
         f"node {node.name} to register",
@@ -115,8 +115,7 @@ def _initialize(node: Node) -> None:
 
 
 def _is_ready(node: Node) -> bool:
-    seen = json.loads(node.cluster.kubectl("get", "node", node.name, "-o", "json"))
-    conditions = {
-        condition["type"]: condition["status"] for condition in seen["status"].get("conditions", [])
-    }
-    return conditions.get("Ready") == "True" and not seen["spec"].get("taints")
+    body = json.loads(node.cluster.kubectl("get", "node", node.name, "-o", "json"))
+    conditions = body["status"].get("conditions", [])
+    statuses = {condition["type"]: condition["status"] for condition in conditions}
+    return statuses.get("Ready") == "True" and not body["spec"].get("taints")

@@ -1,4 +1,4 @@
-"""The certificates of a cluster, made with the openssl command (3.0 or newer)."""
+"""The certificates of a cluster, created with the openssl command (3.0 or later)."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-_CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"  # without the system's defaults
+_CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"  # instead of the system's defaults
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _DAYS = "3650"
 _LOOPBACK = IPv4Address("127.0.0.1")
@@ -29,16 +29,15 @@ class Authority:
 
     @property
     def ca(self) -> Certificate:
-        """The authority's own certificate."""
+        """The certificate that all components trust."""
         return self._files("ca")
 
     def issue(
         self, name: str, *, user: str, group: str = "", address: IPv4Address = _LOOPBACK
     ) -> Certificate:
-        """A certificate for a user (and group) that serves on the loopback address as well.
+        """Returns a certificate for a user and group that is also valid for a server on loopback.
 
-        `address` is another address that it serves on. A second call for a name returns the same
-        files.
+        `address` is another address of the server. Later calls return the existing certificate.
         """
         files = self._files(name)
         if not files.certificate.exists():
@@ -62,7 +61,7 @@ class Authority:
 
 
 def create_authority(folder: Path) -> Authority:
-    """Creates a certificate authority in a folder."""
+    """Creates a certificate authority in a new folder."""
     folder.mkdir()
     (folder / "openssl.cnf").write_text(_CONFIG)
     authority = Authority(folder)
@@ -77,7 +76,7 @@ def create_authority(folder: Path) -> Authority:
 
 
 def write_kubeconfig(path: Path, *, server: str, ca: Path, user: dict[str, str]) -> Path:
-    """Writes a kubeconfig; `user` is the kubeconfig's user entry (a token file, certificates)."""
+    """Writes a kubeconfig; `user` is its user entry, with a token file or certificates."""
     cluster = {
         "server": server,
         "certificate-authority-data": base64.b64encode(ca.read_bytes()).decode(),
@@ -97,7 +96,7 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, user: dict[str, str])
 
 
 def client_certificate(certificate: Certificate) -> dict[str, str]:
-    """The kubeconfig user entry of a certificate, with its content."""
+    """Returns the user entry of a kubeconfig with an embedded certificate."""
     return {
         "client-certificate-data": base64.b64encode(certificate.certificate.read_bytes()).decode(),
         "client-key-data": base64.b64encode(certificate.key.read_bytes()).decode(),
@@ -109,4 +108,4 @@ def _openssl(folder: Path, *arguments: str | Path) -> None:
     command = ["openssl", "req", "-x509", "-config", config, "-days", _DAYS, *_CURVE, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"openssl (3.0 or newer is needed) failed: {done.stderr}")
+        raise RuntimeError(f"openssl (3.0 or later is needed) failed: {done.stderr}")

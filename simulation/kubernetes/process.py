@@ -1,4 +1,4 @@
-"""Components as processes: each has its own log, and its unexpected exit is noticed."""
+"""The components as processes, each with its own log."""
 
 import os
 import signal
@@ -20,22 +20,22 @@ class ComponentDiedError(RuntimeError):
 
 
 class NotReachedError(AssertionError):
-    """A condition did not become true in time; the message has the last observation."""
+    """A condition was not met in time; the message has the last result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A running component. `log` has its output, including that of earlier starts."""
+    """A running component. `log` contains its output, including that of earlier starts."""
 
     name: str
     log: Path
     popen: subprocess.Popen[bytes]
 
     def check(self) -> None:
-        """Checks that the process is running.
+        """Checks that the component is still running.
 
         Raises:
-            ComponentDiedError: the process has exited.
+            ComponentDiedError: the component has exited.
         """
         status = self.popen.poll()
         if status is not None:
@@ -58,7 +58,7 @@ def start(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Starts a component, which ends with the state directory."""
+    """Starts a component, which ends with its state directory at the latest."""
     log = state.logs / f"{name}.log"
     with log.open("ab") as output:
         popen = subprocess.Popen(
@@ -68,7 +68,7 @@ def start(
             stderr=subprocess.STDOUT,
             cwd=state.path,
             env={**os.environ, **(environment or {})},
-            start_new_session=True,  # Ctrl-C goes to the owner, which ends us in order
+            start_new_session=True,  # Ctrl-C is for the owner, which stops the components in order
         )
     state.children.append(popen)
     pid_files = state.path / "processes"
@@ -85,25 +85,25 @@ def wait_for(
     alive: Sequence[Process] = (),
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Calls `probe` until its result is true, and returns the result.
+    """Calls `probe` until its result is true, and returns this result.
 
-    `timeout` is in seconds. Exceptions of the types `retry_on` count as false.
+    `timeout` is in seconds. After an exception of a type in `retry_on`, `probe` is called again.
 
     Raises:
-        NotReachedError: the result was not true in time.
-        ComponentDiedError: one of the processes `alive` exited meanwhile.
+        NotReachedError: no result was true in time.
+        ComponentDiedError: one of the processes in `alive` exited.
     """
     deadline = time.monotonic() + timeout
-    seen: object = None
+    last: object = None
     while True:
         for process in alive:
             process.check()
         try:
-            seen = answer = probe()
-            if answer:
-                return answer
+            last = result = probe()
+            if result:
+                return result
         except retry_on as error:
-            seen = error
+            last = error
         if time.monotonic() > deadline:
-            raise NotReachedError(f"waited {timeout:.0f} s in vain for {what}; last seen: {seen!r}")
+            raise NotReachedError(f"waited {timeout:.0f} s for {what}; last result: {last!r}")
         time.sleep(0.03)

@@ -1,9 +1,9 @@
-"""Ends everything that belongs to a state directory, also when its owner is killed.
+"""Removes everything that belongs to a state directory when its owner exits, for any reason.
 
-`sweep` needs only the directory: it finds processes by the pid files in it, containers by the
-cgroup that is named after it, and mounts by the mount table. Run as a program, it waits for the end
-of its standard input, which the kernel closes when the owner exits for any reason, and then sweeps.
-It is run by its path and imports only the standard library.
+`sweep` needs only the directory: it finds processes by the PID files in it, containers by the
+cgroup named after it, and mounts in the mount table. As a program, this module sweeps when its
+standard input ends; the kernel closes it when the owner exits, also by SIGKILL. The module is run
+by its path, so it imports only the standard library.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
-# These paths cannot be configured: the kubelet's links to logs, and CNI's results.
+# Fixed paths: the kubelet's links to logs, and the results that CNI caches for pods.
 _CONTAINER_LOG_LINKS = Path("/var/log/containers")
 _CNI_RESULTS = Path("/var/lib/cni/results")
 _SHIM = "containerd-shim-runc-v2"
@@ -31,19 +31,19 @@ _DEADLINE_S = 10.0
 
 
 def lock_path(directory: Path) -> Path:
-    """The file whose lock marks the directory as in use. It is next to it and never removed."""
+    """Returns the file that is locked while the directory is in use. It is never removed."""
     return directory.with_name(f"{directory.name}.lock")
 
 
 def kept_marker(directory: Path) -> Path:
-    """The file that marks a cluster that outlives the process that started it."""
+    """Returns the file that exists if the cluster outlives the process that started it."""
     return directory / "kept"
 
 
 def sweep(directory: Path) -> None:
-    """Ends the directory's processes and containers, unmounts its mounts, removes it.
+    """Ends the directory's processes and containers, removes its mounts and the directory.
 
-    The caller holds the directory's lock. Idempotent.
+    The caller must hold the directory's lock. Idempotent.
     """
     _end_processes(directory)
     _end_containers(directory)
@@ -54,21 +54,20 @@ def sweep(directory: Path) -> None:
 
 
 def cgroup_folders(directory: Path) -> list[Path]:
-    """The folders of the directory's cgroup: one per v1 hierarchy, or the single one of v2."""
+    """Returns the folders of the directory's cgroup: one per v1 hierarchy, or one in v2."""
     name = cgroup_name(directory)
     return [path for path in (_CGROUPS / name, *_CGROUPS.glob(f"*/{name}")) if path.is_dir()]
 
 
 def cgroup_name(directory: Path) -> str:
-    """The cgroup of all containers of the directory's nodes."""
+    """Returns the name of the cgroup of all containers on the directory's nodes."""
     return f"carina-{directory.name}"
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process still holds resources.
+    """Returns whether the process, or one of its threads, is still running.
 
-    A zombie holds none once its last thread has ended: the first thread may be a zombie while
-    others still run.
+    The main thread can be a zombie while other threads run.
     """
     process = _PROC / str(pid)
     try:
@@ -80,8 +79,8 @@ def is_running(pid: int) -> bool:
 
 def _end_processes(directory: Path) -> None:
     written = [path.read_text() for path in directory.glob("processes/*.pid")]
-    pids = [int(text) for text in written if text]  # an unfinished one is empty
-    # A pid file may outlive its process, and another process may have the number now.
+    pids = [int(text) for text in written if text]  # an incomplete file is empty
+    # A PID file may outlive its process, and the PID may be reused.
     running = {pid for pid in pids if f"{directory}/" in _command_line(pid)}
     _kill(running)
     shims = {
@@ -139,11 +138,11 @@ def _unmount_below(directory: Path) -> None:
     for mount in reversed(list(_mounts_below(directory))):
         if libc.umount2(mount.encode(), _MNT_DETACH) != 0:
             error = ctypes.get_errno()
-            if error == errno.EINVAL:  # already unmounted with a container
+            if error == errno.EINVAL:  # no longer a mount, because its container has ended
                 continue
             raise OSError(error, f"unmount: {os.strerror(error)}", mount)
     left = list(_mounts_below(directory))
-    if left:  # nothing is removed below a mount: it may be a folder of the host
+    if left:  # a pod may have mounted folders of the host, which must not be removed
         raise RuntimeError(f"still mounted: {left}; unmount them and try again")
 
 
@@ -156,9 +155,9 @@ def _mounts_below(directory: Path) -> Iterator[str]:
 
 
 def _unlink_outside(directory: Path) -> None:
-    """Removes the files that kubelet and containerd leave at fixed paths."""
+    """Removes the files that kubelet and containerd leave in fixed places."""
     for link in _CONTAINER_LOG_LINKS.glob("*"):
-        with suppress(FileNotFoundError):  # removed meanwhile: others use these folders, too
+        with suppress(FileNotFoundError):  # removed meanwhile, because these folders are shared
             if link.is_symlink() and str(link.readlink()).startswith(f"{directory}/"):
                 link.unlink()
     for result in _CNI_RESULTS.glob("*"):
@@ -173,7 +172,7 @@ def _unlink_outside(directory: Path) -> None:
 
 
 def main() -> None:
-    """Waits for the end of the owner, then sweeps, unless the cluster is kept."""
+    """Waits until the owner exits, and then sweeps, unless the cluster is kept."""
     directory = Path(sys.argv[1])
     sys.stdin.read()
     with lock_path(directory).open("a") as lock:

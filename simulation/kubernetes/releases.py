@@ -1,7 +1,7 @@
-"""The upstream releases that tests run on, and the folders of their binaries.
+"""The upstream releases that tests use, and the folders of their binaries.
 
-Only the go.mod files below `modules/` name versions. Binaries are kept outside of the tree, by
-version, so that all checkouts share them.
+Versions are set only in the go.mod files below `modules/`. Binaries are kept by version outside the
+working tree, so that all checkouts share them.
 """
 
 import os
@@ -16,9 +16,9 @@ _DEFAULT_KUBERNETES = "1.37"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release of one upstream project, and the programs that are built from it.
+    """A release of an upstream project, and the programs that are built from it.
 
-    `folder` holds the go.mod that pins it; `packages` maps each program to its Go package.
+    `folder` contains the go.mod that pins it; `packages` maps programs to Go packages.
     """
 
     project: str
@@ -30,7 +30,7 @@ class Release:
 
     @property
     def home(self) -> Path:
-        """The folder of this release."""
+        """The folder of this release in the cache."""
         return cache() / self.project / self.version
 
     def program(self, name: str) -> Path:
@@ -41,18 +41,18 @@ class Release:
 
     @property
     def is_built(self) -> bool:
-        """Whether the programs are built. Their folder appears only when it is complete."""
+        """Whether the programs are built. Their folder is created atomically."""
         return (self.home / "bin").is_dir()
 
 
 def cache() -> Path:
-    """The folder of all binaries: $CARINA_CACHE, or carina below the user's cache folder."""
+    """Returns the folder of all binaries: $CARINA_CACHE, or ~/.cache/carina."""
     configured = os.environ.get("CARINA_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "carina"
 
 
 def kubernetes() -> Release:
-    """The Kubernetes release that $KUBERNETES names by its minor version ("1.36").
+    """Returns the Kubernetes release with the minor version in $KUBERNETES ("1.36").
 
     Raises:
         ValueError: no module pins this version.
@@ -61,7 +61,7 @@ def kubernetes() -> Release:
     folder = _MODULES / f"kubernetes-{minor}"
     if not folder.is_dir():
         pinned = sorted(path.name.removeprefix("kubernetes-") for path in _MODULES.glob("kuber*"))
-        raise ValueError(f"KUBERNETES={minor} is not pinned below {_MODULES}: use one of {pinned}")
+        raise ValueError(f"KUBERNETES={minor} is not pinned below {_MODULES}; use one of {pinned}")
     version = _pinned(folder, "k8s.io/kubernetes")
     major, minor = version.split(".")[:2]
     # Without its version, a component uses the feature gate defaults of another release.
@@ -85,14 +85,14 @@ def kubernetes() -> Release:
 
 
 def etcd() -> Release:
-    """The store behind the API server."""
+    """Returns the release of etcd, the API server's store."""
     folder = _MODULES / "etcd"
     package = "go.etcd.io/etcd/server/v3"
     return Release("etcd", _pinned(folder, package), folder, {"etcd": package})
 
 
 def containerd() -> Release:
-    """The container runtime, its shim for runc, and its command-line tool."""
+    """Returns the release of containerd, with its shim for runc and its command line."""
     folder = _MODULES / "containerd"
     module = "github.com/containerd/containerd/v2"
     programs = ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -105,7 +105,7 @@ def containerd() -> Release:
 
 
 def nvidia_container_toolkit() -> Release:
-    """NVIDIA's CDI hook. It loads NVML lazily, so it links on a machine without NVML."""
+    """Returns the release of NVIDIA's CDI hook. It loads NVML lazily, so it builds without it."""
     folder = _MODULES / "nvidia-container-toolkit"
     module = "github.com/NVIDIA/nvidia-container-toolkit"
     return Release(
@@ -120,7 +120,7 @@ def nvidia_container_toolkit() -> Release:
 
 def _pinned(folder: Path, module: str) -> str:
     go_mod = (folder / "go.mod").read_text()
-    found = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", go_mod, re.MULTILINE)
+    if match is None:
         raise ValueError(f"{folder / 'go.mod'} does not require {module}")
-    return found.group(1)
+    return match.group(1)

@@ -1,8 +1,9 @@
-"""State directories: everything that a running cluster owns, identified by a small number.
+"""State directories: everything that a running cluster owns, derived from a small number.
 
-Path, ports, addresses and cgroup follow from the number, so that clusters side by side share
-nothing. The path is short, because the path of a unix socket ends at 107 bytes. A directory is in
-use while its lock is held. One without a lock was left by a killed run, unless it is kept.
+The number determines the path (short, because unix socket paths have at most 107 bytes), the ports,
+the pods' addresses and the cgroup, so that clusters on one machine share nothing. A directory is in
+use while its lock is held. An unlocked directory was left by a killed process, unless it is marked
+as kept.
 """
 
 import fcntl
@@ -22,26 +23,26 @@ from simulation.kubernetes import reaper
 ROOT = Path("/tmp/carina")
 _FIRST_PORT = 21000  # below the ports that Linux uses for outgoing connections
 _PORTS_EACH = 10
-_PODS_OF_A_NODE = 48  # five nodes share what services leave of 256 addresses
-# RFC 2544 reserves the range for tests in isolated networks: nothing routes it.
+_PODS_OF_A_NODE = 48  # five nodes share the 240 addresses that services do not use
+# The range that RFC 2544 reserves for tests in isolated networks.
 _SUBNETS = tuple(ipaddress.IPv4Network("198.18.0.0/15").subnets(new_prefix=24))
 
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """The folder, ports and addresses of one cluster, and the processes started in it."""
+    """The folder, ports, addresses and processes of a cluster."""
 
     number: int
     children: list[subprocess.Popen[bytes]] = field(default_factory=list, compare=False)
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Path of the directory."""
         return ROOT / str(self.number)
 
     @property
     def logs(self) -> Path:
-        """The folder of all processes' logs."""
+        """The folder with the logs of all processes."""
         return self.path / "logs"
 
     @property
@@ -51,10 +52,10 @@ class StateDirectory:
 
     @property
     def service_subnet(self) -> ipaddress.IPv4Network:
-        """The addresses of services: the first 16.
+        """The addresses of services: the first 16 of the subnet.
 
-        The service `kubernetes` gets the first that is usable. It is that of the subnet's gateway,
-        too: the host's end of every pod's network link.
+        The first usable address is that of the service `kubernetes`. It is also the subnet's
+        gateway, which is the host's end of every pod's network link.
         """
         return next(self.subnet.subnets(new_prefix=28))
 
@@ -64,14 +65,16 @@ class StateDirectory:
         return self.service_subnet[1]
 
     def pod_addresses(self, node: int) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
-        """The first and the last address of the pods of a node, which is counted from 0."""
+        """Returns the first and the last pod address of a node; nodes are counted from 0."""
         first = self.service_subnet.num_addresses + node * _PODS_OF_A_NODE
         return self.subnet[first], self.subnet[first + _PODS_OF_A_NODE - 1]
 
     def port(self, index: int) -> int:
-        """One of the cluster's loopback ports."""
+        """Returns one of the cluster's loopback ports."""
         if not 0 <= index < _PORTS_EACH:
-            raise ValueError(f"a state directory has {_PORTS_EACH} ports: there is no {index}")
+            raise ValueError(
+                f"port {index} does not exist; a state directory has {_PORTS_EACH} ports"
+            )
         return _FIRST_PORT + self.number * _PORTS_EACH + index
 
     def keep(self) -> None:
@@ -81,10 +84,10 @@ class StateDirectory:
 
 @contextmanager
 def claimed() -> Iterator[StateDirectory]:
-    """A new state directory. Everything in it ends with the context, or with this process.
+    """Creates a state directory, which is swept when the context or this process ends.
 
     Raises:
-        RuntimeError: the greatest number of clusters is running.
+        RuntimeError: the maximum number of clusters is running.
     """
     _make_root()
     for number in range(len(_SUBNETS)):
@@ -100,11 +103,11 @@ def claimed() -> Iterator[StateDirectory]:
             with _guarded(directory):
                 yield directory
             return
-    raise RuntimeError(f"no state directory is free: see what runs in {ROOT}")
+    raise RuntimeError(f"no state directory is free; check which clusters run in {ROOT}")
 
 
 def kept() -> list[StateDirectory]:
-    """The state directories of clusters that were left running."""
+    """Returns the state directories of kept clusters."""
     return [
         StateDirectory(int(marker.parent.name))
         for marker in sorted(ROOT.glob("*/kept"))
@@ -113,7 +116,7 @@ def kept() -> list[StateDirectory]:
 
 
 def release(directory: StateDirectory) -> None:
-    """Ends a cluster that was left running."""
+    """Ends a kept cluster."""
     with _lock(directory) as lock:
         if lock is None:
             raise RuntimeError(f"{directory.path} is in use: another process is ending it")
@@ -140,7 +143,7 @@ def _guarded(directory: StateDirectory) -> Iterator[None]:
 
 @contextmanager
 def _lock(directory: StateDirectory) -> Iterator[IO[str] | None]:
-    """The directory's lock, or None if another process or user holds it."""
+    """Tries to lock the directory; None if another process or user holds the lock."""
     try:
         lock = reaper.lock_path(directory.path).open("a")
     except PermissionError:
@@ -158,7 +161,7 @@ def _lock(directory: StateDirectory) -> Iterator[IO[str] | None]:
 def _make_root() -> None:
     if not ROOT.is_dir():
         ROOT.mkdir(exist_ok=True)
-        ROOT.chmod(0o1777)  # like /tmp: users have separate clusters
+        ROOT.chmod(0o1777)  # like /tmp, because every user can have clusters
 
 
 def _ports_are_free(directory: StateDirectory) -> bool:
@@ -166,7 +169,7 @@ def _ports_are_free(directory: StateDirectory) -> bool:
         with closing(socket.socket()) as probe:
             probe.setsockopt(
                 socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # a port in TIME_WAIT is free
+            )  # ignores connections in TIME_WAIT
             try:
                 probe.bind(("127.0.0.1", directory.port(index)))
             except OSError:

@@ -1,138 +1,79 @@
 """`make bench`: the allocator and the node plugin in numbers, beside their goals.
 
-The plugin is started as its pod starts it, under its own ServiceAccount against a real API server;
-its GPUs are simulated, whose share of memory is measured and reported. Exits 1 if a goal is missed.
+    python -m tests.benchmarks                    everything
+    python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin
+    python -m tests.benchmarks --scale 0.1        fleets of a tenth of the nodes
+    python -m tests.benchmarks --json FILE        the results for programs as well
+
+Exits 1 if a goal is missed; goals are for fleets of full size. Each fleet has a process of its own,
+so that the memory and the garbage of one do not slow another.
 """
 
-import compileall
-import subprocess
+import argparse
+import multiprocessing
 import sys
-from functools import partial
-from importlib.util import find_spec
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from carina_dra.kube.api_resource import RESOURCE_CLAIMS
-from simulation.kubernetes.cluster import running_cluster
-from tests.benchmarks import allocator
-from tests.benchmarks.measured_plugin import Bench, bench
-from tests.benchmarks.reference import Times, durable_write
-
-CALLS = 800
-MANY = 2000
-STARTS = 7
-_GPUS = 8
-_SIMULATION_MIB = """
-import sys
-def rss():
-    lines = open("/proc/self/status").read().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
-import kubelet_plugin.main
-before = rss()
-from pathlib import Path
-import simulation.nvml.__main__
-from simulation.nvml import install
-install(Path(sys.argv[1]))
-print(rss() - before)
-"""
+from tests.benchmarks import plugin, report, run
+from tests.benchmarks.fleets import SCENARIOS
+from tests.benchmarks.measurement import Measurement
+from tests.benchmarks.run import FULL_SIZE, Options
+from tests.oracle import upstream
 
 
-class Report:
-    """Prints results, and remembers whether a goal was missed."""
-
-    def __init__(self) -> None:
-        self.missed = False
-
-    def goal(self, what: str, value: float, goal: float, unit: str) -> None:
-        """A result with a goal."""
-        met = value <= goal
-        self.missed |= not met
-        verdict = "met" if met else "MISSED"
-        print(f"{what:50} {value:8.2f} {unit:4} goal {goal:g} {unit}: {verdict}", flush=True)
-
-    def fact(self, what: str, text: object) -> None:
-        """A result without one."""
-        print(f"{what:50} {text}", flush=True)
-
-
-def main() -> None:
-    """Measures, prints, and exits 1 if a goal is missed."""
-    _compile()
-    report = Report()
-    allocator.measure(report)
-    with running_cluster() as cluster, bench(cluster) as node:
-        _starts(node, report)
-        _calls(node, report)
-    sys.exit(1 if report.missed else 0)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints; returns the exit status."""
+    parsed = _parser().parse_args(arguments)
+    why_not = "--no-upstream" if parsed.no_upstream else upstream.why_not()
+    if why_not is not None:
+        print(f"not compared with upstream: {why_not}")
+    else:
+        upstream.program()
+    options = Options(parsed.scale, why_not is None)
+    measurements: list[Measurement] = []
+    for name in parsed.names or _names():
+        # Not forked: a fork would inherit this process's memory.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            measurements += process.submit(run.run, name, options).result()
+    table = report.markdown if parsed.markdown else report.table
+    print("\n" + table(measurements, judge=options.judge))
+    print("\n" + report.extremes(measurements))
+    if parsed.json is not None:
+        report.write_json(measurements, options.scale, parsed.json)
+    missed = any(each.has_goal and not each.is_met for each in measurements)
+    return 1 if options.judge and missed else 0
 
 
-def _compile() -> None:
-    """As an image has it: Python would compile at every start otherwise."""
-    for name in ("carina_dra", "kubelet_plugin", "simulation"):
-        spec = find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            compileall.compile_dir(spec.submodule_search_locations[0], quiet=1, optimize=2)
-    for path in sys.path:
-        if Path(path).name == "site-packages":
-            compileall.compile_dir(path, quiet=2, optimize=2)
+def _names() -> list[str]:
+    return [*(scenario.name for scenario in SCENARIOS), plugin.NAME]
 
 
-def _starts(node: Bench, report: Report) -> None:
-    seconds = []
-    for _ in range(STARTS):
-        node.remove_slices()
-        with node.plugin() as plugin:
-            seconds.append(plugin.seconds_to_publish())
-    report.goal("start to slices published, median", sorted(seconds)[STARTS // 2], 1.0, "s")
-
-
-def _calls(node: Bench, report: Report) -> None:
-    claims = [node.claim(f"claim-{minor}", f"gpu-{minor}") for minor in range(_GPUS)]
-    simulation = float(
-        subprocess.run(
-            [sys.executable, "-OO", "-c", _SIMULATION_MIB, str(node.gpus.directory)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    with node.plugin() as plugin, plugin.calls() as (prepare, unprepare):
-        plugin.seconds_to_publish()
-        for claim in claims * 10:
-            prepare(claim)
-            unprepare(claim)
-            plugin.observe()
-        empty = Times.of(partial(prepare, None) for _ in range(CALLS))
-        prepares: list[float] = []
-        unprepares: list[float] = []
-        for number in range(CALLS):
-            claim = claims[number % _GPUS]
-            prepares += Times.of([partial(prepare, claim)]).sorted_ms
-            unprepares += Times.of([partial(unprepare, claim)]).sorted_ms
-        get = Times.of(
-            partial(node.admin.get, RESOURCE_CLAIMS, "claim-0", namespace="default")
-            for _ in range(CALLS)
-        )
-        write = Times.of(partial(durable_write, node.folder) for _ in range(CALLS))
-        prepared, unprepared = Times(tuple(sorted(prepares))), Times(tuple(sorted(unprepares)))
-        report.goal("NodePrepareResources, p50", prepared.at(0.5), 3.0, "ms")
-        report.goal("NodePrepareResources, p99", prepared.at(0.99), 10.0, "ms")
-        report.goal("NodeUnprepareResources, p50", unprepared.at(0.5), 3.0, "ms")
-        report.goal("NodeUnprepareResources, p99", unprepared.at(0.99), 10.0, "ms")
-        report.fact("  of which an empty call, client and all", empty)
-        report.fact("  for comparison a GET of the claim", get)
-        report.fact("  for comparison one durable write", write)
-        parts = empty.at(0.5) + get.at(0.5) + write.at(0.5)
-        report.fact("  prepare / (call + GET + write)", f"{prepared.at(0.5) / parts:.2f}")
+    names = ", ".join(_names())
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", type=_name, help=f"what is measured: {names}"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=FULL_SIZE, help="size of the fleets, 1 is full"
+    )
+    parser.add_argument("--markdown", action="store_true", help="prints the table as Markdown")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the results to a file")
+    parser.add_argument("--no-upstream", action="store_true", help="measures Carina only")
+    return parser
 
-        before = plugin.rss_mib()
-        for number in range(MANY):
-            prepare(claims[number % _GPUS])
-            unprepare(claims[number % _GPUS])
-        after = plugin.rss_mib()
-        report.goal("memory, simulated NVML taken off", after - simulation, 66.0, "MiB")
-        report.fact("  with it, and its share", f"{after:.1f} MiB, {simulation:.1f} MiB")
-        report.goal(f"growth over {MANY} prepares", after - before, 0.5, "MiB")
+
+def _name(text: str) -> str:
+    if text not in _names():
+        raise argparse.ArgumentTypeError(f"{text}: the names are {', '.join(_names())}")
+    return text
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

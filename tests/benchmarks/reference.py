@@ -22,9 +22,6 @@ class Times:
         """The time that so many of all do not exceed."""
         return self.sorted_ms[min(len(self.sorted_ms) - 1, int(quantile * len(self.sorted_ms)))]
 
-    def __str__(self) -> str:
-        return f"p50 {self.at(0.5):6.2f} ms   p99 {self.at(0.99):6.2f} ms"
-
 
 def _timed(operation: Callable[[], object]) -> float:
     begun = time.perf_counter()

@@ -17,6 +17,8 @@ from tests.eventually import eventually
 
 DRIVER = "gpu.carina.dev"
 NODE = "node-1"
+START_PATIENCE = 30.0
+"""Seconds after which a plugin that has not registered is a failure."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Host:
         with self.log.open("ab") as log:
             process = subprocess.Popen([*command, *flags], stderr=log)
         self.processes.append(process)
-        eventually(lambda: self._serves(process, before), within=30)
+        eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:

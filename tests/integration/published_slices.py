@@ -16,9 +16,11 @@ from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_nam
 from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
 from kubelet_plugin.publish.pool import Pool
 from kubelet_plugin.publish.publisher import Publisher, SliceOperation
+from tests.samples.gpus import MIG, whole
 
 DRIVER = "gpu.carina.dev"
 DEADLINE = 20.0
+TWO_GPUS = (whole(0, mig=MIG), whole(1))
 
 
 @dataclass

@@ -14,6 +14,7 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from kubelet_plugin.publish import publisher as publisher_module
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from simulation.api_server.server import ApiServer
 from simulation.kubernetes.cluster import running_cluster
@@ -38,6 +39,20 @@ class GatelessClient(Client):
 
     def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
         return super().replace(resource, _dropping(body), timeout=timeout)
+
+
+class SwitchableClient(GatelessClient):
+    """Drops it only while the gates are off."""
+
+    gates_on = False
+
+    def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        create = Client.create if self.gates_on else GatelessClient.create
+        return create(self, resource, body, timeout=timeout)
+
+    def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        replace = Client.replace if self.gates_on else GatelessClient.replace
+        return replace(self, resource, body, timeout=timeout)
 
 
 def _dropping(body: Body) -> Body:
@@ -131,3 +146,22 @@ def test_slices_that_the_kubelet_deletes_are_created_again(node: NodeInApi) -> N
         eventually(lambda: len(report.published) == 2)
 
     assert len(report.written) == 4
+
+
+def test_a_gate_that_is_switched_on_is_used_and_reported_if_it_is_off_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publisher_module, "_GATE_RETRY", 0.2)
+    report = Report()
+    with ApiServer() as server, Client(server.connection) as admin:
+        admin.create(NODES, {"metadata": {"name": "gates"}})
+        with SwitchableClient(server.connection) as plugin:
+            node = NodeInApi("gates", admin, plugin)
+            with node.publisher(report) as publisher:
+                publisher.publish([whole(0)])
+                eventually(lambda: report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES])
+                plugin.gates_on = True
+                eventually(lambda: "consumesCounters" in node.devices().get("gpu-0", {}))
+                plugin.gates_on = False
+                publisher.publish([whole(0), whole(1)])
+                eventually(lambda: report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES] * 2)

@@ -25,6 +25,14 @@ def upstream_cel() -> Iterator[Upstream]:
         yield running
 
 
+@pytest.fixture
+def upstream_bench() -> Iterator[Upstream]:
+    """Upstream's structured allocator with a cluster of the test's own."""
+    _require_go()
+    with upstream.running("bench") as running:
+        yield running
+
+
 def _require_go() -> None:
     why_not = upstream.why_not()
     if why_not is None:

@@ -17,6 +17,8 @@ from simulation.kubernetes.releases import Release
 Object: TypeAlias = dict[str, Any]
 Subcommand: TypeAlias = Literal["allocate", "cel", "bench"]
 
+_SHOWN = 100_000
+"""The number of characters of a case that an error shows."""
 _FOLDER = Path(__file__).parent / "upstream"
 
 
@@ -46,9 +48,12 @@ class Upstream:
 
     def answer(self, case: Mapping[str, Any]) -> Object:
         """What upstream answers to a case."""
-        line = json.dumps(case) + "\n"
-        self._write([line])
-        return self._read(line)
+        return self.answer_json(json.dumps(case))
+
+    def answer_json(self, case: str) -> Object:
+        """What upstream answers to a case in JSON, on one line."""
+        self._write([case + "\n"])
+        return self._read(case)
 
     def answers(self, cases: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
         """What it answers to many cases, in their order. It works ahead of the reader."""
@@ -68,7 +73,7 @@ class Upstream:
     def _read(self, case: str) -> Object:
         line = self._output.readline()
         if not line:
-            raise RuntimeError(f"the oracle has ended; its last case was {case}")
+            raise RuntimeError(f"the oracle has ended; its last case was {case[:_SHOWN]}")
         answer: Object = json.loads(line)
         return answer
 

@@ -323,6 +323,7 @@ def test_a_gpu_that_is_unplugged_is_gone(node: SimulatedNode, reader: NvmlReader
     second = ready(reader.read(first))
     assert second == DriverReady(second.gpus)
     assert minors(second) == [0, 1, 2, 4, 5, 6, 7]
+    assert problems(second) == {}
 
 
 def test_a_gpu_that_is_plugged_in_is_there(make_node: NodeMaker) -> None:
@@ -345,6 +346,7 @@ def test_another_gpu_in_the_same_slot_is_another_gpu(
     assert minors(second) == minors(first)
     assert second.gpus[3].gpu.uuid != first.gpus[3].gpu.uuid
     assert second == DriverReady(second.gpus)
+    assert problems(second) == {}
 
 
 def test_plugging_in_does_not_bring_a_lost_gpu_back(make_node: NodeMaker) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pynvml
 import pytest
@@ -80,7 +81,8 @@ def test_mig_layouts_are_complete(reader: NvmlReader) -> None:
         layout = gpu.mig.layout
         assert layout.memory_slices > 0
         assert all(profile.placements for profile in layout.profiles)
-        assert len({profile.id for profile in layout.profiles}) == len(layout.profiles)
+        ids = [profile.id for profile in layout.profiles]
+        assert ids == sorted(set(ids))
         assert len({profile.name for profile in layout.profiles}) == len(layout.profiles)
 
 
@@ -163,3 +165,19 @@ def test_a_fabric_that_spans_nodes_names_the_domain(make_node: NodeMaker) -> Non
     assert {seen.state.nvlink.domain for seen in gpus if seen.state.nvlink} == {
         "6a1c1b4e-0b1f-4c62-9b3e-3f3d0e0a7d51.7"
     }
+
+
+def test_a_fabric_without_a_cluster_uuid_does_not_name_the_domain(
+    make_node: NodeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a single HGX board; else the GPUs of all such nodes would have the same domain."""
+
+    def joined_without_cluster(_handle: object, info: Any) -> int:
+        info._obj.state, info._obj.status = 3, pynvml.NVML_SUCCESS
+        return pynvml.NVML_SUCCESS  # type: ignore[no-any-return]
+
+    node = make_node("dgx-h100")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetGpuFabricInfoV", joined_without_cluster)
+    gpus = observed_by(reader_below(node.root))
+    domains = {seen.state.nvlink.domain for seen in gpus if seen.state.nvlink}
+    assert domains == {gpus[0].gpu.uuid}

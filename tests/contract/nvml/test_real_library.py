@@ -50,6 +50,13 @@ def test_a_library_below_the_driver_root_is_loaded(tmp_path: Path) -> None:
     assert reader.read() == DriverReady(())
 
 
+def test_a_file_that_is_not_a_library_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "broken.so").write_text("not a library")
+    library = build(tmp_path, 0)
+    reader = reader_below(tmp_path, below(tmp_path, "/broken.so", f"/{library.name}"))
+    assert reader.read() == DriverReady(())
+
+
 def test_a_library_behind_an_absolute_link_is_the_one_below_the_root(tmp_path: Path) -> None:
     library = build(tmp_path, 0)
     (tmp_path / "alternatives").mkdir()

@@ -4,7 +4,7 @@
 //
 //	oracle allocate   cases of the conformance vectors
 //	oracle cel        expressions with a device
-//	oracle bench      clusters, of which it measures how long the allocator takes
+//	oracle bench      a cluster, and pods for it: how long the allocator takes
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	commands := map[string]func([]byte) (any, error){
 		"allocate": allocate,
 		"cel":      evaluate,
-		"bench":    measure,
+		"bench":    newBench().answer,
 	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|bench")

@@ -1,5 +1,6 @@
 """What the kernel reports about GPUs, read from a tree of files."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,26 @@ def test_only_a_character_device_has_numbers(host: HostPaths) -> None:
     assert host.character_device("/dev/nvidia0") is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a terminal: needs root")
+def test_a_character_device_has_an_owner_and_a_group() -> None:
+    controller, terminal = os.openpty()
+    try:
+        os.chown(os.ttyname(terminal), 1, 2)
+        device = HostPaths().character_device(os.ttyname(terminal))
+    finally:
+        os.close(terminal)
+        os.close(controller)
+    assert device is not None
+    assert (device.permissions.uid, device.permissions.gid) == (1, 2)
+
+
+@pytest.mark.parametrize("content", [b"\n", b"\xff\n"], ids=["empty", "not UTF-8"])
+def test_a_malformed_value_is_none(host: HostPaths, content: bytes) -> None:
+    write(host, "/proc/sys/kernel/random/boot_id", "")
+    host.path("/proc/sys/kernel/random/boot_id").write_bytes(content)
+    assert host.boot_id() is None
+
+
 @pytest.mark.parametrize(
     ("text", "parameters"),
     [
@@ -86,6 +107,7 @@ def test_only_a_character_device_has_numbers(host: HostPaths) -> None:
         ),
         ("ModifyDeviceFiles: 0\n", DeviceFileParameters(modifiable=False)),
         ("DeviceFileMode: what\n", DeviceFileParameters()),
+        ("DeviceFileMode: 2550\n", DeviceFileParameters(Permissions(0o766))),  # 0o4766
     ],
 )
 def test_parameters_of_device_files_are_the_modules(
@@ -101,6 +123,12 @@ def test_drm_devices_have_the_numbers_that_sysfs_reports(host: HostPaths) -> Non
     write(host, f"{folder}/renderD128/dev", "226:128\n")
     write(host, f"{folder}/ttm/name", "")
     assert host.drm_devices(ADDRESS) == {"card1": (226, 1), "renderD128": (226, 128)}
+
+
+def test_drm_devices_are_sorted_by_name(host: HostPaths) -> None:
+    for number in (3, 1, 4, 0, 5, 2):
+        write(host, f"/sys/bus/pci/devices/{ADDRESS}/drm/card{number}/dev", f"226:{number}\n")
+    assert list(host.drm_devices(ADDRESS)) == [f"card{number}" for number in range(6)]
 
 
 def test_a_simulated_node_shows_what_a_real_one_shows(tmp_path: Path) -> None:

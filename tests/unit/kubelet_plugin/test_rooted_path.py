@@ -77,7 +77,31 @@ def test_a_loop_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ELOOP
 
 
+@pytest.mark.parametrize(("links", "resolves"), [(40, True), (41, False)])
+def test_as_many_links_are_followed_as_the_kernel_follows(
+    tmp_path: Path, links: int, resolves: bool
+) -> None:
+    (tmp_path / "0").touch()
+    for number in range(1, links + 1):
+        (tmp_path / f"{number}").symlink_to(f"{number - 1}")
+    for locate in (
+        (tmp_path / f"{links}").stat,
+        RootedPath(tmp_path, f"/{links}").locate,
+    ):
+        if resolves:
+            locate()
+        else:
+            with pytest.raises(OSError, match="symbolic links"):
+                locate()
+
+
 def test_what_does_not_exist_is_named_where_it_would_be(tmp_path: Path) -> None:
     (tmp_path / "lib").symlink_to("/usr/lib")
     assert RootedPath(tmp_path, "/lib/x").locate() == tmp_path / "usr/lib/x"
     assert RootedPath(Path("/"), "/no/such/file").locate() == Path("/no/such/file")
+
+
+def test_the_root_itself_has_a_path(tmp_path: Path) -> None:
+    (tmp_path / "host").symlink_to("/")
+    assert RootedPath(tmp_path, "/host").locate() == tmp_path
+    assert RootedPath(Path("/"), "/usr/..").locate() == Path("/")

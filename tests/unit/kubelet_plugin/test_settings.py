@@ -31,6 +31,11 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
     [
         ((), "node_name is not set; set --node-name or CARINA_NODE_NAME"),
         (("--node-name", "Node"), "node_name is 'Node', set by the flags"),
+        (("--node-name", "node-"), "node_name is 'node-', set by the flags"),
+        (("--node-name", "node\n"), r"node_name is 'node\n', set by the flags"),
+        (("--node-name", "n", "--driver-name", "gpu-.example"), "driver_name is 'gpu-.example'"),
+        (("--node-name", "n", "--poll-seconds", "0"), "greater than 0"),
+        (("--node-name", "n", "--repair-seconds", "0"), "greater than 0"),
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
         (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),
         (("--node-name", "n", "--http-address", "::1:8080"), "must be HOST:PORT"),
@@ -71,6 +76,18 @@ def test_the_default_address_serves_ipv4_and_ipv6() -> None:
     assert settings.http_address == "[::]:8080"
     description = Settings.model_fields["http_address"].description
     assert "serves IPv4 and IPv6" in str(description)
+
+
+def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.touch()
+    assert loaded("--node-name", "n", "--config", str(file)) == loaded("--node-name", "n")
+
+
+def test_an_abbreviated_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        loaded("--node-name", "n", "--driver", "gpu.example.com")
+    assert "unrecognized arguments: --driver" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

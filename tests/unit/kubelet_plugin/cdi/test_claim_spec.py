@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,17 @@ def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
         PreparedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
     )
     assert [cdi_device_id(DRIVER, prepared, device) for device in prepared.devices] == names
+
+
+def test_the_loader_s_folders_are_sorted_so_that_equal_files_give_equal_specs() -> None:
+    folders = [f"/usr/lib/{name}" for name in ("f", "b", "e", "a", "d", "c")]
+    libraries = tuple(
+        Library(f"{folder}/libcuda.so.1", f"{folder}/libcuda.so.1", ()) for folder in folders
+    )
+    files = replace(driver_files("/usr/bin/nvidia-cdi-hook"), libraries=libraries)
+    hooks = driver_edits(files, CONTROL_NODES).hooks
+    (loader,) = (hook.arguments for hook in hooks if "update-ldcache" in hook.arguments)
+    assert [argument for argument in loader if argument in folders] == sorted(folders)
 
 
 def test_a_spec_names_its_owner() -> None:

@@ -92,6 +92,28 @@ def test_a_folder_with_two_names_is_listed_once(root: Path, driver: DriverRoot) 
     assert len(driver.files(VERSION).libraries) == 2
 
 
+def test_of_a_library_in_two_folders_the_first_is_used(root: Path, driver: DriverRoot) -> None:
+    for folder in ("usr/lib", "usr/lib64"):
+        add(root, f"{folder}/libcuda.so.{VERSION}")
+    paths = [library.container_path for library in driver.files(VERSION).libraries]
+    assert paths == [
+        f"/{LIBRARIES}/libnvidia-ml.so.{VERSION}",
+        f"/usr/lib64/libcuda.so.{VERSION}",
+    ]
+
+
+def test_firmware_in_a_folder_with_two_names_is_found_once(root: Path, driver: DriverRoot) -> None:
+    add(root, f"usr/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin")
+    (root / "lib").symlink_to("usr/lib")
+    (firmware,) = driver.files(VERSION).firmware
+    assert firmware.container_path == f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
+
+
+def test_a_file_in_the_place_of_a_folder_is_ignored(root: Path, driver: DriverRoot) -> None:
+    add(root, "usr/bin")
+    assert driver.files(VERSION).binaries == ()
+
+
 def test_sockets_are_sockets(
     root: Path, driver: DriverRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,8 +72,10 @@ def test_every_name_that_the_format_allows_is_taken(name: str) -> None:
         (lambda: DeviceNode("dev/nvidia0", "/dev/nvidia0"), "path of a device node"),
         (lambda: DeviceNode("/dev/nvidia0", "nvidia0"), "hostPath of a device node"),
         (lambda: DeviceNode("/dev/nvidia0", "/dev/nvidia0", "x"), "permissions 'x'"),
+        (lambda: DeviceNode("/dev/nvidia0", "/dev/nvidia0", ""), "permissions ''"),
         (lambda: Mount("a", "/a"), "hostPath of a mount"),
         (lambda: Mount("/a", "a"), "containerPath of a mount"),
+        (lambda: Mount("/a\0", "/a"), "hostPath of a mount"),
         (lambda: Hook("createContainer", "hook", ("hook",)), "path of a hook"),
     ],
 )

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,4 +109,31 @@ def test_an_unreadable_checkpoint_is_kept_where_no_hard_links_are_allowed(
     world.claims().repair()
     (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
     assert kept.read_bytes() == b"{"
+    assert world.recorded() == {"train": ("gpu-0",)}
+
+
+def test_a_copy_that_a_kill_has_cut_off_is_completed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def linked(_: Path, link: Path) -> None:
+        """The kernel looks for the name first, and then refuses the link."""
+        raise FileExistsError(link) if link.exists() else PermissionError(link)
+
+    def cut_off(source: Path, copy: Path) -> None:
+        copy.write_bytes(source.read_bytes()[:1])
+        raise KilledError
+
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.write_bytes(b"{ damaged")
+    monkeypatch.setattr(os, "link", linked)
+    with monkeypatch.context() as killing:
+        killing.setattr(shutil, "copyfile", cut_off)
+        with pytest.raises(KilledError):
+            world.claims().repair()
+    world.claims().repair()
+    (kept,) = world.folder.glob("checkpoint.jsonl.unreadable-*")
+    assert kept.read_bytes() == b"{ damaged"
     assert world.recorded() == {"train": ("gpu-0",)}

@@ -146,6 +146,44 @@ def test_the_number_of_prepared_claims_is_reported_at_start_and_with_each_change
     assert world.reporter.counts == [1, 2, 1]
 
 
+def test_the_number_of_prepared_claims_is_reported_once_after_a_reboot(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.reporter.counts.clear()
+    world.boot = "boot-2"
+    claims = world.claims()
+    claims.repair()
+    claims.repair()
+    assert world.reporter.counts == [1]
+
+
+def test_the_number_of_prepared_claims_is_reported_once_after_a_rebuild(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.unlink()
+    world.reporter.counts.clear()
+    world.claims().repair()
+    assert world.reporter.counts == [1]
+
+
+def test_claims_that_another_plugin_process_prepares_are_counted_by_the_next_repair(
+    world: World,
+) -> None:
+    claims = world.claims()
+    claims.repair()
+    world.claims().prepare(TRAIN, PATIENT)
+    world.reporter.counts.clear()
+    claims.repair()
+    assert world.reporter.counts == [1]
+
+
+def test_a_repeated_prepare_does_not_report_the_number_of_prepared_claims_again(
+    world: World,
+) -> None:
+    claims = world.claims()
+    claims.prepare(TRAIN, PATIENT)
+    claims.prepare(TRAIN, PATIENT)
+    assert world.reporter.counts == [0, 1]
+
+
 def test_repair_leaves_alone_what_a_call_has_replaced_meanwhile(world: World) -> None:
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)

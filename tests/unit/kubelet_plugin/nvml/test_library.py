@@ -333,3 +333,13 @@ def test_what_a_driver_does_not_support_is_none(code: int) -> None:
         raise pynvml.NVMLError(code)
 
     assert optional_call(nvmlDeviceGetName) is None
+
+
+def test_a_function_that_is_missing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def nvmlOnlyInThisTest() -> None:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    caplog.set_level("INFO")
+    for _ in range(3):
+        optional_call(nvmlOnlyInThisTest)
+    assert len(caplog.records) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from carina_dra.kube.api_resource import NODES
 from carina_dra.kube.errors import ApiError, ApiOperation, ServerError
+from kubelet_plugin.publish import other_driver_watch
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import ExtendedResource, PublishedGpu, SameNamePlugin
 
@@ -72,6 +73,13 @@ def test_the_node_is_read_once_per_interval(world: World) -> None:
     assert world.reads == 2
 
 
+def test_nodes_do_not_read_in_step(world: World) -> None:
+    watches = [world.watch() for _ in range(20)]
+    for watch in watches:
+        watch.offers([])
+    assert len({watch.due for watch in watches}) > 1
+
+
 def test_an_offer_that_disappears_briefly_still_counts(world: World) -> None:
     watch = world.watch()
     watch.offers([PUBLISHED])
@@ -115,10 +123,10 @@ class Listen:
     directory: Path
     cleanup: ExitStack
 
-    def on(self, name: str) -> None:
+    def on(self, name: str, *, backlog: int = 8) -> None:
         listening = self.cleanup.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(str(self.directory / name))
-        listening.listen()
+        listening.listen(backlog)
 
     def abandon(self, name: str) -> None:
         with socket.socket(socket.AF_UNIX) as abandoned:
@@ -136,6 +144,17 @@ def test_a_listening_plugin_with_another_checkpoint_is_found(listen: Listen) -> 
     assert listen.find() == SameNamePlugin(
         str(listen.directory / "dra.sock"), str(listen.directory / "checkpoint.json")
     )
+
+
+def test_a_plugin_that_is_too_busy_to_accept_is_found(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_driver_watch, "_CONNECT_TIMEOUT", 0.01)
+    (listen.directory / "checkpoint.json").touch()
+    listen.on("dra.sock", backlog=0)
+    with socket.socket(socket.AF_UNIX) as waiting:
+        waiting.connect(str(listen.directory / "dra.sock"))
+        assert listen.find() is not None
 
 
 def test_a_carina_plugin_in_a_rolling_update_is_not_found(listen: Listen) -> None:

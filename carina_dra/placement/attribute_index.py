@@ -1,0 +1,58 @@
+"""The pools by the values of their devices' attributes, for selectors that name one device."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.usage import PoolId
+from carina_dra.resource import ResourceSlice, ResourceSliceSpec, StringAttribute, lookup
+
+_ATTRIBUTES: Final = 8
+"""The number of attributes that are indexed; those asked for last are kept."""
+
+_Pools: TypeAlias = dict[PoolId, int]
+"""With the number of devices."""
+
+
+class AttributeIndex:
+    """Finds the pools with a device that has a string as the value of an attribute."""
+
+    def __init__(self, slices: Mapping[str, ResourceSlice]) -> None:
+        """`slices` are the cluster's; `put` and `remove` tell of its changes."""
+        self._slices = slices
+        self._pools: OrderedDict[str, dict[str, _Pools]] = OrderedDict()
+
+    def put(self, spec: ResourceSliceSpec) -> None:
+        """Takes a slice that is new to the cluster."""
+        for attribute, by_value in self._pools.items():
+            _count(spec, attribute, by_value, 1)
+
+    def remove(self, spec: ResourceSliceSpec) -> None:
+        """Forgets a slice as it was put."""
+        for attribute, by_value in self._pools.items():
+            _count(spec, attribute, by_value, -1)
+
+    def pools_with(self, attribute: str, value: str) -> Collection[PoolId]:
+        """The pools with such a device; the first question of an attribute looks at all devices."""
+        by_value = self._pools.pop(attribute, None)
+        if by_value is None:
+            by_value = {}
+            for published in self._slices.values():
+                _count(published.spec, attribute, by_value, 1)
+            if len(self._pools) >= _ATTRIBUTES:
+                self._pools.popitem(last=False)
+        self._pools[attribute] = by_value
+        return by_value.get(value, {})
+
+
+def _count(spec: ResourceSliceSpec, attribute: str, by_value: dict[str, _Pools], sign: int) -> None:
+    for device in spec.devices:
+        found = lookup(device.attributes, attribute, spec.driver)
+        if isinstance(found, StringAttribute):
+            pools = by_value.setdefault(found.value, {})
+            pool = PoolId(spec.driver, spec.pool.name)
+            pools[pool] = pools.get(pool, 0) + sign
+            if not pools[pool]:
+                del pools[pool]
+            if not pools:
+                del by_value[found.value]

@@ -1,0 +1,157 @@
+"""Devices with everything that the node plugin publishes of them, to measure loading.
+
+The simulated node has the GPUs of a DGX H100. Identities differ from node to node.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from carina_dra.resource import encode
+from kubelet_plugin.devices.counters import counter_set
+from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported, MigUnsupported
+from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
+from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Goals, Object, Pod, Question, Scenario
+from tests.benchmarks.fleets import mig
+from tests.benchmarks.pool import nodes, slices_of
+from tests.samples.golden_slices import simulated_devices
+
+_PROFILE: Final = "dgx-h100"
+_MEDIA: Final = "+me"
+"""Ends the name of the profile with media engines, which is not counted among the 19 devices."""
+
+
+def whole(number: int) -> Fleet:
+    """Eight whole GPUs a node without MIG, so that each has a single counter."""
+    gpus = (replace(each, gpu=replace(each.gpu, mig=MigUnsupported())) for each in _gpus())
+    return _fleet(number, tuple(gpus), partitioned=False)
+
+
+def whole_with_mig(number: int) -> Fleet:
+    """Eight whole GPUs a node with MIG, so that each has a counter for all that it consists of."""
+    return _fleet(number, _gpus(), partitioned=False)
+
+
+def partitioned(number: int) -> Fleet:
+    """Eight GPUs a node, each with its MIG placements and itself as devices."""
+    return _fleet(number, _gpus(), partitioned=True)
+
+
+def _fleet(number: int, gpus: tuple[GpuDevice, ...], *, partitioned: bool) -> Fleet:
+    def slices() -> Iterator[Object]:
+        sets = [encode(counter_set(gpu.gpu)) for gpu in gpus]
+        for node in range(number):
+            devices = [
+                device for gpu in gpus for device in _devices(gpu, node, partitioned=partitioned)
+            ]
+            yield from slices_of(node, devices, sets)
+
+    return Fleet(nodes(number), slices, lambda: ())
+
+
+@cache
+def _gpus() -> tuple[GpuDevice, ...]:
+    with tempfile.TemporaryDirectory() as directory:
+        return simulated_devices(_PROFILE, Path(directory))
+
+
+@cache
+def _published(gpu: GpuDevice) -> Mapping[str, Any]:
+    return encode(gpu.published(DRIVER))
+
+
+def _devices(gpu: GpuDevice, node: int, *, partitioned: bool) -> Iterator[Object]:
+    published = _published(gpu)
+    uuid = {"string": f"GPU-{node:08x}-0000-4000-8000-{gpu.gpu.minor:012x}"}
+    yield {**published, "attributes": {**published["attributes"], "uuid": uuid}}
+    if partitioned and isinstance(gpu.gpu.mig, MigSupported):
+        attributes = {
+            name: value for name, value in published["attributes"].items() if name != "uuid"
+        }
+        of_gpu = {**attributes, "type": {"string": "mig"}, "parentUUID": uuid}
+        for profile in gpu.gpu.mig.layout.profiles:
+            if not profile.name.endswith(_MEDIA):
+                named = {**of_gpu, "profile": {"string": profile.name}}
+                for placement in profile.placements:
+                    yield {**_partition(gpu.gpu.minor, profile, placement), "attributes": named}
+
+
+@cache
+def _partition(minor: int, profile: MigProfile, placement: MigPlacement) -> Object:
+    resources = profile.resources
+    engines = {
+        "multiprocessors": resources.multiprocessors,
+        "copy-engines": resources.copy_engines,
+        "decoders": resources.decoders,
+        "encoders": resources.encoders,
+        "jpeg-engines": resources.jpeg_engines,
+        "ofa-engines": resources.ofa_engines,
+    }
+    slots = range(placement.start, placement.start + placement.size)
+    amounts = {name: {"value": str(number)} for name, number in engines.items() if number}
+    drawn = {**amounts, **{f"memory-slice-{slot}": {"value": "1"} for slot in slots}}
+    return {
+        "name": f"gpu-{minor}-mig-{profile.id}-{placement.start}",
+        "capacity": {
+            "memory": {"value": f"{resources.memory_mib}Mi"},
+            "multiprocessors": {"value": str(resources.multiprocessors)},
+        },
+        "consumesCounters": [{"counterSet": f"gpu-{minor}", "counters": drawn}],
+    }
+
+
+def _pair(gib: int) -> Pod:
+    return pod(
+        request(f'{ATTRIBUTES}.type == "gpu" && {has_memory(f"{gib}Gi")}', 2),
+        constraints=(match(NUMA),),
+    )
+
+
+def _gpu(_: int) -> Pod:
+    return pod(request(f'{ATTRIBUTES}.type == "gpu"'))
+
+
+_PAIRS: Final = (
+    Question("2 GPUs of a NUMA node, new kind", Asking.NEW, lambda number: _pair(20 + number), 30),
+    Question("2 GPUs of a NUMA node, like", Asking.LIKE, lambda _: _pair(20), 1, times=300),
+)
+WHOLE: Final = Scenario(
+    name="published",
+    about="{nodes} nodes of 8 GPUs without MIG as the plugin publishes them, all free",
+    nodes=5000,
+    make=whole,
+    one=_gpu,
+    questions=_PAIRS,
+    goals=Goals(load_s=1.5),
+)
+WHOLE_WITH_MIG: Final = Scenario(
+    name="published-h100",
+    about="{nodes} nodes of 8 H100 as the plugin publishes them, with 13 counters each, all free",
+    nodes=5000,
+    make=whole_with_mig,
+    one=_gpu,
+    questions=_PAIRS,
+    goals=Goals(load_s=1.5),
+)
+PARTITIONED: Final = Scenario(
+    name="published-mig",
+    about="{nodes} nodes of 8 H100 as the plugin publishes them, 19 devices each, all free",
+    nodes=1000,
+    make=partitioned,
+    one=mig.one,
+    questions=(
+        Question(
+            "1 partition, new kind",
+            Asking.NEW,
+            lambda number: mig.partition(mig.profile_of(number), kind=1 + number),
+            50,
+        ),
+        Question("1 partition, like", Asking.LIKE, mig.one, 1, times=300),
+    ),
+    nodes_in_tests=2,
+    goals=Goals(load_s=8),
+)

@@ -1,0 +1,41 @@
+"""Runs one of the benchmarks by its name, in a process of its own."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.benchmarks import allocator, plugin, report
+from tests.benchmarks.fleets import SCENARIOS
+from tests.benchmarks.measurement import Measurement
+
+FULL_SIZE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is measured, and how."""
+
+    scale: float
+    compare: bool
+
+    @property
+    def judge(self) -> bool:
+        """Whether goals say anything: they are for fleets of full size."""
+        return self.scale >= FULL_SIZE
+
+
+def run(name: str, options: Options) -> list[Measurement]:
+    """Measures and prints, and returns what was measured."""
+    measurements: list[Measurement] = []
+
+    def hear(measurement: Measurement) -> None:
+        measurements.append(measurement)
+        report.say(measurement, judge=options.judge)
+
+    if name == plugin.NAME:
+        plugin.measure(hear)
+    else:
+        (scenario,) = (each for each in SCENARIOS if each.name == name)
+        nodes = allocator.size(scenario, options.scale)
+        print(f"\n{name}: {scenario.about.format(nodes=f'{nodes:,}')}", flush=True)
+        allocator.measure(scenario, hear, scale=options.scale, compare=options.compare)
+    return measurements
