@@ -15,6 +15,7 @@ from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.reservation import Reservation
 from carina_dra.resource import (
     Allocation,
     DeviceAllocation,
@@ -41,7 +42,7 @@ from tests.samples.followed_cluster import FollowedCluster
 
 _Change: TypeAlias = Callable[[Cluster], None]
 
-_CACHES = {"_prepared", "_resolved", "_offers", "_journal"}
+_CACHES = {"_prepared", "_resolved", "_offers", "_journal", "_index"}
 
 
 def _copied(part: object) -> object:
@@ -73,6 +74,10 @@ def _taken(device: str, pool: str = "a") -> Allocation:
     return Allocation(DeviceAllocation((DeviceResult("r", DRIVER, pool, device),)))
 
 
+def _reserved(claim: str, device: str) -> Reservation:
+    return Reservation(_taken(device).devices.results, frozenset([claim]))
+
+
 def _slice(*devices: str, pool: str = "a") -> ResourceSlice:
     """The slice `a-0`."""
     published = slices(pool, {"devices": [gpu(name) for name in devices]})[0]
@@ -91,6 +96,7 @@ def sample() -> Cluster:
     nodes.put_slice(network("net", gpu("n0"), gpu("n1")))
     nodes.allocate("default/held", _taken("g0"))
     nodes.put_rule(_rule(pool="rack"))
+    nodes.reserve("kept", Reservation(_taken("n0", "rack").devices.results, frozenset(["x/y"])))
     return nodes
 
 
@@ -112,8 +118,12 @@ _CHANGES: dict[str, _Change] = {
     "claim allocated": lambda nodes: nodes.allocate("default/new", _taken("g1")),
     "claim allocated again": lambda nodes: nodes.allocate("default/held", _taken("g1")),
     "device taken a second time": lambda nodes: nodes.allocate("default/new", _taken("g0")),
-    "device of all nodes taken": lambda nodes: nodes.allocate("x/y", _taken("n0", "net")),
+    "device of all nodes taken": lambda nodes: nodes.allocate("default/new", _taken("n0", "net")),
     "claim released": lambda nodes: nodes.release("default/held"),
+    "device reserved": lambda nodes: nodes.reserve("new", _reserved("default/later", "g1")),
+    "reservation updated": lambda nodes: nodes.reserve("kept", _reserved("x/y", "g1")),
+    "reservation removed": lambda nodes: nodes.unreserve("kept"),
+    "reserved device taken": lambda nodes: nodes.allocate("x/y", _taken("n0", "rack")),
 }
 
 
