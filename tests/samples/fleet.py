@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.cluster import Cluster
@@ -93,3 +94,67 @@ def give(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> lis
     allocation = placed.allocated.allocations[0]
     of.allocate(asked.key, allocation)
     return sorted(f"{result.pool}/{result.device}" for result in allocation.devices.results)
+
+
+def network(name: str, *devices: dict[str, Any], **nodes: Any) -> ResourceSlice:
+    """A pool with one slice, for all nodes unless the fields of `nodes` say otherwise."""
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "devices": list(devices)}
+    return decode(
+        ResourceSlice,
+        {"metadata": {"name": name}, "spec": {**spec, **(nodes or {"allNodes": True})}},
+    )
+
+
+def with_zone(zone: str) -> dict[str, Any]:
+    """The node selector of nodes with this label `zone`."""
+    return {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        ]
+    }
+
+
+def partitions(node: str, total: int, **sizes: int) -> list[ResourceSlice]:
+    """The slices of a node's pool of partitions, which consume one counter of this total."""
+    return slices(
+        node,
+        {"sharedCounters": [{"name": "gpu", "counters": {"memory": {"value": str(total)}}}]},
+        {"devices": [{"name": name, **consumption(gpu=size)} for name, size in sizes.items()]},
+    )
+
+
+def consumption(**sizes: int) -> dict[str, Any]:
+    """What a device consumes of the counter `memory` of counter sets."""
+    return {
+        "consumesCounters": [
+            {"counterSet": name, "counters": {"memory": {"value": str(size)}}}
+            for name, size in sizes.items()
+        ]
+    }
+
+
+def model_is(model: str) -> str:
+    """A selector of GPUs, which fails on devices without a model."""
+    return f'device.attributes["{DRIVER}"].model == "{model}"'
+
+
+def placer_of(of: Cluster, policy: str = "binpack", max_steps: int | None = None) -> Placer:
+    """A placer whose shares have equal UIDs, so that its answers can be compared."""
+    return Placer(of, Policy.parse(policy), new_share_id=lambda: "share", max_steps=max_steps)
+
+
+def request(*claims: ResourceClaim, features: Features = DEFAULT_FEATURES) -> PlacementRequest:
+    """The claims as a placer takes them."""
+    return PlacementRequest.of(claims, CLASSES, features)
+
+
+def devices_of(placed: Placement) -> list[str]:
+    """The devices as `pool/device`, sorted; none if there is no node for the claims."""
+    if not isinstance(placed, Placed):
+        return []
+    return sorted(
+        f"{result.pool}/{result.device}"
+        for allocation in placed.allocated.allocations
+        for result in allocation.devices.results
+    )

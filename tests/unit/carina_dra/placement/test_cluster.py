@@ -1,32 +1,69 @@
-"""The state of a cluster follows the API objects, at the cost of what changes."""
+"""The state of a cluster follows the API objects, and keeps nothing of those that are gone."""
 
-from collections.abc import Iterator
+from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from carina_dra.placement.shape import Shapes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import Policy
-from carina_dra.placement import cluster as cluster_module
-from carina_dra.placement import shape as shape_module
+from carina_dra.placement.changes import Changes
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.resource import DeviceTaintRule, decode
+from carina_dra.placement.placer import Placed
+from carina_dra.resource import DeviceTaintRule, ResourceClaim, decode, encode
 from tests.samples.fleet import (
-    CLASSES,
     DRIVER,
     claim,
     claim_of,
     cluster,
+    consumption,
+    devices_of,
     give,
     gpu,
+    network,
+    partitions,
     place,
+    placer_of,
+    request,
     slices,
+    with_zone,
 )
+from tests.samples.followed_cluster import FollowedCluster
+
+_BAD_SELECTOR = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "rank", "operator": "Gt", "values": ["high"]}]}
+    ]
+}
+
+
+def taint_rule(name: str = "r", **selector: str) -> DeviceTaintRule:
+    """A rule that keeps claims away from devices."""
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    spec = {"deviceSelector": {"driver": DRIVER, **selector}, "taint": taint}
+    return decode(DeviceTaintRule, {"metadata": {"name": name}, "spec": spec})
+
+
+def allocated(name: str, *devices: str) -> ResourceClaim:
+    """A claim that has devices, each `pool/device`."""
+    results = [
+        {"request": "r", "driver": DRIVER, "pool": pool, "device": device}
+        for pool, device in (one.split("/") for one in devices)
+    ]
+    return decode(
+        ResourceClaim,
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {},
+            "status": {"allocation": {"devices": {"results": results}}},
+        },
+    )
+
+
+# Claims.
 
 
 def test_released_devices_are_free_again() -> None:
@@ -35,6 +72,66 @@ def test_released_devices_are_free_again() -> None:
     assert give(nodes, claim()) == []
     nodes.release(first.key)
     assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_allocation_of_a_claim_can_be_read_until_it_is_released() -> None:
+    nodes, asked = cluster(a=[gpu("g0")]), claim()
+    placed = place(nodes, asked)
+    assert isinstance(placed, Placed)
+    assert nodes.allocation(asked.key) is None
+    nodes.allocate(asked.key, placed.allocated.allocations[0])
+    assert nodes.allocation(asked.key) == placed.allocated.allocations[0]
+    nodes.release(asked.key)
+    assert nodes.allocation(asked.key) is None
+
+
+def test_claim_that_is_allocated_again_gives_back_its_former_devices() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")])
+    nodes.put_claim(allocated("moving", "a/g0"))
+    nodes.put_claim(allocated("moving", "a/g1"))
+    assert give(nodes, claim()) == ["a/g0"]
+    assert give(nodes, claim()) == []
+
+
+def test_claim_that_loses_its_allocation_gives_back_its_devices() -> None:
+    nodes, holder = cluster(a=[gpu("g0")]), allocated("holder", "a/g0")
+    nodes.put_claim(holder)
+    assert give(nodes, claim()) == []
+    nodes.put_claim(decode(ResourceClaim, {**encode(holder), "status": {}}))
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_device_of_two_claims_is_free_once_both_are_released() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_claim(allocated("one", "a/g0"))
+    nodes.put_claim(allocated("two", "a/g0"))
+    nodes.release("default/one")
+    assert give(nodes, claim()) == []
+    nodes.release("default/two")
+    assert give(nodes, claim()) == ["a/g0"]
+
+
+def test_shares_of_a_device_are_given_until_it_is_full() -> None:
+    shared = {**gpu("g0"), "allowMultipleAllocations": True}
+    nodes = cluster(a=[{**shared, "capacity": {"memory": {"value": "80Gi"}}}])
+    wanted = {"requests": {"memory": "30Gi"}}
+    first = claim(capacity=wanted)
+    assert [give(nodes, asked) for asked in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
+    assert give(nodes, claim(capacity=wanted)) == []
+    nodes.release(first.key)
+    assert give(nodes, claim(capacity=wanted)) == ["a/g0"]
+
+
+def test_claim_may_be_known_before_its_device() -> None:
+    nodes = Cluster()
+    nodes.put_claim(allocated("early", "a/g0"))
+    nodes.put_node(Node("a"))
+    for published in slices("a", {"devices": [gpu("g0")]}):
+        nodes.put_slice(published)
+    assert give(nodes, claim()) == []
+
+
+# Slices and nodes.
 
 
 def test_devices_of_a_removed_slice_are_gone() -> None:
@@ -50,6 +147,14 @@ def test_slice_that_changes_brings_new_devices() -> None:
     assert give(nodes, claim()) == ["a/g1"]
 
 
+def test_slice_that_moves_to_another_pool_leaves_its_former_pool() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    moved = network("elsewhere", gpu("g1"), nodeName="a")
+    nodes.put_slice(decode(type(moved), {**encode(moved), "metadata": {"name": "a-0"}}))
+    assert give(nodes, claim()) == ["elsewhere/g1"]
+    assert give(nodes, claim()) == []
+
+
 def test_node_that_comes_later_brings_its_slices() -> None:
     nodes = cluster()
     for published in slices("late", {"devices": [gpu("g0")]}):
@@ -59,238 +164,65 @@ def test_node_that_comes_later_brings_its_slices() -> None:
     assert give(nodes, claim()) == ["late/g0"]
 
 
-def test_taint_rule_keeps_claims_away_until_it_is_gone() -> None:
+def test_node_whose_labels_change_reaches_other_pools() -> None:
+    nodes = Cluster()
+    nodes.put_slice(network("rack", gpu("g0"), nodeSelector=with_zone("x")))
+    nodes.put_node(Node("a", {"zone": "y"}))
+    placer, asked = placer_of(nodes), request(claim())
+    assert devices_of(placer.place(asked)) == []
+    nodes.put_node(Node("a", {"zone": "x"}))
+    assert devices_of(placer.place(asked)) == ["rack/g0"]
+    nodes.put_node(Node("a"))
+    assert devices_of(placer.place(asked)) == []
+
+
+def test_removed_node_gets_no_claims() -> None:
     nodes = cluster(a=[gpu("g0")])
-    taint = {"key": "broken", "effect": "NoSchedule"}
-    rule = {
-        "metadata": {"name": "r"},
-        "spec": {"deviceSelector": {"driver": DRIVER}, "taint": taint},
-    }
-    nodes.put_rule(decode(DeviceTaintRule, rule))
-    assert give(nodes, claim()) == []
-    nodes.remove_rule("r")
-    assert give(nodes, claim()) == ["a/g0"]
-
-
-def test_copy_and_original_go_separate_ways() -> None:
-    nodes = cluster(a=[gpu("g0")])
-    copied = nodes.copy()
-    give(copied, claim())
-    assert give(copied, claim()) == []
-    assert give(nodes, claim()) == ["a/g0"]
-
-
-def test_nothing_is_kept_of_objects_that_are_gone() -> None:
-    nodes, asked = cluster(a=[gpu("g0")]), claim()
-    give(nodes, asked)
-    nodes.release(asked.key)
-    nodes.remove_slice("a-0")
+    placer, asked = placer_of(nodes), request(claim())
+    assert devices_of(placer.place(asked)) == ["a/g0"]
     nodes.remove_node("a")
-    nodes.by_shape()
-    assert {name: part for name, part in vars(nodes).items() if isinstance(part, dict | set)} == {
-        name: type(part)() for name, part in vars(Cluster()).items() if isinstance(part, dict | set)
-    }
-
-
-def test_selector_that_a_copy_is_asked_with_changes_no_shape_of_the_original() -> None:
-    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
-    copied = nodes.copy()
-    give(copied, claim(selector='device.attributes["resource.kubernetes.io"].numaNode == 1'))
-    assert len(copied.by_shape()) == 2
-    assert len(nodes.by_shape()) == 1
-
-
-def test_devices_that_come_to_a_copy_change_no_shape_of_the_original() -> None:
-    def serial(node: str, *numbers: int) -> list[dict[str, Any]]:
-        return [{"name": f"g{n}", "attributes": {"serial": {"int": n}}} for n in numbers]
-
-    nodes = cluster(a=serial("a", 1), b=serial("b", 2))
-    assert len(nodes.by_shape()) == 2
-    copied = nodes.copy()
-    for published in slices("a", {"devices": serial("a", *range(100))}):
-        copied.put_slice(published)
-    for published in slices("a", {"devices": serial("a", 2)}):
-        copied.put_slice(published)
-    assert len(copied.by_shape()) == 1  # by now the attribute is known to tell devices apart
-    assert len(nodes.by_shape()) == 2
-
-
-def test_new_shapes_of_copy_and_original_do_not_mix() -> None:
-    nodes = cluster(a=[gpu("g0")], b=[gpu("g0")])
-    nodes.by_shape()
-    copied = nodes.copy()
-    give(copied, claim())
-    for published in slices("b", {"devices": [gpu("g0"), gpu("g1")]}):
-        nodes.put_slice(published)
-    assert give(copied, claim()) == ["b/g0"]
-    assert sorted(map(list, copied.by_shape().values())) == [["a", "b"]]
-    assert sorted(map(list, nodes.by_shape().values())) == [["a"], ["b"]]
-
-
-def _mutable_parts(of: object) -> Iterator[object]:
-    for value in vars(of).values():
-        if isinstance(value, dict | set | list | Shapes):
-            yield value
-        if isinstance(value, dict):
-            yield from (part for part in value.values() if isinstance(part, dict | set | list))
-
-
-@pytest.mark.parametrize("kind", [Cluster, Shapes], ids=["cluster", "shapes"])
-def test_copy_shares_nothing_that_can_change(kind: type[Cluster | Shapes]) -> None:
-    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0")])
-    give(nodes, claim())
-    original = nodes if kind is Cluster else nodes.shapes
-    copied = original.copy()
-    assert vars(copied).keys() == vars(original).keys()
-    shared = set(map(id, _mutable_parts(original))) & set(map(id, _mutable_parts(copied)))
-    assert not shared
+    assert devices_of(placer.place(asked)) == []
 
 
 def test_network_device_is_given_to_one_claim_of_all_nodes() -> None:
     nodes = cluster(a=[], b=[])
-    attached = slices("a", {"devices": [gpu("net")]})[0]
-    content = {
-        "metadata": {"name": "net"},
-        "spec": {
-            "driver": DRIVER,
-            "allNodes": True,
-            "pool": {"name": "net", "generation": 1, "resourceSliceCount": 1},
-            "devices": [gpu("net")],
-        },
-    }
-    nodes.put_slice(decode(type(attached), content))
+    nodes.put_slice(network("net", gpu("net")))
     assert give(nodes, claim()) == ["net/net"]
     assert give(nodes, claim()) == []
 
 
-def test_nodes_of_one_shape_are_asked_once() -> None:
-    names = [f"n{index}" for index in range(50)]
-    nodes = cluster(**{name: [gpu("g0"), gpu("g1")] for name in names})
-    assert len(nodes.by_shape()) == 1
-    give(nodes, claim())
-    assert sorted(map(len, nodes.by_shape().values())) == [1, 49]
-
-
-def test_shapes_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape_module, "_MOST", 5)
-    nodes = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
-    given_out = [give(nodes, claim()) for _ in range(5)]
-    assert given_out == [["a/g0"], ["a/g1"], ["b/g0"], ["b/g1"], []]
-
-
-def test_change_on_one_node_looks_at_that_node_only() -> None:
-    nodes = cluster(**{f"n{index}": [gpu("g0"), gpu("g1")] for index in range(20)})
-    give(nodes, claim())
-    with patch.object(cluster_module, "resolve", side_effect=AssertionError("looked again")):
-        give(nodes, claim())
-
-
-def test_selector_on_an_identity_is_answered_node_by_node() -> None:
-    nodes = cluster(
-        **{
-            f"n{index}": [
-                {"name": "g0", "attributes": {"uuid": {"string": f"GPU-{index}"}}},
-            ]
-            for index in range(100)
-        }
-    )
-    wanted = f'device.attributes["{DRIVER}"].uuid == "GPU-73"'
-    assert give(nodes, claim(selector=wanted)) == ["n73/g0"]
-
-
-def test_claims_of_a_pod_go_to_one_node_together() -> None:
-    nodes = cluster(a=[gpu("g0")], b=[gpu("g0"), gpu("g1")])
-    pair = [claim(), claim()]
-    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
-    placed = placer.place(PlacementRequest.of(pair, CLASSES, nodes.features))
-    assert isinstance(placed, Placed)
-    assert placed.node == "b"
-
-
-def test_answer_says_which_pools_are_invalid() -> None:
-    answer = place(cluster(a=[gpu("g0"), gpu("g0")]), claim())
-    assert isinstance(answer, Unplaceable)
-    assert "duplicate device name g0" in answer.invalid[0]
-
-
-def test_each_node_is_reported_with_its_own_invalid_pool() -> None:
-    nodes = cluster(a=[gpu("g0"), gpu("g0")], b=[gpu("g1"), gpu("g1")])
-    answer = place(nodes, claim())
-    assert isinstance(answer, Unplaceable)
-    for reported, node, device in zip(answer.invalid, "ab", ("g0", "g1"), strict=True):
-        assert reported.startswith(f"{node}: ")
-        assert reported.endswith(f"{DRIVER}/{node}: duplicate device name {device}")
-
-
-def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before() -> None:
-    nodes = cluster(a=[])
-    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
-    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
-    first, second = slices("a", {"devices": [gpu("g0")]}, {"devices": [gpu("g0")]})
-    nodes.put_slice(first)
-    assert placer.place(asked) == Unplaceable(undecided=0, invalid=())
-    nodes.put_slice(second)
-    answer = placer.place(asked)
-    assert isinstance(answer, Unplaceable)
-    assert "duplicate device name g0" in answer.invalid[0]
-
-
-def test_search_that_stops_at_its_limit_is_undecided() -> None:
-    gpus = [gpu(f"g{index}", numa=index % 2) for index in range(16)]
-    nodes = cluster(a=gpus)
-    asked = claim_of(
-        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 9}},
-        constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
-    )
-    short = Placer(nodes, Policy(), new_share_id=lambda: "share", max_steps=5)
-    answer = short.place(PlacementRequest.of([asked], CLASSES, nodes.features))
-    assert answer == Unplaceable(undecided=1, invalid=())
-    assert place(nodes, asked) == Unplaceable(undecided=0, invalid=())
-
-
-def test_unknown_class_is_an_error_of_the_claim() -> None:
-    asked = claim_of({"name": "gpu", "exactly": {"deviceClassName": "nope"}})
-    with pytest.raises(AllocationError, match="could not retrieve device class nope"):
-        place(cluster(a=[gpu("g0")]), asked)
-
-
-def test_attribute_that_a_selector_reads_counts_by_value_from_then_on() -> None:
-    nodes = cluster(a=[gpu("g0", numa=0)], b=[gpu("g0", numa=1)])
-    assert len(nodes.by_shape()) == 1
-    on_second = 'device.attributes["resource.kubernetes.io"].numaNode == 1'
-    assert give(nodes, claim(selector=on_second)) == ["b/g0"]
-    nodes.put_node(Node("c"))
-    for published in slices("c", {"devices": [gpu("g0", numa=1)]}):
+def test_device_in_use_on_one_node_leaves_less_of_a_counter_on_another() -> None:
+    nodes = Cluster()
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 3}
+    counters = [{"name": name, "counters": {"memory": {"value": "4"}}} for name in ("x", "y")]
+    specs: list[dict[str, Any]] = [
+        {"allNodes": True, "nodeName": None, "sharedCounters": counters},
+        {"nodeName": "a", "devices": [{"name": "a0", **consumption(x=3)}]},
+        {"nodeName": "b", "devices": [{"name": "b0", **consumption(x=3, y=1)}]},
+    ]
+    for name in "ab":
+        nodes.put_node(Node(name))
+    for published in slices("fabric", *({**spec, "pool": pool} for spec in specs)):
         nodes.put_slice(published)
-    assert give(nodes, claim(selector=on_second)) == ["c/g0"]
-    assert give(nodes, claim(selector=on_second)) == []
+    placer, asked = placer_of(nodes), request(claim())
+    assert devices_of(placer.place(asked)) == ["fabric/a0"]
+    nodes.put_claim(allocated("other", "fabric/b0"))
+    assert devices_of(placer.place(asked)) == []
+    nodes.release("default/other")
+    nodes.put_claim(allocated("other", "fabric/a0"))
+    assert devices_of(placer.place(asked)) == []
 
 
-def test_shares_of_a_device_are_given_until_it_is_full() -> None:
-    shared = {**gpu("g0"), "allowMultipleAllocations": True}
-    nodes = cluster(a=[{**shared, "capacity": {"memory": {"value": "80Gi"}}}])
-    wanted = {"requests": {"memory": "30Gi"}}
-    first = claim(capacity=wanted)
-    assert [give(nodes, asked) for asked in (first, claim(capacity=wanted))] == [["a/g0"]] * 2
-    assert give(nodes, claim(capacity=wanted)) == []
-    nodes.release(first.key)
-    assert give(nodes, claim(capacity=wanted)) == ["a/g0"]
-
-
-def test_device_of_two_claims_is_free_once_both_are_released() -> None:
-    nodes, first = cluster(a=[gpu("g0")]), claim()
-    give(nodes, first)
-    clashing = decode(type(first), {"metadata": {"name": "clash", "namespace": "x"}, "spec": {}})
-    placed = place(cluster(a=[gpu("g0")]), claim())
-    assert isinstance(placed, Placed)
-    nodes.allocate(clashing.key, placed.allocated.allocations[0])
-    nodes.release(first.key)
-    assert give(nodes, claim()) == []
-    nodes.release(clashing.key)
+def test_slice_with_an_invalid_node_selector_is_an_error_of_each_node() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(network("bad", gpu("n0"), nodeSelector=_BAD_SELECTOR))
+    with pytest.raises(AllocationError, match="rank Gt takes one whole number"):
+        nodes.state("a")
+    nodes.remove_slice("bad")
     assert give(nodes, claim()) == ["a/g0"]
 
 
-def test_overlapping_lists_have_another_shape_than_disjoint_lists() -> None:
+def test_lists_match_where_they_overlap() -> None:
     def linked(*links: str) -> list[dict[str, Any]]:
         return [
             {"name": f"g{index}", "attributes": {"links": {"strings": list(values)}}}
@@ -307,3 +239,130 @@ def test_overlapping_lists_have_another_shape_than_disjoint_lists() -> None:
         constraints=[{"matchAttribute": f"{DRIVER}/links"}],
     )
     assert give(nodes, asked) == ["b/g0", "b/g1"]
+
+
+# Taint rules.
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [{}, {"pool": "a"}, {"pool": "a", "device": "g0"}],
+    ids=["driver", "pool", "device"],
+)
+def test_taint_rule_keeps_claims_away_until_it_is_gone(selector: dict[str, str]) -> None:
+    nodes = cluster(a=[gpu("g0")])
+    placer, asked = placer_of(nodes), request(claim())
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    nodes.put_rule(taint_rule(**selector))
+    assert devices_of(placer.place(asked)) == []
+    nodes.remove_rule("r")
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+
+
+def test_taint_rule_that_changes_applies_to_other_devices() -> None:
+    nodes = cluster(a=[gpu("g0")], b=[gpu("g0")])
+    placer, asked = placer_of(nodes), request(claim())
+    nodes.put_rule(taint_rule(pool="a"))
+    assert devices_of(placer.place(asked)) == ["b/g0"]
+    nodes.put_rule(taint_rule(pool="b"))
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+
+
+# What is not kept, and what does not count as a change.
+
+
+@pytest.mark.parametrize("again", ["node", "slice", "rule", "claim"])
+def test_the_same_object_again_is_no_change(again: str) -> None:
+    nodes, held = cluster(a=[gpu("g0"), gpu("g1")]), allocated("held", "a/g0")
+    nodes.put_rule(taint_rule(pool="other"))
+    nodes.put_claim(held)
+    before = nodes.changed_nodes.now, nodes.changed_pools.now, nodes.wide_moment
+    match again:
+        case "node":
+            nodes.put_node(Node("a"))
+        case "slice":
+            for published in slices("a", {"devices": [gpu("g0"), gpu("g1")]}):
+                nodes.put_slice(published)
+        case "rule":
+            nodes.put_rule(taint_rule(pool="other"))
+        case _:
+            nodes.put_claim(held)
+    assert (nodes.changed_nodes.now, nodes.changed_pools.now, nodes.wide_moment) == before
+
+
+def test_objects_that_are_not_known_can_be_removed() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    before = nodes.changed_nodes.now
+    nodes.remove_node("x")
+    nodes.remove_slice("x")
+    nodes.remove_rule("x")
+    nodes.release("default/x")
+    assert nodes.changed_nodes.now == before
+
+
+def _containers(of: object) -> dict[str, object]:
+    """The containers of an object by the names of its attributes, also those of its parts."""
+    found: dict[str, object] = {}
+    for name, part in vars(of).items():
+        if isinstance(part, dict | set | list):
+            found[name] = part
+        elif hasattr(part, "__dict__") and not isinstance(part, Changes):
+            found |= {f"{name}.{inner}": one for inner, one in _containers(part).items()}
+    return found
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**9))
+def test_nothing_is_kept_of_objects_that_are_gone(seed: int) -> None:
+    followed = FollowedCluster(seed)
+    nodes = followed.cluster
+    for _ in range(10):
+        followed.objects.change()
+        followed.follow()
+        for name in nodes.nodes:
+            nodes.usage_of(name)  # fills what is remembered
+    removals = [
+        *((nodes.remove_node, name) for name in followed.objects.nodes),
+        *((nodes.remove_slice, name) for name in followed.objects.slices),
+        *((nodes.remove_rule, name) for name in followed.objects.rules),
+        *((nodes.release, f"default/{name}") for name in followed.objects.claims),
+    ]
+    Random(seed).shuffle(removals)
+    for remove, name in removals:
+        remove(name)
+    kept = {name: part for name, part in _containers(nodes).items() if part}
+    assert not kept
+
+
+def test_containers_include_those_of_the_parts() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(network("rack", gpu("n0"), nodeSelector=with_zone("x")))
+    filled = {name for name, part in _containers(nodes).items() if part}
+    assert filled >= {"_nodes", "_slices", "_pools", "_reach._targets", "_reach._keys"}
+
+
+def test_changes_are_kept_once_for_each_name() -> None:
+    changes = Changes[str]()
+    for name in "abcab":
+        changes.add(name)
+    assert list(changes.since(-1)) == ["b", "a", "c"]
+
+
+def test_changes_since_a_moment_are_the_later_ones() -> None:
+    changes = Changes[str]()
+    changes.add("a")
+    changes.add("b")
+    moment = changes.now
+    assert list(changes.since(moment)) == []
+    changes.add("a")
+    assert list(changes.since(moment)) == ["a"]
+
+
+def test_partition_in_use_blocks_those_that_need_the_same_counter() -> None:
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for published in partitions("a", 4, half=2, other=2, whole=4):
+        nodes.put_slice(published)
+    nodes.put_claim(allocated("one", "a/half"))
+    assert give(nodes, claim()) == ["a/other"]
+    assert give(nodes, claim()) == []
