@@ -9,7 +9,7 @@ from typing import Protocol
 
 from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.constraint import Values, values_of
-from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, IncompletePool, InvalidPool, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative
@@ -160,7 +160,7 @@ class Matching:
             return "with binding conditions, and the DRADeviceBindingConditions feature is disabled"
         for named in self._alternative.selectors:
             if isinstance(named.selector, CompileError):
-                raise AllocationError(f"{named.location}: CEL compile error: {named.selector}")
+                raise ExpressionError(f"{named.location}: CEL compile error: {named.selector}")
             try:
                 if not named.selector.matches(candidate.view):
                     return f"not selected by {named.location}"
@@ -175,7 +175,7 @@ class Matching:
         if derived is None:
             return lookup(candidate.device.attributes, name, candidate.id.driver)
         if isinstance(derived, CompileError):
-            raise AllocationError(f"compile derived attribute {name} failed: {derived}")
+            raise ExpressionError(f"compile derived attribute {name} failed: {derived}")
         try:
             return derived.evaluate(candidate.view)
         except EvaluationError as error:

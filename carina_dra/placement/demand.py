@@ -91,6 +91,13 @@ class Demand:
             sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
         )
         """How many devices it takes at least that nobody else has; a share of one counts as one."""
+        self.compiles = not any(
+            isinstance(named.selector, CompileError)
+            for of in self._requests
+            for one in of
+            for named in one.source.selectors
+        )
+        """Whether all selectors do."""
         self._several = asks_for_several(claims)
         self.has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
 

@@ -145,7 +145,8 @@ class Placer:
         `Cluster.allocate` records the allocation.
 
         Raises:
-            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
+            AllocationError: the attempt fails on a node, which is named, and with it on all: with
+                policy `upstream`, or since an expression does not compile.
         """
         ranking = self._ranking(request)
         try:

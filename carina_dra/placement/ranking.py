@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Chosen, choose
-from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import Alternative, Claim
@@ -50,7 +50,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The attempt fails with all nodes: the policy is upstream's."""
+    """The attempt fails on all nodes: the policy is upstream's, or the error is the claim's."""
 
     entry: Entry
     error: AllocationError
@@ -128,7 +128,8 @@ class Ranking:
         Nodes of a smaller `cost` come first. The cluster must not change in between.
 
         Raises:
-            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
+            AllocationError: the attempt fails on a node, which is named, and with it on all: with
+                policy `upstream`, or since an expression does not compile.
             ExpiredError: time is up before the next node is found.
             BudgetError: the selectors have cost more than they may.
         """
@@ -232,6 +233,8 @@ class Ranking:
                 after = self._check(name, entry)
         except NodeAllocationError as error:
             after = Failed(str(error))
+        except ExpressionError as error:
+            after = Fatal(entry, error)
         except AllocationError as error:
             after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
         self._known[name] = after
@@ -255,7 +258,7 @@ class Ranking:
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
             if not bound.error and not is_invalid:
                 return Refused()
-            if not self._is_upstream and not is_invalid:
+            if not self._is_upstream and not is_invalid and self._demand.compiles:
                 return Failed(bound.error)
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
