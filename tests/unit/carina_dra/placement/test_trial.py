@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
 from carina_dra.placement import cluster as cluster_module
@@ -278,7 +279,7 @@ def test_after_a_trial_only_the_touched_node_is_searched_again() -> None:
         assert isinstance(placed, Placed)
         nodes.allocate("default/trial", placed.allocated.allocations[0])
         assert devices_of(placer.place(pair)) == ["n01/g0", "n01/g1"]
-    with patch.object(ranking_module, "choose", wraps=ranking_module.choose) as searched:
+    with patch.object(ranking_module, "choose", wraps=choose) as searched:
         assert devices_of(placer.place(pair)) == ["n00/g0", "n00/g1"]
         assert devices_of(placer.place(single)) == ["n00/g0"]
     assert [call.args[1].node.name for call in searched.call_args_list] == ["n00", "n00"]
