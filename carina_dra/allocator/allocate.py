@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.group import Uses, in_use
-from carina_dra.allocator.matching import Selected
+from carina_dra.allocator.matching import Known
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import (
@@ -121,14 +121,14 @@ def choose(
     expired: Callable[[], bool] | None = None,
     uses: Uses | None = None,
     least_distance: int = 0,
-    selected: Selected | None = None,
+    known: Known | None = None,
 ) -> Verdict:
     """Chooses devices of a node for all claims, the best devices by the policy.
 
     The policy does not decide whether the claims can be allocated. All searches together stop with
     `CutShort` after `max_steps` steps, or when `expired` returns true. What is known
     already need not be computed: the `uses` of the node's groups, that no devices are closer than
-    `least_distance`, and which devices are `selected`.
+    `least_distance`, and what is `known` of devices.
 
     Raises:
         NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
@@ -138,16 +138,16 @@ def choose(
     if uses is None:
         uses = in_use(state.ready, state.usage)
     if policy.devices is None:
-        searches = _Searches(claims, state, state.published, selected, max_steps, expired)
+        searches = _Searches(claims, state, state.published, known, max_steps, expired)
         outcome, distance = searches.any_devices(), 0
     else:
         ranked = rank_devices(state, uses, policy.devices)
-        searches = _Searches(claims, state, ranked, selected, max_steps, expired)
+        searches = _Searches(claims, state, ranked, known, max_steps, expired)
         try:
             outcome, distance = searches.best_devices(least_distance)
         except AllocationError:
             # The order of the policy has met an error that the published order may not meet.
-            searches.matchings = Matchings(state.published, state.features, selected)
+            searches.matchings = Matchings(state.published, state.features, known)
             try:
                 outcome = searches.any_devices()
                 distance = searches.distance_of(outcome)
@@ -178,11 +178,11 @@ class _Searches:
         claims: Sequence[Claim],
         state: NodeState,
         candidates: Sequence[Candidate],
-        selected: Selected | None,
+        known: Known | None,
         max_steps: int | None,
         expired: Callable[[], bool] | None,
     ) -> None:
-        self.matchings = Matchings(candidates, state.features, selected)
+        self.matchings = Matchings(candidates, state.features, known)
         self.steps = 0
         self._claims = claims
         self._state = state

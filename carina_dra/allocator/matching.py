@@ -4,8 +4,8 @@ Everything is evaluated when it is first needed. A selector that fails on a devi
 if the search reaches the device, as in upstream.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.constraint import Values, values_of
@@ -18,8 +18,37 @@ from carina_dra.cel import CompileError, EvaluationError
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute, lookup
 
-Selected: TypeAlias = Callable[[Alternative, Candidate], bool | None]
-"""What is known already of whether an alternative selects a device; None if it is not known."""
+
+class Known(Protocol):
+    """What is known already of alternatives and devices, so that it need not be evaluated again."""
+
+    def selects(self, alternative: Alternative, candidate: Candidate) -> bool | None:
+        """As `Matching.selects`; None if it is not known."""
+
+    def amounts(
+        self, alternative: Alternative, candidate: Candidate
+    ) -> Mapping[str, Quantity] | None:
+        """As `amounts_of`."""
+
+
+def amounts_of(
+    alternative: Alternative, candidate: Candidate, features: Features
+) -> Mapping[str, Quantity] | None:
+    """What an alternative consumes of a device's capacities; None if it cannot be served.
+
+    Raises:
+        AllocationError: an amount is not valid, see `CapacityError`.
+    """
+    try:
+        return consumed_capacity(
+            candidate.device.capacity,
+            alternative.capacity,
+            fractional=features.fractional_capacity_range,
+        )
+    except CapacityError as error:
+        raise AllocationError(
+            f"{alternative}: checking capacity for device {candidate.id}: {error}"
+        ) from error
 
 
 class Matching:
@@ -30,10 +59,10 @@ class Matching:
         alternative: Alternative,
         candidates: Sequence[Candidate],
         features: Features,
-        selected: Selected | None = None,
+        known: Known | None = None,
     ) -> None:
         self._alternative = alternative
-        self._selected = selected
+        self._known = known
         self._candidates = candidates
         self._features = features
         self._selects: dict[int, bool] = {}
@@ -47,8 +76,8 @@ class Matching:
             AllocationError: a selector does not compile, or fails on the device.
         """
         known = self._selects.get(index)
-        if known is None and self._selected is not None:
-            known = self._selected(self._alternative, self._candidates[index])
+        if known is None and self._known is not None:
+            known = self._known.selects(self._alternative, self._candidates[index])
         if known is None:
             known = self.refused_by(index) is None
         self._selects[index] = known
@@ -61,7 +90,12 @@ class Matching:
             AllocationError: an amount is not valid, see `CapacityError`.
         """
         if index not in self._amounts:
-            self._amounts[index] = self._consumed(self._candidates[index])
+            candidate = self._candidates[index]
+            self._amounts[index] = (
+                amounts_of(self._alternative, candidate, self._features)
+                if self._known is None
+                else self._known.amounts(self._alternative, candidate)
+            )
         return self._amounts[index]
 
     def values(self, index: int, attribute: str) -> Values | None:
@@ -135,18 +169,6 @@ class Matching:
                     f"{named.location} on device {candidate.id}: CEL runtime error: {error}"
                 ) from error
         return None if candidate.here else "not usable on this node"
-
-    def _consumed(self, candidate: Candidate) -> Mapping[str, Quantity] | None:
-        try:
-            return consumed_capacity(
-                candidate.device.capacity,
-                self._alternative.capacity,
-                fractional=self._features.fractional_capacity_range,
-            )
-        except CapacityError as error:
-            raise AllocationError(
-                f"{self._alternative}: checking capacity for device {candidate.id}: {error}"
-            ) from error
 
     def _attribute(self, candidate: Candidate, name: str) -> DeviceAttribute | None:
         derived = self._alternative.derived.get(name)

@@ -16,7 +16,7 @@ from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
-from carina_dra.allocator.matching import Matching, Selected
+from carina_dra.allocator.matching import Known, Matching
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim
@@ -120,20 +120,20 @@ class Matchings:
         self,
         candidates: Sequence[Candidate],
         features: Features,
-        selected: Selected | None = None,
+        known: Known | None = None,
     ) -> None:
         self.candidates = candidates
         self._features = features
-        self._selected = selected
-        self._known: dict[Alternative, Matching] = {}
+        self._known = known
+        self._matchings: dict[Alternative, Matching] = {}
 
     def of(self, alternative: Alternative) -> Matching:
         """The devices that match an alternative."""
-        known = self._known.get(alternative)
-        if known is None:
-            known = Matching(alternative, self.candidates, self._features, self._selected)
-            self._known[alternative] = known
-        return known
+        matching = self._matchings.get(alternative)
+        if matching is None:
+            matching = Matching(alternative, self.candidates, self._features, self._known)
+            self._matchings[alternative] = matching
+        return matching
 
 
 def search(

@@ -9,18 +9,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
-from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
+from carina_dra.allocator.capacity import fits
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
+from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, NamedSelector
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError, EvaluationError
 from carina_dra.placement.distance import least_distance, places_of
-from carina_dra.placement.offer import BudgetError, PoolState, SelectorBudget, devices_of
+from carina_dra.placement.offer import (
+    BudgetError,
+    OfferedPool,
+    PoolState,
+    SelectorBudget,
+    devices_of,
+)
+from carina_dra.quantity import Quantity
 from carina_dra.resource import All, ExactCount, MatchAttribute
 
 _NO_AMOUNTS: Final[Amounts] = {}
+_DEVICES: Final = 10_000
+"""The number of devices of which it is remembered what a request consumes of them."""
 _ROUNDS: Final = 4
 """How often the devices that constraints leave are passed on to the other constraints."""
 
@@ -64,6 +75,7 @@ class Demand:
 
     def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
         self.budget = budget
+        self._amounts: dict[Alternative, dict[Candidate, Mapping[str, Quantity] | None]] = {}
         self._features = features
         self._requests: list[tuple[_Alternative, ...]] = []
         self._matches: list[_Match] = []
@@ -149,6 +161,40 @@ class Demand:
             for one in of
         )
 
+    def selects(
+        self, wanted: Alternative, candidate: Candidate, offered: OfferedPool
+    ) -> bool | None:
+        """Whether an alternative selects a device of a pool; None where a selector fails.
+
+        Raises:
+            BudgetError: the selectors have cost more than they may.
+        """
+        bit = offered.bits[candidate.id]
+        for named in wanted.selectors:
+            found = offered.selected(named.selector, bit, self.budget)
+            if found.doubtful & bit:
+                return None
+            if not found.mask & bit:
+                return False
+        if candidate.device.binding_conditions:
+            return None  # a feature decides whether it is considered
+        return candidate.here
+
+    def amounts_of(
+        self, wanted: Alternative, candidate: Candidate
+    ) -> Mapping[str, Quantity] | None:
+        """What an alternative consumes of a device's capacities; None if it cannot be served.
+
+        Raises:
+            AllocationError: an amount is not valid.
+        """
+        known = self._amounts.setdefault(wanted, {})
+        if candidate not in known:
+            if len(known) >= _DEVICES:
+                known.clear()
+            known[candidate] = amounts_of(wanted, candidate, self._features)
+        return known[candidate]
+
     def _may_select(self, named: NamedSelector, candidate: Candidate) -> bool:
         if isinstance(named.selector, CompileError):
             return True
@@ -207,13 +253,9 @@ class Demand:
             if capacity is None or amount.nanos > capacity.value.nanos - used.get(name, 0):
                 return False  # amounts are only ever rounded up
         try:
-            amounts = consumed_capacity(
-                one.device.capacity,
-                wanted.capacity,
-                fractional=self._features.fractional_capacity_range,
-            )
-        except CapacityError as error:
-            errors.append(f"{wanted}: checking capacity for device {one.id}: {error}")
+            amounts = self.amounts_of(wanted, one)
+        except AllocationError as error:
+            errors.append(str(error))
             return False
         return amounts is not None and fits(amounts, one.device.capacity, used)
 

@@ -7,7 +7,6 @@ can be better.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, assert_never
 
@@ -20,8 +19,9 @@ from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.offer import OfferedPool, SelectorBudget
+from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry, NodeOrder
+from carina_dra.quantity import Quantity
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
@@ -287,11 +287,7 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
-            selected=partial(
-                _selected,
-                {state.offered.pool.id: state.offered for state in states},
-                self._demand.budget,
-            ),
+            known=_KnownOfNode(self._demand, states),
         )
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
@@ -344,21 +340,18 @@ class Ranking:
         return tuple(self._order.entries())
 
 
-def _selected(
-    offered: Mapping[PoolId, OfferedPool],
-    budget: SelectorBudget,
-    wanted: Alternative,
-    candidate: Candidate,
-) -> bool | None:
-    """What was found when the conditions were checked; None where a selector fails."""
-    of_pool = offered[PoolId(candidate.id.driver, candidate.id.pool)]
-    bit = of_pool.bits[candidate.id]
-    for named in wanted.selectors:
-        found = of_pool.selected(named.selector, bit, budget)
-        if found.doubtful & bit:
-            return None
-        if not found.mask & bit:
-            return False
-    if candidate.device.binding_conditions:
-        return None  # a feature decides whether it is considered
-    return candidate.here
+class _KnownOfNode:
+    """What was found when the conditions were checked, for the search."""
+
+    def __init__(self, demand: Demand, states: Iterable[PoolState]) -> None:
+        self._demand = demand
+        self._offered = {state.offered.pool.id: state.offered for state in states}
+
+    def selects(self, alternative: Alternative, candidate: Candidate) -> bool | None:
+        offered = self._offered[PoolId(candidate.id.driver, candidate.id.pool)]
+        return self._demand.selects(alternative, candidate, offered)
+
+    def amounts(
+        self, alternative: Alternative, candidate: Candidate
+    ) -> Mapping[str, Quantity] | None:
+        return self._demand.amounts_of(alternative, candidate)
