@@ -75,11 +75,15 @@ def rank_devices(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate,
 
     Devices of a GPU that is used more come first (binpack) or last (spread). Then come devices that
     block fewer other devices, then devices with fewer free neighbours (binpack), so that free GPUs
-    close to each other stay together. Equal devices keep the published order.
+    close to each other stay together. Neighbours are devices of the node's own. Equal devices keep
+    the published order.
     """
     sign = -1 if order is Order.BINPACK else 1
     free_groups = Counter(
-        place for group, in_use in uses if in_use == 0 for place in group.places[0]
+        place
+        for group, in_use in uses
+        if in_use == 0 and isinstance(group.members[0].slice.nodes, OnNode)
+        for place in group.places[0]
     )
     rank: dict[DeviceId, tuple[int, ...]] = {}
     for group, in_use in uses:

@@ -107,6 +107,8 @@ class NodeOrder:
         needed = 1 if any(state.offered.shareable for state in states) else self._devices
         if free.bit_count() < needed:
             return None if len(offer.ready) == len(offer.pools) else 0
-        if len(offer.pools) == len(states) == 1 and states[0].offered.shareable:
+        is_alone = len(offer.pools) == len(states) == 1 and states[0].offered.shareable
+        # The usage of a wide pool changes without the node.
+        if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
             self._rooms[name] = states[0].room
         return least_distance([free], [needed], needed, states) if self._close else 0

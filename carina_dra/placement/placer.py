@@ -170,7 +170,8 @@ class Placer:
     ) -> Iterator[Placed]:
         """All suitable nodes, the best first; each costs as much as a decision.
 
-        The arguments are those of `place`. The cluster must not change before the iterator ends.
+        The arguments are those of `place`. Other questions may be asked in between, also in a
+        trial; the cluster must be as before when the next node is asked for.
 
         Raises:
             AllocationError: as for `place`.
@@ -249,6 +250,8 @@ class Placer:
             )
         except NodeAllocationError:
             return None
+        if expired is not None and expired():
+            raise ExpiredError  # a search that was ended may have missed better devices
         return verdict if isinstance(verdict, Chosen) else None
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:

@@ -104,6 +104,10 @@ class Ranking:
         """Whether nodes were left out that lack an attribute: they cannot be suitable, but fail."""
         self._heap: list[Entry] = []
         """Those of which more is known, or that have changed."""
+        self._aside: list[Entry] = []
+        """Those that an iteration has taken; they return to the heap for the next one."""
+        self._turn: object = None
+        """Which iteration has taken them."""
         self._node_moment = self._pool_moment = -1
 
     @property
@@ -125,7 +129,8 @@ class Ranking:
     ) -> Iterator[tuple[str, Suitable]]:
         """The suitable nodes in the order of their scores, of these `nodes` or of all.
 
-        Nodes of a smaller `cost` come first. The cluster must not change in between.
+        Nodes of a smaller `cost` come first. What changes the cluster in between must be undone
+        before the next node is asked for.
 
         Raises:
             AllocationError: the attempt fails on a node, which is named, and with it on all: with
@@ -147,22 +152,32 @@ class Ranking:
     def _among_all(
         self, nodes: Collection[str] | None, expired: Callable[[], bool] | None
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
-        aside: list[Entry] = []
-        try:
-            while (entry := self._next()) is not None:
-                name = entry[3]
-                known = self._known.get(name)
-                aside.append(entry)
-                if nodes is not None and name not in nodes:
-                    continue
-                if isinstance(known, Suitable | Fatal):
-                    yield name, known
-                else:
-                    self._look(name, entry, expired)  # if time is up, the entry stays
-                    aside.pop()
-        finally:
-            for entry in aside:
-                heappush(self._heap, entry)
+        turn = object()
+        passed: set[str] = set()
+        while True:
+            if self._turn is not turn:
+                self._put_back()  # what another iteration has taken
+                self._turn = turn
+            entry = self._next()
+            if entry is None:
+                return
+            name = entry[3]
+            known = self._known.get(name)
+            self._aside.append(entry)
+            if name in passed or (nodes is not None and name not in nodes):
+                continue
+            if isinstance(known, Suitable | Fatal):
+                passed.add(name)
+                yield name, known
+                self._catch_up()  # a trial may have come and gone
+            else:
+                self._look(name, entry, expired)  # if time is up, the entry stays
+                self._aside.pop()
+
+    def _put_back(self) -> None:
+        for entry in self._aside:
+            heappush(self._heap, entry)
+        self._aside = []
 
     def _next(self) -> Entry | None:
         """Takes the best entry of all nodes."""
@@ -203,6 +218,7 @@ class Ranking:
             known = self._known.get(name)
             if isinstance(known, Suitable | Fatal):
                 yield name, known
+                self._catch_up()  # a trial may have come and gone
                 continue
             self._look(name, entry, expired)
             after = self._entry(name)
@@ -276,20 +292,23 @@ class Ranking:
             least_distance=FAR if bound.alternatives else bound.distance,
             known=_KnownOfNode(self._demand, states),
         )
+        if expired is not None and expired():
+            raise ExpiredError  # a search that was ended may have missed better devices
         match verdict:
             case Chosen(score=score):
                 return Suitable((score.alternatives, score.distance, score.use, name), verdict)
             case Impossible():
                 return Refused()
             case CutShort():
-                if expired is not None and expired():
-                    raise ExpiredError
                 return Undecided()
         assert_never(verdict)
 
     def _catch_up(self) -> None:
         """Forgets what was known of nodes that have changed."""
         cluster = self._cluster
+        moments = self._node_moment, self._pool_moment
+        if moments == (cluster.changed_nodes.now, cluster.changed_pools.now):
+            return
         nodes = list(cluster.changed_nodes.since(self._node_moment)) if self._known else []
         if self._pool_moment != cluster.changed_pools.now and self._order.wide:
             self._known.clear()
@@ -310,7 +329,7 @@ class Ranking:
                     heappush(self._heap, entry)
 
     def _begin(self, entries: Sequence[Entry]) -> None:
-        self._untouched, self._begun, self._heap = entries, 0, []
+        self._untouched, self._begun, self._heap, self._aside = entries, 0, [], []
 
     def _promising(self) -> Sequence[Entry]:
         """The nodes with devices that have the attributes which selectors ask for."""
