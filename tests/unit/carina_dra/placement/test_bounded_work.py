@@ -1,0 +1,179 @@
+"""How many nodes are looked at for claims, on nodes that are all unlike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from carina_dra.allocator.allocate import choose
+from carina_dra.placement import ranking as ranking_module
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Demand
+from carina_dra.placement.placer import Placed
+from carina_dra.quantity import Quantity
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
+from tests.samples.fleet import (
+    DRIVER,
+    claim,
+    cluster,
+    devices_of,
+    give,
+    gpu,
+    placer_of,
+    request,
+)
+
+_NODES = 100
+
+
+@dataclass(slots=True)
+class Work:
+    """What was done for claims."""
+
+    checked: int
+    """On how many nodes the conditions of the demand were checked."""
+    searched: int
+    """On how many nodes devices were chosen."""
+
+
+@contextmanager
+def work() -> Iterator[Work]:
+    """Counts the nodes that are looked at."""
+    done = Work(0, 0)
+    with (
+        patch.object(ranking_module, "choose", wraps=choose) as searched,
+        patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as checked,
+    ):
+        yield done
+    done.checked, done.searched = checked.call_count, searched.call_count
+
+
+def unlike(nodes: int = _NODES) -> Cluster:
+    """Nodes of 8 GPUs, of which each has its own layout, memory and use."""
+    random = Random(0)
+    made = cluster(
+        **{
+            f"n{index:03}": [
+                {
+                    **gpu(f"g{number}", numa=random.randint(0, 1), model=f"m{index % 4}"),
+                    "capacity": {"memory": {"value": f"{random.randint(40_000, 80_000)}Mi"}},
+                }
+                for number in range(8)
+            ]
+            for index in range(nodes)
+        }
+    )
+    for name in list(made.nodes):
+        used = random.randint(1, 7)
+        results = (DeviceResult("r", DRIVER, name, f"g{number}") for number in range(used))
+        made.allocate(f"in-use/{name}", Allocation(DeviceAllocation(tuple(results))))
+    return made
+
+
+def test_new_kind_of_claim_looks_at_few_nodes() -> None:
+    placer = placer_of(unlike())
+    for count in (1, 2, 4):
+        with work() as done:
+            assert isinstance(placer.place(request(claim(count))), Placed)
+        assert 0 < done.searched <= 3, count
+        assert 0 < done.checked <= 10, count
+
+
+def test_new_kind_of_claim_with_a_selector_looks_at_some_nodes() -> None:
+    placer = placer_of(unlike())
+    with work() as done:
+        asked = claim(selector=f'device.attributes["{DRIVER}"].model in ["m3"]')
+        assert isinstance(placer.place(request(asked)), Placed)
+    assert done.searched == 1
+    assert 0 < done.checked <= 20
+
+
+def test_like_claim_looks_at_one_or_two_nodes() -> None:
+    nodes = unlike()
+    placer = placer_of(nodes)
+    for count in (1, 2):
+        placer.place(request(claim(count)))
+        for _ in range(20):
+            asked = claim(count)
+            with work() as done:
+                placed = placer.place(request(asked))
+            assert isinstance(placed, Placed)
+            assert max(done.searched, done.checked) <= 2
+            nodes.allocate(asked.key, placed.allocated.allocations[0])
+
+
+def test_like_claim_looks_at_no_node_if_nothing_has_changed() -> None:
+    placer = placer_of(unlike())
+    expected = placer.place(request(claim(2)))
+    with work() as done:
+        assert placer.place(request(claim(2))) == expected
+    assert (done.searched, done.checked) == (0, 0)
+
+
+def test_released_claim_looks_at_its_node_only() -> None:
+    nodes = unlike()
+    placer, asked = placer_of(nodes), claim(2)
+    first = placer.place(request(asked))
+    assert isinstance(first, Placed)
+    nodes.allocate(asked.key, first.allocated.allocations[0])
+    placer.place(request(claim(2)))
+    nodes.release(asked.key)
+    with work() as done:
+        assert placer.place(request(claim(2))) == first
+    assert (done.searched, done.checked) == (1, 1)
+
+
+def test_nodes_with_too_few_free_devices_are_not_looked_at() -> None:
+    nodes = unlike()
+    with work() as done:
+        assert devices_of(placer_of(nodes).place(request(claim(9)))) == []
+    assert (done.searched, done.checked) == (0, 0)
+
+
+def test_nodes_without_room_are_not_looked_at() -> None:
+    def shared(index: int) -> dict[str, Any]:
+        capacity = {"memory": {"value": str(1000 + index)}}
+        return {**gpu("g0"), "allowMultipleAllocations": True, "capacity": capacity}
+
+    nodes = cluster(**{f"n{index:03}": [shared(index)] for index in range(_NODES)})
+    for index in range(_NODES - 1):
+        name, consumed = f"n{index:03}", {"memory": Quantity.parse(str(900 + index))}
+        share = DeviceResult("r", DRIVER, name, "g0", share_id="s", consumed_capacity=consumed)
+        nodes.allocate(f"in-use/{name}", Allocation(DeviceAllocation((share,))))
+    placer = placer_of(nodes)
+    with work() as done:
+        wanted = claim(capacity={"requests": {"memory": "200"}})
+        assert devices_of(placer.place(request(wanted))) == [f"n{_NODES - 1:03}/g0"]
+    assert (done.searched, done.checked) == (1, 1)
+
+
+def test_refused_nodes_are_not_looked_at_again() -> None:
+    nodes = unlike()
+    placer = placer_of(nodes)
+    wanted = request(claim(selector=f'device.attributes["{DRIVER}"].model.endsWith("9")'))
+    with work() as first:
+        assert devices_of(placer.place(wanted)) == []
+    assert (first.searched, first.checked) == (0, _NODES)
+    give(nodes, claim())
+    with work() as second:
+        assert devices_of(placer.place(wanted)) == []
+    assert second.checked <= 1
+
+
+def test_next_best_node_costs_as_much_as_the_best() -> None:
+    placed = placer_of(unlike()).best(request(claim(2)))
+    with work() as done:
+        for _ in range(10):
+            next(placed)
+    assert done.searched <= 15
+
+
+def test_cost_of_a_node_is_considered_before_the_node_is_looked_at() -> None:
+    placer = placer_of(unlike())
+    with work() as done:
+        placed = placer.place(request(claim()), cost=lambda name: name != "n050")
+    assert isinstance(placed, Placed)
+    assert placed.node == "n050"
+    assert (done.searched, done.checked) == (1, 1)

@@ -1,0 +1,224 @@
+"""What claims demand at least: no suitable node is refused, and no bound is too high."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carina_dra.allocator.allocate import Allocated, allocate
+from carina_dra.allocator.preference import CLOSENESS, FAR, Policy
+from carina_dra.allocator.usage import DeviceId
+from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Bound, Demand, Short
+from carina_dra.placement.offer import SelectorBudget
+from carina_dra.resource import ResourceClaim
+from tests.samples.fleet import (
+    DRIVER,
+    claim,
+    claim_of,
+    cluster,
+    give,
+    gpu,
+    model_is,
+    partitions,
+    request,
+)
+from tests.samples.random_questions import Question, questions
+
+_NUMA_NODE = "resource.kubernetes.io/numaNode"
+_SAME_NUMA_NODE = CLOSENESS.index(("gpu.carina.dev/nvlinkDomain", _NUMA_NODE))
+
+
+def demand_of(question: Question) -> Demand:
+    """What the claims of a random question demand."""
+    return Demand(question.request.claims, question.cluster.features, SelectorBudget(None))
+
+
+def bound_of(question: Question) -> Bound | Short:
+    """The bound of a random question."""
+    offer = question.offer
+    is_whole = len(offer.ready) == len(offer.pools)
+    return demand_of(question).bound(question.states, is_whole=is_whole, wish=True)
+
+
+def bound(of: Cluster, *claims: ResourceClaim) -> Bound | Short:
+    """The bound of the node `a`."""
+    states = [of.pool_state(pool) for pool in of.offer("a").ready]
+    demand = Demand(request(*claims).claims, of.features, SelectorBudget(None))
+    return demand.bound(states, is_whole=True, wish=True)
+
+
+def is_possible(of: Cluster, *claims: ResourceClaim) -> bool:
+    """Whether the node `a` has devices for the claims."""
+    answer = allocate(request(*claims).claims, of.state("a"), new_share_id=lambda: "share")
+    return isinstance(answer, Allocated)
+
+
+# Random nodes.
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from(["binpack", "spread"]))
+def test_bound_is_never_worse_than_the_best_allocation(seed: int, policy: str) -> None:
+    for question in questions(seed, Policy.parse(policy)):
+        if question.allocated is None:
+            continue
+        found, score = bound_of(question), question.allocated.score
+        assert isinstance(found, Bound), question.node
+        assert (found.alternatives, found.distance) <= (score.alternatives, score.distance)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**9))
+def test_chosen_devices_concern_the_demand_and_have_its_amounts(seed: int) -> None:
+    for question in questions(seed, Policy()):
+        if question.allocated is None:
+            continue
+        demand = demand_of(question)
+        published = {one.id: one for state in question.states for one in state.offered.devices}
+        chosen = [
+            published[DeviceId(result.driver, result.pool, result.device)]
+            for allocation in question.allocated.allocations
+            for result in allocation.devices.results
+        ]
+        assert all(map(demand.concerns, chosen))
+        for name, amount in demand.amounts.items():
+            assert any(
+                one.device.capacity[name].value.nanos >= amount
+                for one in chosen
+                if name in one.device.capacity
+            )
+
+
+def test_random_questions_are_of_every_kind() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(25):
+        for question in questions(seed, Policy()):
+            found, allocated = bound_of(question), question.allocated
+            if isinstance(found, Short):
+                kinds["refused"] += 1
+            elif allocated is None:
+                kinds["not refused, and impossible"] += 1
+            else:
+                score = allocated.score
+                exact = (found.alternatives, found.distance) == (score.alternatives, score.distance)
+                kinds["exact" if exact else "too low"] += 1
+    assert min(kinds["refused"], kinds["exact"]) > 50
+    assert kinds["refused"] > kinds["not refused, and impossible"]
+    assert kinds["exact"] > kinds["too low"]
+
+
+# Each condition.
+
+
+def _memory(amount: str, **device: Any) -> dict[str, Any]:
+    return {**gpu("g0"), "capacity": {"memory": {"value": amount}}, **device}
+
+
+_REFUSED: Mapping[str, tuple[list[dict[str, Any]], ResourceClaim]] = {
+    "too few devices": ([gpu("g0")], claim(2)),
+    "too few selected devices": (
+        [gpu("g0"), gpu("g1", model="A100")],
+        claim(2, selector=model_is("H200")),
+    ),
+    "too few for all requests together": (
+        [gpu("g0")],
+        claim_of(*({"name": n, "exactly": {"deviceClassName": "gpu"}} for n in ("one", "two"))),
+    ),
+    "too small": ([_memory("40Gi")], claim(capacity={"requests": {"memory": "80Gi"}})),
+    "without the capacity": ([gpu("g0")], claim(capacity={"requests": {"memory": "1"}})),
+    "tainted": (
+        [{**gpu("g0"), "taints": [{"key": "broken", "effect": "NoSchedule"}]}],
+        claim(),
+    ),
+    "too few with a value in common": (
+        [gpu("g0", numa=0), gpu("g1", numa=1)],
+        claim_of(
+            {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+            constraints=[{"matchAttribute": _NUMA_NODE}],
+        ),
+    ),
+    "no device of all": (
+        [gpu("g0")],
+        claim_of(
+            {
+                "name": "gpus",
+                "exactly": {
+                    "deviceClassName": "gpu",
+                    "allocationMode": "All",
+                    "selectors": [{"cel": {"expression": model_is("A100")}}],
+                },
+            }
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("devices", "asked"), _REFUSED.values(), ids=list(_REFUSED))
+def test_node_is_refused(devices: list[dict[str, Any]], asked: ResourceClaim) -> None:
+    nodes = cluster(a=devices)
+    assert bound(nodes, asked) == Short("")
+    assert not is_possible(nodes, asked)
+
+
+def test_node_whose_devices_are_in_use_is_refused_but_not_to_admin_access() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    give(nodes, claim())
+    assert bound(nodes, claim()) == Short("")
+    assert bound(nodes, claim(adminAccess=True)) == Bound(0, 0)
+
+
+def test_failing_selector_is_named_where_it_leaves_too_few_devices() -> None:
+    nodes = cluster(a=[{"name": "g0"}, gpu("g1")])
+    found = bound(nodes, claim(2, selector=model_is("H200")))
+    assert isinstance(found, Short)
+    assert f"on device {DRIVER}/a/g0: CEL runtime error" in found.error
+    assert bound(nodes, claim(1, selector=model_is("H200"))) == Bound(0, 0)
+
+
+def test_shared_device_serves_several_requests() -> None:
+    nodes = cluster(a=[_memory("80Gi", allowMultipleAllocations=True)])
+    share = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    asked = claim_of(*({"name": name, "exactly": share} for name in ("one", "two")))
+    assert isinstance(bound(nodes, asked), Bound)
+    assert is_possible(nodes, asked)
+
+
+def test_partition_whose_counter_is_used_up_is_refused() -> None:
+    nodes = cluster(a=[])
+    nodes.remove_slice("a-0")
+    for published in partitions("a", 4, one=2, two=2, three=2):
+        nodes.put_slice(published)
+    give(nodes, claim())
+    assert bound(nodes, claim()) == Bound(0, 0)
+    give(nodes, claim())
+    assert bound(nodes, claim()) == Short("")
+
+
+def _either(*counts: int) -> ResourceClaim:
+    alternatives = [
+        {"name": f"x{index}", "deviceClassName": "gpu", "count": count}
+        for index, count in enumerate(counts)
+    ]
+    return claim_of({"name": "gpus", "firstAvailable": alternatives})
+
+
+def test_bound_counts_the_alternatives_that_are_impossible() -> None:
+    nodes = cluster(a=[gpu(f"g{index}") for index in range(2)])
+    found = [bound(nodes, _either(*counts)) for counts in ((1,), (3, 1), (4, 3, 2), (3,))]
+    assert [one.alternatives if isinstance(one, Bound) else None for one in found] == [
+        0,
+        1,
+        2,
+        None,
+    ]
+
+
+def test_bound_knows_how_many_devices_are_on_one_numa_node() -> None:
+    nodes = cluster(a=[gpu(f"g{index}", numa=index % 2) for index in range(4)])
+    assert bound(nodes, claim(2)) == Bound(0, _SAME_NUMA_NODE)
+    assert bound(nodes, claim(3)) == Bound(0, FAR)
+    assert bound(nodes, claim(1)) == Bound(0, 0)
