@@ -28,12 +28,12 @@ from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
 from carina_dra.placement.changes import Changes
+from carina_dra.placement.holdings import Holdings
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
-from carina_dra.placement.reservation import Reservation, held
+from carina_dra.placement.reservation import Reservation
 from carina_dra.resource import (
     Allocation,
-    DeviceResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
@@ -68,13 +68,7 @@ class Cluster:
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
-        self._allocations: dict[str, Allocation] = {}
-        self._reservations: dict[str, Reservation] = {}
-        self._reserved_for: dict[str, frozenset[str]] = {}
-        """The reservations that each claim may use."""
-        self._held: dict[str, tuple[DeviceResult, ...]] = {}
-        """What each reservation keeps from other claims."""
-        self._usage: dict[PoolId, Usage] = {}
+        self._holdings = Holdings(self._mark, self._counter_sets)
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._offers: dict[str, Offer] = {}
@@ -191,27 +185,24 @@ class Cluster:
 
     def allocate(self, claim: str, allocation: Allocation) -> None:
         """Marks devices as used by a claim (`namespace/name`), in place of its previous devices."""
-        before = self._allocations.get(claim)
+        before = self._holdings.allocation(claim)
         if before == allocation:
             return
         if before is not None:
             self.release(claim)
-        self._allocations[claim] = allocation
-        self._use(allocation.devices.results, Usage.plus)
-        self._hold_again(claim)
+        self._holdings.allocate(claim, allocation)
         self._undo(partial(self.release, claim))
 
     def release(self, claim: str) -> None:
         """Frees the devices of a claim, if it has any; the exact inverse of `allocate`."""
-        before = self._allocations.pop(claim, None)
+        before = self._holdings.allocation(claim)
         if before is not None:
-            self._use(before.devices.results, Usage.minus)
-            self._hold_again(claim)
+            self._holdings.release(claim)
             self._undo(partial(self.allocate, claim, before))
 
     def allocation(self, claim: str) -> Allocation | None:
         """The allocation of a claim (`namespace/name`), if it has one."""
-        return self._allocations.get(claim)
+        return self._holdings.allocation(claim)
 
     # Reservations.
 
@@ -220,70 +211,32 @@ class Cluster:
 
         The devices are in use for all other claims.
         """
-        before = self._reservations.get(name)
+        before = self._holdings.reservation(name)
         if before == reservation:
             return
         if before is not None:
             self.unreserve(name)
-        self._reservations[name] = reservation
-        for claim in reservation.claims:
-            self._reserved_for[claim] = self._reserved_for.get(claim, frozenset()) | {name}
-        self._hold(name)
+        self._holdings.reserve(name, reservation)
         self._undo(partial(self.unreserve, name))
 
     def unreserve(self, name: str) -> None:
         """Ends a reservation, if it is known; what its claims have got remains theirs."""
-        before = self._reservations.pop(name, None)
+        before = self._holdings.reservation(name)
         if before is not None:
-            for claim in before.claims:
-                self._reserved_for[claim] -= {name}
-                if not self._reserved_for[claim]:
-                    del self._reserved_for[claim]
-            self._hold(name)
+            self._holdings.unreserve(name)
             self._undo(partial(self.reserve, name, before))
 
     def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
         """The reservations that all of the claims (`namespace/name`) may use."""
-        return frozenset.intersection(
-            *(self._reserved_for.get(claim, frozenset()) for claim in claims)
-        )
+        return self._holdings.reserved_for(claims)
 
     def nodes_of_reservation(self, name: str) -> Collection[str]:
         """The nodes that may have a device that the reservation still holds."""
-        pools = {PoolId(one.driver, one.pool) for one in self._held.get(name, ())}
+        pools = {PoolId(one.driver, one.pool) for one in self._holdings.held_by(name)}
         reached = [self._reach.nodes_of(pool) for pool in pools]
         if any(nodes is None for nodes in reached):
             return self._nodes
         return {node for nodes in reached for node in nodes or () if node in self._nodes}
-
-    def _hold_again(self, claim: str) -> None:
-        for name in self._reserved_for.get(claim, ()):
-            self._hold(name)
-
-    def _hold(self, name: str) -> None:
-        """Puts in use what the reservation holds, in place of what it held before."""
-        before = self._held.pop(name, ())
-        reservation = self._reservations.get(name)
-        after: tuple[DeviceResult, ...] = ()
-        if reservation is not None:
-            allocations = filter(None, map(self._allocations.get, reservation.claims))
-            in_use = [result for one in allocations for result in one.devices.results]
-            after = held(reservation, in_use, self._counter_sets)
-        if after:
-            self._held[name] = after
-        if before != after:
-            self._use(before, Usage.minus)
-            self._use(after, Usage.plus)
-
-    def _counter_sets(self, device: DeviceId) -> Collection[str]:
-        """The counter sets that a device consumes, as it is published."""
-        return {
-            consumption.counter_set
-            for name in self._pools.get(PoolId(device.driver, device.pool), ())
-            for published in self._slices[name].spec.devices
-            if published.name == device.device
-            for consumption in published.consumes_counters
-        }
 
     # What follows for a node.
 
@@ -299,7 +252,7 @@ class Cluster:
         for name in without:
             usage = usage.minus(
                 one
-                for one in self._held.get(name, ())
+                for one in self._holdings.held_by(name)
                 if any(pool.id == (one.driver, one.pool) for pool in pools)
             )
         return NodeState(self._nodes[node], pools, usage, self.features)
@@ -318,7 +271,7 @@ class Cluster:
 
     def pool_state(self, offered: OfferedPool) -> PoolState:
         """The devices of a pool, with which of them are in use."""
-        return offered.state(self._usage.get(offered.pool.id, NOTHING))
+        return offered.state(self._holdings.usage(offered.pool.id))
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""
@@ -339,7 +292,8 @@ class Cluster:
 
     def is_in_use(self, node: str) -> bool:
         """Whether a device of a pool that names the node is in use."""
-        return any(pool in self._usage for pool in self._reach.pools_naming(node))
+        pools = self._reach.pools_naming(node)
+        return any(self._holdings.usage(pool) is not NOTHING for pool in pools)
 
     def is_wide(self, pool: PoolId) -> bool:
         """Whether the pool reaches so many nodes that they are not listed as changed with it."""
@@ -387,7 +341,8 @@ class Cluster:
         return known
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
-        of_pools = [self._usage[pool.id] for pool in pools if pool.id in self._usage]
+        usages = (self._holdings.usage(pool.id) for pool in pools)
+        of_pools = [usage for usage in usages if usage is not NOTHING]
         if len(of_pools) == 1:
             return of_pools[0]
         return Usage(
@@ -420,20 +375,17 @@ class Cluster:
         else:
             self._wide.discard(pool)
         self._forget_pool(pool)
+        self._holdings.publish(pool)
 
-    def _use(
-        self,
-        results: Iterable[DeviceResult],
-        change: Callable[[Usage, Iterable[DeviceResult]], Usage],
-    ) -> None:
-        by_pool: dict[PoolId, list[DeviceResult]] = {}
-        for result in results:
-            by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
-        for pool, of_pool in by_pool.items():
-            self._usage[pool] = change(self._usage.get(pool, NOTHING), of_pool)
-            if self._usage[pool] == NOTHING:
-                del self._usage[pool]
-            self._mark(pool)
+    def _counter_sets(self, device: DeviceId) -> Collection[str]:
+        """The counter sets that a device consumes, as it is published."""
+        return {
+            consumption.counter_set
+            for name in self._pools.get(PoolId(device.driver, device.pool), ())
+            for published in self._slices[name].spec.devices
+            if published.name == device.device
+            for consumption in published.consumes_counters
+        }
 
     def _mark(self, pool: PoolId) -> None:
         """The devices in use of a pool have changed."""

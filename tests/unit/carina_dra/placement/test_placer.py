@@ -46,10 +46,10 @@ def fleet(**nodes: int) -> Cluster:
         }
     )
     for name, used in nodes.items():
-        for _ in range(used):
+        for number in range(used):
             placed = placer_of(made).place(request(claim()), [name])
             assert isinstance(placed, Placed)
-            made.allocate(f"{name}/{len(made._allocations)}", placed.allocated.allocations[0])
+            made.allocate(f"{name}/{number}", placed.allocated.allocations[0])
     return made
 
 
