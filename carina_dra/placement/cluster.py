@@ -42,6 +42,8 @@ from carina_dra.resource import (
 _MANY: Final = 256
 """A pool that names or selects more nodes than this is wide."""
 
+_GONE: Final = 1_024
+"""About how many nodes that are gone are remembered as changed."""
 _FEW: Final = 8
 """Pools are few if there is at most one for so many nodes."""
 
@@ -113,6 +115,8 @@ class Cluster:
         if before is not None:
             self._reach.remove_node(before)
             self._forget(name)
+            if len(self.changed_nodes) > 2 * len(self._nodes) + _GONE:
+                self.changed_nodes.forget_all_but(self._nodes)
             self._undo(partial(self.put_node, before))
 
     @property

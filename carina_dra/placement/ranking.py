@@ -309,6 +309,8 @@ class Ranking:
         moments = self._node_moment, self._pool_moment
         if moments == (cluster.changed_nodes.now, cluster.changed_pools.now):
             return
+        if not cluster.changed_nodes.is_known_since(self._node_moment):
+            self._known.clear()
         nodes = list(cluster.changed_nodes.since(self._node_moment)) if self._known else []
         if self._pool_moment != cluster.changed_pools.now and self._order.wide:
             self._known.clear()

@@ -366,3 +366,11 @@ def test_partition_in_use_blocks_those_that_need_the_same_counter() -> None:
     nodes.put_claim(allocated("one", "a/half"))
     assert give(nodes, claim()) == ["a/other"]
     assert give(nodes, claim()) == []
+
+
+def test_names_of_nodes_that_come_and_go_are_not_all_kept() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    for number in range(5_000):
+        nodes.put_node(Node(f"n{number}"))
+        nodes.remove_node(f"n{number}")
+    assert len(nodes.changed_nodes) < 2_000

@@ -386,3 +386,14 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     assert answer.failed == (
         "a: invalid resource pools were encountered: gpu.carina.dev/a: duplicate device name g0",
     )
+
+
+def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None:
+    nodes, asked = cluster(a=[gpu("g0")], b=[gpu("g0")]), request(claim())
+    placer = placer_of(nodes)
+    answer = placer.place(asked)
+    assert isinstance(answer, Placed)
+    nodes.allocate("default/other", answer.allocated.allocations[0])
+    nodes.remove_node("b")
+    nodes.changed_nodes.forget_all_but(nodes.nodes)
+    assert isinstance(placer.place(asked), Unplaceable)
