@@ -261,18 +261,18 @@ class Ranking:
 
     def _check(self, name: str, entry: Entry) -> _Known:
         offer = self._cluster.offer(name)
+        states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
-            states = [self._cluster.pool_state(one) for one in offer.ready]
             is_whole = len(offer.ready) == len(offer.pools)
             bound = self._demand.bound(states, is_whole=is_whole, wish=not self._is_upstream)
         if isinstance(bound, Short):
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
-            if not bound.error and not is_invalid:
+            if not is_invalid and not self._is_upstream:
+                return Failed(bound.error) if bound.error else Refused()
+            if not is_invalid and not self._demand.may_fail(states):
                 return Refused()
-            if not self._is_upstream and not is_invalid:
-                return Failed(bound.error)
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
 
