@@ -28,6 +28,7 @@ from carina_dra.placement.offer import (
 )
 from carina_dra.quantity import Quantity
 from carina_dra.resource import All, ExactCount, MatchAttribute
+from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
 _DEVICES: Final = 10_000
@@ -99,6 +100,8 @@ class Demand:
         )
         """Whether all selectors do."""
         self._several = asks_for_several(claims)
+        self._fails_alone = any(map(_may_fail, claims))
+        """Whether a claim could fail whatever the devices are."""
         self.has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
 
     @property
@@ -210,6 +213,36 @@ class Demand:
             return named.selector.matches(candidate.view, self.budget.meter)
         except (EvaluationError, BudgetError):
             return True
+
+    def may_fail(self, states: Sequence[PoolState]) -> bool:
+        """Whether an attempt that comes to all of these devices, free or not, could fail.
+
+        Raises:
+            BudgetError: the selectors have cost more than they may.
+        """
+        return self._fails_alone or any(
+            self._may_fail_in(one.source, state)
+            for of in self._requests
+            for one in of
+            for state in states
+        )
+
+    def _may_fail_in(self, wanted: Alternative, state: PoolState) -> bool:
+        offered = state.offered
+        mask = (1 << len(offered.devices)) - 1
+        for named in wanted.selectors:
+            selected = offered.selected(named.selector, mask, self.budget)
+            if selected.doubtful & mask:
+                return True
+            mask &= selected.mask
+        if not self._features.consumable_capacity:
+            return False
+        try:
+            for _, one in devices_of(mask, offered.devices):
+                self.amounts_of(wanted, one)
+        except AllocationError:
+            return True
+        return False
 
     def _available(
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
@@ -334,6 +367,14 @@ def _least(wanted: Alternative) -> int:
             return count
         case All():
             return 1
+
+
+def _may_fail(claim: Claim) -> bool:
+    """Whether it may ask for too many devices, or derives attributes."""
+    least = sum(min(map(_least, request.alternatives)) for request in claim.requests)
+    return least > DEVICES_PER_CLAIM or any(
+        one.derived for request in claim.requests for one in request.alternatives
+    )
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:

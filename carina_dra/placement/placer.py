@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.allocate import Allocated, Chosen, choose, write
-from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.explanation import Explanation, explain
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
@@ -188,7 +188,10 @@ class Placer:
         groups: dict[tuple[str, ...], list[str]] = {}
         first: dict[tuple[str, ...], Explanation] = {}
         for name in sorted(self._cluster.nodes if nodes is None else nodes):
-            explanation = explain(request.claims, self._cluster.state(name))
+            try:
+                explanation = explain(request.claims, self._cluster.state(name))
+            except AllocationError as error:
+                explanation = Explanation(name, (), (str(error),))
             alike = explanation.anonymous()
             first.setdefault(alike, explanation)
             groups.setdefault(alike, []).append(name)
@@ -248,7 +251,9 @@ class Placer:
                 max_steps=self._max_steps,
                 expired=expired,
             )
-        except NodeAllocationError:
+        except AllocationError as error:
+            if self._policy.devices is None and not isinstance(error, NodeAllocationError):
+                raise type(error)(f"node {name}: {error}") from error
             return None
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices

@@ -264,20 +264,24 @@ class Ranking:
 
     def _check(self, name: str, entry: Entry) -> _Known:
         offer = self._cluster.offer(name)
+        states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
-            states = [self._cluster.pool_state(one) for one in offer.ready]
             is_whole = len(offer.ready) == len(offer.pools)
             bound = self._demand.bound(states, is_whole=is_whole, wish=not self._is_upstream)
         if isinstance(bound, Short):
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
-            if not bound.error and not is_invalid:
-                return Refused()
-            if not self._is_upstream and not is_invalid and self._demand.compiles:
-                return Failed(bound.error)
+            if not is_invalid and not self._may_be_fatal(bound, states):
+                return Failed(bound.error) if bound.error else Refused()
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
+
+    def _may_be_fatal(self, short: Short, states: Sequence[PoolState]) -> bool:
+        """Whether an error on the node may be one of the whole attempt."""
+        if self._is_upstream:
+            return bool(short.error) or self._demand.may_fail(states)
+        return bool(short.error) and not self._demand.compiles
 
     def _choose(self, name: str, bound: Bound, expired: Callable[[], bool] | None) -> _Known:
         states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
