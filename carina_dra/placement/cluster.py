@@ -279,11 +279,7 @@ class Cluster:
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""
-        fewest: Collection[PoolId] | None = None
-        for name, value in attributes:
-            pools = self._index.pools_with(name, value)
-            if fewest is None or len(pools) < len(fewest):
-                fewest = pools
+        fewest = self._index.fewest_pools(attributes)
         if fewest is None or len(fewest) * _FEW > len(self._nodes):
             return None
         names: set[str] = set()

@@ -116,17 +116,16 @@ class Demand:
         return amounts
 
     @property
-    def attributes(self) -> Iterator[frozenset[tuple[str, str]]]:
-        """The values of attributes that some device must have, by request."""
-        for of in self._requests:
-            if len(of) == 1:
-                selectors = [named.selector for named in of[0].source.selectors]
-                yield frozenset(
-                    condition
-                    for selector in selectors
-                    if not isinstance(selector, CompileError)
-                    for condition in selector.equalities
-                )
+    def attributes(self) -> frozenset[tuple[str, str]]:
+        """The values of attributes that devices of a node must have, each of them some device."""
+        return frozenset(
+            condition
+            for of in self._requests
+            if len(of) == 1
+            for named in of[0].source.selectors
+            if not isinstance(named.selector, CompileError)
+            for condition in named.selector.equalities
+        )
 
     def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
         """The best score that a node could have for the claims, but for its usage.

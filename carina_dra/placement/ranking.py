@@ -340,12 +340,11 @@ class Ranking:
     def _promising(self) -> Sequence[Entry]:
         """The nodes with devices that have the attributes which selectors ask for."""
         self._left_out = False
-        for conditions in () if self._is_upstream else self._demand.attributes:
-            names = self._cluster.nodes_with(conditions)
-            if names is not None:
-                self._left_out = True
-                entries = (self._order.entry(name) for name in names)
-                return sorted(entry for entry in entries if entry is not None)
+        names = None if self._is_upstream else self._cluster.nodes_with(self._demand.attributes)
+        if names is not None:
+            self._left_out = True
+            entries = (self._order.entry(name) for name in names)
+            return sorted(entry for entry in entries if entry is not None)
         return tuple(self._order.entries())
 
 
