@@ -22,6 +22,8 @@ NOTHING: Final = Usage()
 """No device is in use."""
 _SELECTORS: Final = 32
 """The number of selectors whose results a pool remembers."""
+_ATTRIBUTES: Final = 8
+"""The number of attributes by which a pool remembers its devices: claims may name any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ class OfferedPool:
         """The devices by the values of an attribute."""
         known = self._places.get(name)
         if known is None:
+            if len(self._places) >= _ATTRIBUTES:
+                self._places.clear()
             known = self._places[name] = self._placed(name)
         return known
 
