@@ -31,7 +31,7 @@ from carina_dra.placement.changes import Changes
 from carina_dra.placement.holdings import Holdings
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
-from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.reservation import Counter, Reservation
 from carina_dra.resource import (
     Allocation,
     DeviceTaintRule,
@@ -70,7 +70,7 @@ class Cluster:
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
-        self._holdings = Holdings(self._mark, self._counter_sets)
+        self._holdings = Holdings(self._mark, self._consumed)
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._offers: dict[str, Offer] = {}
@@ -377,24 +377,27 @@ class Cluster:
         self._forget_pool(pool)
         self._holdings.publish(pool)
 
-    def _counter_sets(self, device: DeviceId) -> Collection[str]:
-        """The counter sets that a device consumes, as it is published."""
+    def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
+        """What a device consumes of counters, as it is published, in billionths."""
         return {
-            consumption.counter_set
-            for name in self._pools.get(PoolId(device.driver, device.pool), ())
-            for published in self._slices[name].spec.devices
+            (consumption.counter_set, name): counter.value.nanos
+            for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ()))
+            for published in self._slices[slice_name].spec.devices
             if published.name == device.device
             for consumption in published.consumes_counters
+            for name, counter in consumption.counters.items()
         }
 
     def _mark(self, pool: PoolId) -> None:
         """The devices in use of a pool have changed."""
+        reached = self._reach.nodes_of(pool)
+        if pool not in self._wide and (reached is None or len(reached) > _MANY):
+            self._wide.add(pool)  # nodes have come after its slices, or have got its labels
+            self.wide_moment += 1
         if pool in self._wide:
             self.changed_pools.add(pool)
-            reached: Collection[str] = set(self._reach.named_by(pool))
-        else:
-            reached = self._reach.nodes_of(pool) or ()
-        for name in reached:
+            reached = set(self._reach.named_by(pool))
+        for name in reached or ():
             if name in self._nodes:
                 self.changed_nodes.add(name)
 

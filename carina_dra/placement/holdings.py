@@ -1,10 +1,10 @@
 """Who has which devices of a cluster: allocated claims, and reservations for claims."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.offer import NOTHING
-from carina_dra.placement.reservation import Reservation, held
+from carina_dra.placement.reservation import Counter, Reservation, held
 from carina_dra.resource import Allocation, DeviceResult
 
 
@@ -14,14 +14,14 @@ class Holdings:
     def __init__(
         self,
         changed: Callable[[PoolId], None],
-        counter_sets: Callable[[DeviceId], Collection[str]],
+        consumed: Callable[[DeviceId], Mapping[Counter, int]],
     ) -> None:
         """`changed` is told of each pool whose usage changes.
 
-        `counter_sets` says which counter sets a device consumes, as it is published now.
+        `consumed` says what a device consumes of counters, as it is published now, in billionths.
         """
         self._changed = changed
-        self._counter_sets = counter_sets
+        self._consumed = consumed
         self._allocations: dict[str, Allocation] = {}
         self._reservations: dict[str, Reservation] = {}
         self._reserved_for: dict[str, frozenset[str]] = {}
@@ -104,7 +104,7 @@ class Holdings:
             return ()
         allocations = filter(None, map(self._allocations.get, reservation.claims))
         in_use = [result for one in allocations for result in one.devices.results]
-        return held(reservation, in_use, self._counter_sets)
+        return held(reservation, in_use, self._consumed)
 
     def _use(
         self,

@@ -63,6 +63,10 @@ class SelectorBudget:
         self.meter = Meter()
         self._most = most
 
+    def give_back(self, cost: int) -> None:
+        """Forgets a cost: what it was spent on is gone."""
+        self.meter.spent -= cost
+
     def require(self) -> None:
         """Requires that something is left.
 

@@ -95,6 +95,8 @@ class Ranking:
         self._policy = policy
         self._max_steps = max_steps
         self._known: dict[str, _Known] = {}
+        self._spent: dict[str, int] = {}
+        """What the selectors have cost on each node, as the node is."""
         self._amounts = demand.amounts
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
@@ -242,6 +244,7 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError
         known = self._known.get(name)
+        spent = self._demand.budget.meter.spent
         try:
             if isinstance(known, _Bounded):
                 after = self._choose(name, known.bound, expired)
@@ -253,6 +256,10 @@ class Ranking:
             after = Fatal(entry, error)
         except AllocationError as error:
             after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
+        finally:
+            spent = self._demand.budget.meter.spent - spent
+            if spent:
+                self._spent[name] = self._spent.get(name, 0) + spent
         self._known[name] = after
         current = self._entry(name)
         if current is not None:
@@ -313,17 +320,20 @@ class Ranking:
         moments = self._node_moment, self._pool_moment
         if moments == (cluster.changed_nodes.now, cluster.changed_pools.now):
             return
-        if not cluster.changed_nodes.is_known_since(self._node_moment):
-            self._known.clear()
-        nodes = list(cluster.changed_nodes.since(self._node_moment)) if self._known else []
-        if self._pool_moment != cluster.changed_pools.now and self._order.wide:
-            self._known.clear()
-        is_new = self._node_moment < 0
+        starts = (
+            self._node_moment < 0
+            or not cluster.changed_nodes.is_known_since(self._node_moment)
+            or (self._pool_moment != cluster.changed_pools.now and self._order.wide)
+        )
+        nodes = list(self._spent if starts else cluster.changed_nodes.since(self._node_moment))
         self._pool_moment = cluster.changed_pools.now
         self._node_moment = cluster.changed_nodes.now
+        if starts:
+            self._known.clear()
         for name in nodes:
             self._known.pop(name, None)
-        if is_new or not self._known:
+            self._demand.budget.give_back(self._spent.pop(name, 0))
+        if starts:
             self._begin(self._promising())
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
             entries = [self._entry(name) for name in cluster.nodes]

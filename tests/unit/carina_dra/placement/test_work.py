@@ -3,9 +3,10 @@
 from unittest.mock import patch
 
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement import attribute_index
+from carina_dra.placement import attribute_index, offer
+from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer
-from tests.samples.fleet import CLASSES, DRIVER, claim, cluster, gpu
+from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, cluster, gpu, place, slices
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
 
@@ -19,3 +20,39 @@ def test_selector_with_many_values_looks_at_all_devices_for_few_of_them() -> Non
     with patch.object(attribute_index, "_count", wraps=attribute_index._count) as counted:
         assert not isinstance(placer.place(asked), Placed)
     assert counted.call_count == len(_NODES)
+
+
+def test_selectors_that_look_at_devices_published_anew_do_not_use_up_their_limit() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share", max_selector_cost=10)
+    with_model = f'device.attributes["{DRIVER}"].model == "H200"'
+    asked = PlacementRequest.of([claim(selector=with_model)], CLASSES, nodes.features)
+    for number in range(50):
+        for published in slices("a", {"devices": [gpu("g0", numa=number)]}):
+            nodes.put_slice(published)
+        assert isinstance(placer.place(asked), Placed)
+
+
+def test_attributes_that_claims_compare_are_remembered_for_few() -> None:
+    nodes = cluster(a=[gpu("g0", root="r0"), gpu("g1", root="r1")])
+    for number in range(100):
+        constraints = [
+            {"matchAttribute": f"{DRIVER}/unknown-{number}"},
+            {"matchAttribute": "resource.kubernetes.io/pcieRoot"},
+        ]
+        two = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
+        assert not isinstance(place(nodes, claim_of(two, constraints=constraints)), Placed)
+    (offered,) = nodes.offer("a").ready
+    assert len(offered._places) <= offer._ATTRIBUTES
+
+
+def test_next_like_claim_does_not_look_at_the_order_of_all_nodes() -> None:
+    nodes = cluster(**_NODES)
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
+    with patch.object(NodeOrder, "entries", autospec=True, side_effect=NodeOrder.entries) as all_:
+        for number in range(10):
+            placed = placer.place(asked)
+            assert isinstance(placed, Placed)
+            nodes.allocate(f"default/claim-{number}", placed.allocated.allocations[0])
+    assert all_.call_count == 1
