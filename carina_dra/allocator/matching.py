@@ -14,7 +14,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, IncompletePool, InvalidPool, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import PoolId
-from carina_dra.cel import CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute, lookup
 
@@ -29,6 +29,15 @@ class Known(Protocol):
         self, alternative: Alternative, candidate: Candidate
     ) -> Mapping[str, Quantity] | None:
         """As `amounts_of`."""
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        """The value of a derived attribute.
+
+        Raises:
+            EvaluationError: the expression fails on the device.
+        """
 
 
 def amounts_of(
@@ -177,6 +186,8 @@ class Matching:
         if isinstance(derived, CompileError):
             raise ExpressionError(f"compile derived attribute {name} failed: {derived}")
         try:
+            if self._known is not None:
+                return self._known.derived(derived, candidate)
             return derived.evaluate(candidate.view)
         except EvaluationError as error:
             raise AllocationError(

@@ -4,7 +4,7 @@ The state consists of nodes, slices, taint rules, allocated claims and reservati
 from them for a node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -35,10 +35,13 @@ from carina_dra.placement.reservation import Counter, Reservation
 from carina_dra.resource import (
     Allocation,
     DeviceTaintRule,
+    OnNode,
     ResourceClaim,
     ResourceSlice,
 )
 
+_SLICES: Final = 8
+"""Of a pool with more slices it is looked up which of them have the devices that are taken."""
 _MANY: Final = 256
 """A pool that names or selects more nodes than this is wide."""
 
@@ -70,7 +73,8 @@ class Cluster:
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
-        self._holdings = Holdings(self._mark, self._consumed)
+        self._holdings = Holdings(self._mark_use, self._consumed)
+        self._slices_of: dict[PoolId, Sequence[PoolSlice]] = {}
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._offers: dict[str, Offer] = {}
@@ -324,7 +328,10 @@ class Cluster:
         return Offer(pools, tuple(offered[pool.id] for pool in pools if pool.id in offered))
 
     def _resolve(self, pool: PoolId, node: Node) -> _Resolved:
-        slices = [self._prepare(name) for name in sorted(self._pools[pool])]
+        slices = self._slices_of.get(pool)
+        if slices is None:
+            slices = tuple(self._prepare(name) for name in sorted(self._pools[pool]))
+            self._slices_of[pool] = slices
         reach = reach_of(slices, node)
         by_reach = self._resolved.setdefault(pool, {})
         if reach not in by_reach:
@@ -388,8 +395,21 @@ class Cluster:
             for name, counter in consumption.counters.items()
         }
 
+    def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
+        """Devices of a pool have been taken or given back."""
+        specs = [self._slices[name].spec for name in self._pools.get(pool, ())]
+        if len(specs) <= _SLICES or any(spec.shared_counters for spec in specs):
+            self._mark(pool)
+            return
+        for spec in specs:
+            if any(device.name in devices for device in spec.devices):
+                if not isinstance(spec.nodes, OnNode):
+                    self._mark(pool)
+                    return
+                self._mark_node(spec.nodes.node_name)
+
     def _mark(self, pool: PoolId) -> None:
-        """The devices in use of a pool have changed."""
+        """The devices of a pool have changed, or which of them are in use."""
         reached = self._reach.nodes_of(pool)
         if pool not in self._wide and (reached is None or len(reached) > _MANY):
             self._wide.add(pool)  # nodes have come after its slices, or have got its labels
@@ -398,12 +418,16 @@ class Cluster:
             self.changed_pools.add(pool)
             reached = set(self._reach.named_by(pool))
         for name in reached or ():
-            if name in self._nodes:
-                self.changed_nodes.add(name)
+            self._mark_node(name)
+
+    def _mark_node(self, name: str) -> None:
+        if name in self._nodes:
+            self.changed_nodes.add(name)
 
     def _forget_pool(self, pool: PoolId) -> None:
         """The devices that a pool offers have changed."""
         self._resolved.pop(pool, None)
+        self._slices_of.pop(pool, None)
         if pool in self._wide:
             self.wide_moment += 1
             self._offers.clear()

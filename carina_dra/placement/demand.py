@@ -17,7 +17,7 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, NamedSelector
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
-from carina_dra.cel import CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
 from carina_dra.placement.distance import least_distance, places_of
 from carina_dra.placement.offer import (
     BudgetError,
@@ -27,7 +27,7 @@ from carina_dra.placement.offer import (
     devices_of,
 )
 from carina_dra.quantity import Quantity
-from carina_dra.resource import All, ExactCount, MatchAttribute
+from carina_dra.resource import All, DeviceAttribute, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
@@ -76,6 +76,7 @@ class Demand:
 
     def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
         self.budget = budget
+        self._derived: dict[AttributeExpression, dict[Candidate, DeviceAttribute | None]] = {}
         self._amounts: dict[Alternative, dict[Candidate, Mapping[str, Quantity] | None]] = {}
         self._features = features
         self._requests: list[tuple[_Alternative, ...]] = []
@@ -178,6 +179,8 @@ class Demand:
         Raises:
             BudgetError: the selectors have cost more than they may.
         """
+        if candidate.device.binding_conditions and not self._features.binding_conditions:
+            return False
         bit = offered.bits[candidate.id]
         for named in wanted.selectors:
             found = offered.selected(named.selector, bit, self.budget)
@@ -185,9 +188,24 @@ class Demand:
                 return None
             if not found.mask & bit:
                 return False
-        if candidate.device.binding_conditions:
-            return None  # a feature decides whether it is considered
         return candidate.here
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        """The value of a derived attribute.
+
+        Raises:
+            EvaluationError: the expression fails on the device.
+            BudgetError: the expressions have cost more than they may.
+        """
+        known = self._derived.setdefault(expression, {})
+        if candidate not in known:
+            if len(known) >= _DEVICES:
+                known.clear()
+            self.budget.require()
+            known[candidate] = expression.evaluate(candidate.view, self.budget.meter)
+        return known[candidate]
 
     def amounts_of(
         self, wanted: Alternative, candidate: Candidate

@@ -13,10 +13,10 @@ class Holdings:
 
     def __init__(
         self,
-        changed: Callable[[PoolId], None],
+        changed: Callable[[PoolId, Collection[str]], None],
         consumed: Callable[[DeviceId], Mapping[Counter, int]],
     ) -> None:
-        """`changed` is told of each pool whose usage changes.
+        """`changed` is told of each pool whose usage changes, with the names of the devices.
 
         `consumed` says what a device consumes of counters, as it is published now, in billionths.
         """
@@ -118,4 +118,4 @@ class Holdings:
             self._usage[pool] = change(self.usage(pool), of_pool)
             if self._usage[pool] == NOTHING:
                 del self._usage[pool]
-            self._changed(pool)
+            self._changed(pool, {one.device for one in of_pool})

@@ -15,13 +15,16 @@ from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAl
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.result import node_selector
 from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
+from carina_dra.cel import AttributeExpression
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
 from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.quantity import Quantity
+from carina_dra.resource import DeviceAttribute
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
@@ -306,7 +309,9 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
         match verdict:
-            case Chosen(score=score):
+            case Chosen(score=score, choices=choices):
+                for of_claim in choices:
+                    node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
                 return Suitable((score.alternatives, score.distance, score.use, name), verdict)
             case Impossible():
                 return Refused()
@@ -373,3 +378,8 @@ class _KnownOfNode:
         self, alternative: Alternative, candidate: Candidate
     ) -> Mapping[str, Quantity] | None:
         return self._demand.amounts_of(alternative, candidate)
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        return self._demand.derived(expression, candidate)
