@@ -45,6 +45,10 @@ class PoolSlice:
     name: str
     spec: ResourceSliceSpec
     devices: tuple[Candidate, ...]
+    consumers: tuple[Candidate, ...]
+    """The devices that consume counters."""
+    has_groups: bool
+    """Whether a device has compatibility groups."""
 
     @classmethod
     def of(cls, published: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> "PoolSlice":
@@ -62,7 +66,18 @@ class PoolSlice:
                     view=CelDevice.of(spec.driver, device),
                 )
             )
-        return cls(published.metadata.name, spec, tuple(prepared))
+        consumers = tuple(one for one in prepared if one.device.consumes_counters)
+        return cls(
+            published.metadata.name,
+            spec,
+            tuple(prepared),
+            consumers,
+            has_groups=any(
+                consumption.compatibility_groups
+                for one in consumers
+                for consumption in one.device.consumes_counters
+            ),
+        )
 
     @property
     def pool(self) -> PoolId:
@@ -150,7 +165,8 @@ def resolve(slices: Iterable[PoolSlice], node: Node, features: Features) -> Pool
         ]
         if len(whole) != expected:
             return IncompletePool(current[0].pool)
-    others = [pool_slice for pool_slice in whole if pool_slice not in current]
+    reached = set(map(id, current))
+    others = [pool_slice for pool_slice in whole if id(pool_slice) not in reached]
     return _build(current, others, node, features)
 
 
@@ -178,11 +194,7 @@ def _counts(pool_slice: PoolSlice, features: Features) -> bool:
 
 def _is_supported(pool_slice: PoolSlice, features: Features) -> bool:
     """A slice with compatibility groups is ignored if the feature is disabled."""
-    return features.compatibility_groups or not any(
-        consumption.compatibility_groups
-        for candidate in pool_slice.devices
-        for consumption in candidate.device.consumes_counters
-    )
+    return features.compatibility_groups or not pool_slice.has_groups
 
 
 def _reaches(pool_slice: PoolSlice, node: Node) -> bool:
@@ -210,13 +222,13 @@ def _build(
                 if counter_set.name in counters:
                     return InvalidPool(pool, f"duplicate counter set name {counter_set.name}")
                 counters[counter_set.name] = _amounts(counter_set)
-        for candidate in chain(_devices(offering), _devices(elsewhere)):
+        for candidate in _consumers(chain(offering, elsewhere)):
             if reason := _dangling(candidate.device, counters):
                 return InvalidPool(pool, reason)
     return ReadyPool(
         id=pool,
         devices=tuple(chain.from_iterable(_on_node(pool_slice, node) for pool_slice in offering)),
-        elsewhere=tuple(one for one in _devices(elsewhere) if one.device.consumes_counters),
+        elsewhere=tuple(_consumers(elsewhere)),
         counters=counters,
     )
 
@@ -232,6 +244,10 @@ def _on_node(pool_slice: PoolSlice, node: Node) -> Iterable[Candidate]:
 
 def _devices(slices: Iterable[PoolSlice]) -> Iterable[Candidate]:
     return chain.from_iterable(pool_slice.devices for pool_slice in slices)
+
+
+def _consumers(slices: Iterable[PoolSlice]) -> Iterable[Candidate]:
+    return chain.from_iterable(pool_slice.consumers for pool_slice in slices)
 
 
 def _has_counter_sets(pool_slice: PoolSlice, features: Features) -> bool:
