@@ -100,6 +100,7 @@ class Demand:
             for named in one.source.selectors
         )
         """Whether all selectors do."""
+        self._least = _least_amounts(self._requests)
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
@@ -143,7 +144,8 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        if not self._is_enough(available, states):
+        levels = self._levels(available, states)
+        if sum(level.bit_count() for level in levels) < self.devices:
             return Short(errors[0] if errors else "")
         first = self._first(available)
         for _ in range(_ROUNDS if self._matches else 0):
@@ -151,7 +153,7 @@ class Demand:
                 break
             before = [list(masks) for masks in available]
             for match in self._matches:
-                self._leave_matching(match, available, states)
+                self._leave_matching(match, available, levels, states)
             first = self._first(available)
             if available == before:
                 break
@@ -161,7 +163,7 @@ class Demand:
             return Bound(sum(first), 0)
         masks = [of[rank] for of, rank in zip(available, first, strict=True)]
         counts = [of[rank].count for of, rank in zip(self._requests, first, strict=True)]
-        return Bound(sum(first), least_distance(masks, counts, self.devices, states))
+        return Bound(sum(first), least_distance(masks, counts, self.devices, levels, states))
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
@@ -316,15 +318,35 @@ class Demand:
             return False
         return amounts is not None and fits(amounts, one.device.capacity, used)
 
-    def _is_enough(self, available: Sequence[Sequence[int]], states: Sequence[PoolState]) -> bool:
-        """Whether there are as many devices as all requests together take."""
-        if len(self._requests) == 1 or any(state.offered.shareable for state in states):
-            return True
-        together = 0
+    def _levels(
+        self, available: Sequence[Sequence[int]], states: Sequence[PoolState]
+    ) -> Sequence[int]:
+        """The devices that can serve one request, those that can serve two, and so on."""
+        either = shift = 0
         for masks in available:
             for mask in masks:
-                together |= mask
-        return together.bit_count() >= self.devices
+                either |= mask
+        levels = [either]
+        for state in states:
+            shared = state.offered.shareable & either >> shift if self.devices > 1 else 0
+            for bit, one in devices_of(shared, state.offered.devices):
+                shares = self._shares(one, state)
+                levels += [0] * (shares - len(levels))
+                for level in range(1, shares):
+                    levels[level] |= bit << shift
+            shift += len(state.offered.devices)
+        return levels
+
+    def _shares(self, one: Candidate, state: PoolState) -> int:
+        """How many of the requests can have a share of a device at most."""
+        shares = self.devices
+        in_use = state.usage.shared.get(one.id)
+        used = in_use.amounts if in_use else _NO_AMOUNTS
+        for name, least in self._least.items():
+            capacity = one.device.capacity.get(name)
+            if capacity is not None:
+                shares = min(shares, (capacity.value.nanos - used.get(name, 0)) // least)
+        return shares
 
     def _first(self, available: Sequence[Sequence[int]]) -> list[int] | None:
         """The first alternative of each request that has enough devices; None if one has none."""
@@ -339,14 +361,18 @@ class Demand:
         return first
 
     def _leave_matching(
-        self, match: _Match, available: list[list[int]], states: Sequence[PoolState]
+        self,
+        match: _Match,
+        available: list[list[int]],
+        levels: Sequence[int],
+        states: Sequence[PoolState],
     ) -> None:
         """Leaves the devices with a value that enough devices have for all requests together."""
         places = places_of(match.attribute, states)
         leave = 0
         for mask in places.by_value.values() or (0,):
             within = mask | places.anywhere
-            if self._is_enough_within(match, available, within, states):
+            if self._is_enough_within(match, available, within, levels):
                 leave |= within
         for request, meant in match.requests:
             for rank in meant:
@@ -357,7 +383,7 @@ class Demand:
         match: _Match,
         available: Sequence[Sequence[int]],
         within: int,
-        states: Sequence[PoolState],
+        levels: Sequence[int],
     ) -> bool:
         together = needed = 0
         for request, meant in match.requests:
@@ -372,9 +398,9 @@ class Demand:
             if least is None:
                 return False
             needed += least
-        if not self.devices or any(state.offered.shareable for state in states):
+        if not self.devices:
             return True
-        return together.bit_count() >= needed
+        return sum((level & together).bit_count() for level in levels) >= needed
 
 
 def _least(wanted: Alternative) -> int:
@@ -392,6 +418,18 @@ def _may_fail(claim: Claim) -> bool:
     return least > DEVICES_PER_CLAIM or any(
         one.derived for request in claim.requests for one in request.alternatives
     )
+
+
+def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, int]:
+    """The least amount of each capacity that all requests ask for, in billionths."""
+    wanted = [one.source.capacity for of in requests for one in of]
+    asked = [
+        {name: amount.nanos for name, amount in one.requests.items()} if one is not None else {}
+        for one in wanted
+    ]
+    names = set.intersection(*map(set, asked)) if asked else set()
+    least = {name: min(amounts[name] for amounts in asked) for name in names}
+    return {name: amount for name, amount in least.items() if amount > 0}
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:

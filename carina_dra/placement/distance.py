@@ -13,17 +13,17 @@ _COMBINATIONS: Final = 256
 
 
 def least_distance(
-    masks: Sequence[int], counts: Sequence[int], together: int, states: Sequence[PoolState]
+    masks: Sequence[int],
+    counts: Sequence[int],
+    together: int,
+    levels: Sequence[int],
+    states: Sequence[PoolState],
 ) -> int:
     """The least distance of devices of which each mask gives its count.
 
-    `together` is the number of different devices, unless some can be shared.
+    All masks `together` give so many devices or shares. `levels` are the devices that can give
+    one, two and more of them.
     """
-    either = 0
-    for mask in masks:
-        either |= mask
-    if any(state.offered.shareable for state in states):
-        together = 1
     for distance, names in enumerate(CLOSENESS):
         known = [places for name in names if (places := places_of(name, states)).is_known]
         if not known:
@@ -31,7 +31,7 @@ def least_distance(
         if prod(len(places.by_value) for places in known) > _COMBINATIONS:
             return distance
         for within in _intersections(known):
-            if (either & within).bit_count() >= together and all(
+            if sum((level & within).bit_count() for level in levels) >= together and all(
                 (mask & within).bit_count() >= count
                 for mask, count in zip(masks, counts, strict=True)
             ):

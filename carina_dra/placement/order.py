@@ -114,4 +114,4 @@ class NodeOrder:
         # The usage of a wide pool changes without the node.
         if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
             self._rooms[name] = states[0].room
-        return least_distance([free], [needed], needed, states) if self._close else 0
+        return least_distance([free], [needed], needed, [free], states) if self._close else 0
