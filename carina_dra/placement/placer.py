@@ -3,6 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
@@ -160,6 +161,7 @@ class Placer:
             AllocationError: the attempt fails on a node, which is named, and with it on all: with
                 policy `upstream`, or since an expression does not compile.
         """
+        nodes = _as_set(nodes)
         ranking, reserved = self._ranking(request), dict[str, Finding]()
         reasons: tuple[str, ...] = ()
         undecided = 0
@@ -196,7 +198,7 @@ class Placer:
         Raises:
             AllocationError: as for `place`.
         """
-        return self._best(self._ranking(request), request, nodes, cost, None, {})
+        return self._best(self._ranking(request), request, _as_set(nodes), cost, None, {})
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
@@ -330,6 +332,11 @@ class Placer:
         while weight > _REMEMBERED and len(self._rankings) > 1:
             _, forgotten = self._rankings.popitem(last=False)
             weight -= forgotten.size + len(self._cluster.nodes) // _HEAP_SHARE
+
+
+def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:
+    """The nodes so that it is known at once whether one is among them."""
+    return nodes if nodes is None or isinstance(nodes, AbstractSet | Mapping) else frozenset(nodes)
 
 
 def _no_cost(_: str) -> int:
