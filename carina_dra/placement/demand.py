@@ -162,8 +162,21 @@ class Demand:
         if not wish or not self._several:
             return Bound(sum(first), 0)
         masks = [of[rank] for of, rank in zip(available, first, strict=True)]
-        counts = [of[rank].count for of, rank in zip(self._requests, first, strict=True)]
+        counts = [
+            self._count(of[rank], mask, states)
+            for of, rank, mask in zip(self._requests, first, masks, strict=True)
+        ]
         return Bound(sum(first), least_distance(masks, counts, self.devices, levels, states))
+
+    def _count(self, one: _Alternative, available: int, states: Sequence[PoolState]) -> int:
+        """How many of the available devices an alternative takes at least."""
+        if not isinstance(one.source.mode, All):
+            return one.count
+        needed = shift = 0
+        for state in states:
+            needed |= self._needed(one.source, state) << shift
+            shift += len(state.offered.devices)
+        return max(one.count, (needed & available).bit_count())
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
@@ -266,14 +279,33 @@ class Demand:
     def _available(
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
     ) -> int:
-        """The devices of a node that each could serve the alternative."""
-        if len(states) == 1:
-            return self._available_in(wanted, states[0], errors)
+        """The devices of a node that each could serve the alternative; none if it needs others."""
         mask = shift = 0
         for state in states:
-            mask |= self._available_in(wanted, state, errors) << shift
+            of_pool = self._available_in(wanted, state, errors)
+            if isinstance(wanted.mode, All) and self._needed(wanted, state) & ~of_pool:
+                return 0
+            mask |= of_pool << shift
             shift += len(state.offered.devices)
         return mask
+
+    def _needed(self, wanted: Alternative, state: PoolState) -> int:
+        """The devices of a pool without which an alternative cannot have all."""
+        offered = state.offered
+        mask = offered.here
+        for named in wanted.selectors:
+            selected = offered.selected(named.selector, mask, self.budget)
+            if selected.doubtful & mask:
+                return 0  # an error, of which the search tells
+            mask &= selected.mask
+        return sum(
+            bit
+            for bit, one in devices_of(mask, offered.devices)
+            # Devices that are too small are not needed, and need not be supported.
+            if not one.device.binding_conditions
+            and wanted.capacity is None
+            and all(capacity.request_policy is None for capacity in one.device.capacity.values())
+        )
 
     def _available_in(self, wanted: Alternative, state: PoolState, errors: list[str]) -> int:
         offered = state.offered

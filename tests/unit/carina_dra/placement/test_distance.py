@@ -24,7 +24,7 @@ def _least(of: Cluster, count: int) -> int:
     """The least distance of so many devices of the node `a`."""
     states = _states(of)
     every = (1 << sum(len(state.offered.devices) for state in states)) - 1
-    return least_distance([every], [count], count, states)
+    return least_distance([every], [count], count, [every], states)
 
 
 def _tried(devices: Sequence[Candidate], count: int, *, lists: bool) -> int:
@@ -47,7 +47,7 @@ def test_no_devices_are_closer_than_the_least_distance(seed: int, count: int) ->
         states, lists = question.states, question.cluster.features.list_attributes
         devices = [device for state in states for device in state.offered.devices]
         every = (1 << len(devices)) - 1
-        assert least_distance([every], [count], count, states) <= _tried(
+        assert least_distance([every], [count], count, [every], states) <= _tried(
             devices, count, lists=lists
         )
 
@@ -79,10 +79,10 @@ def test_requests_must_all_have_their_devices_in_one_place() -> None:
     nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=0), gpu("g2", numa=1)])
     states = _states(nodes)
     near = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE))
-    assert least_distance([0b001, 0b010], [1, 1], 2, states) == near
-    assert least_distance([0b001, 0b100], [1, 1], 2, states) == FAR
-    assert least_distance([0b011, 0b001], [1, 1], 2, states) == near
-    assert least_distance([0b001, 0b001], [1, 1], 2, states) == FAR
+    assert least_distance([0b001, 0b010], [1, 1], 2, [0b011], states) == near
+    assert least_distance([0b001, 0b100], [1, 1], 2, [0b101], states) == FAR
+    assert least_distance([0b011, 0b001], [1, 1], 2, [0b011], states) == near
+    assert least_distance([0b001, 0b001], [1, 1], 2, [0b001], states) == FAR
 
 
 def test_places_of_several_pools_are_put_together() -> None:

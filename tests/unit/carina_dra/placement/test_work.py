@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest.mock import patch
 
+from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
@@ -14,6 +15,7 @@ from carina_dra.resource import ResourceSlice, decode
 from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, cluster, gpu, place, slices
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
+_ALL = {"deviceClassName": "gpu", "allocationMode": "All"}
 
 
 def test_selector_with_many_values_looks_at_all_devices_for_few_of_them() -> None:
@@ -61,6 +63,68 @@ def test_next_like_claim_does_not_look_at_the_order_of_all_nodes() -> None:
             assert isinstance(placed, Placed)
             nodes.allocate(f"default/claim-{number}", placed.allocated.allocations[0])
     assert all_.call_count == 1
+
+
+def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None:
+    capacity = {"memory": {"value": "80Gi"}}
+    shared = {**gpu("g0"), "allowMultipleAllocations": True, "capacity": capacity}
+    nodes = cluster(**{name: [shared] for name in _NODES})
+    wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(3)))
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert not isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 0
+
+
+def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
+    """All nodes have a GPU with room for one share on each NUMA node."""
+    capacity = {"memory": {"value": "40Gi"}}
+    shared = {"allowMultipleAllocations": True, "capacity": capacity}
+    devices = [{**gpu("g0", numa=0), **shared}, {**gpu("g1", numa=1), **shared}]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(2)))
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 1
+
+
+class _Names(list[str]):
+    """A list that is not to be searched."""
+
+    def __contains__(self, key: object) -> bool:
+        raise AssertionError(f"searched for {key}")
+
+
+def test_nodes_in_a_list_are_not_compared_one_by_one() -> None:
+    nodes = cluster(**_NODES)
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    of_nobody = claim(selector='device.driver == "other.example.com"')
+    asked = PlacementRequest.of([of_nobody], CLASSES, nodes.features)
+    assert not isinstance(placer.place(asked, _Names(_NODES)), Placed)
+    assert not list(placer.best(asked, _Names(_NODES)))
+
+
+def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
+    nodes = cluster(**_NODES)
+    for name in _NODES:
+        held = Placer(nodes, Policy(), new_share_id=lambda: "share").place(
+            PlacementRequest.of([claim()], CLASSES, nodes.features), [name]
+        )
+        assert isinstance(held, Placed)
+        nodes.allocate(f"default/{name}", held.allocated.allocations[0])
+    asked = claim_of({"name": "gpus", "exactly": _ALL})
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert not isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 0
+
+
+def test_all_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
+    nodes = cluster(**{name: [gpu("g0", numa=0), gpu("g1", numa=1)] for name in _NODES})
+    asked = claim_of({"name": "gpus", "exactly": _ALL})
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 1
 
 
 def test_device_of_a_pool_over_many_nodes_concerns_its_own_node() -> None:
