@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
+from carina_dra.placement import demand as demand_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
@@ -160,6 +161,20 @@ def test_refused_nodes_are_not_looked_at_again() -> None:
     with work() as second:
         assert devices_of(placer.place(wanted)) == []
     assert second.checked <= 1
+
+
+def test_what_a_request_consumes_of_a_device_is_computed_once() -> None:
+    nodes = unlike(10)
+    placer, wanted = placer_of(nodes), {"requests": {"memory": "1Gi"}}
+    with patch.object(demand_module, "amounts_of", wraps=demand_module.amounts_of) as computed:
+        for _ in range(10):
+            asked = claim(capacity=wanted)
+            placed = placer.place(request(asked))
+            assert isinstance(placed, Placed)
+            nodes.allocate(asked.key, placed.allocated.allocations[0])
+    devices = [call.args[1].id for call in computed.call_args_list]
+    assert devices
+    assert len(devices) == len(set(devices))
 
 
 def test_next_best_node_costs_as_much_as_the_best() -> None:

@@ -192,6 +192,31 @@ def test_iterator_goes_on_after_a_trial_of_each_of_its_nodes() -> None:
         assert visited == ["b", "d", "c", "a", "e"]
 
 
+def _fill(nodes: Cluster) -> None:
+    while give(nodes, claim()):
+        pass
+
+
+def _empty(nodes: Cluster) -> None:
+    for held in list(nodes._allocations):
+        nodes.release(held)
+
+
+@pytest.mark.parametrize("cost", [None, len], ids=["all nodes alike", "by cost"])
+@pytest.mark.parametrize("change", [_fill, _empty])
+def test_iterator_goes_on_as_before_after_a_trial_of_the_nodes_to_come(
+    change: Callable[[Cluster], None], cost: Callable[[str], int] | None
+) -> None:
+    nodes = fleet(a=0, b=2, c=1)
+    placer, asked = placer_of(nodes), request(claim())
+    waiting = placer.best(asked, cost=cost)
+    visited = [next(waiting)]
+    with nodes.trial():
+        change(nodes)
+        assert list(placer.best(asked, cost=cost)) == list(placer_of(nodes).best(asked, cost=cost))
+    assert [*visited, *waiting] == list(placer_of(nodes).best(asked, cost=cost))
+
+
 @settings(max_examples=60, deadline=None)
 @given(_SEEDS, _POLICIES, st.lists(st.integers(0, 2), max_size=12))
 def test_iterators_of_one_placer_do_not_disturb_each_other(
