@@ -210,6 +210,15 @@ def test_attributes_that_a_slice_no_longer_has_lead_to_no_node() -> None:
     assert nodes.nodes_with(asked) == set()
 
 
+def test_attributes_of_removed_slices_do_not_count() -> None:
+    nodes = cluster(**{f"n{index}": [gpu("g0", model="H200")] for index in range(20)})
+    asked = [(f"{DRIVER}/model", "H200")]
+    assert nodes.nodes_with(asked) is None
+    for index in range(1, 20):
+        nodes.remove_slice(f"n{index}-0")
+    assert nodes.nodes_with(asked) == {"n0"}
+
+
 def test_device_of_all_nodes_with_an_attribute_leads_to_all_nodes() -> None:
     nodes = cluster(**{f"n{index}": [gpu("g0", model="A100")] for index in range(20)})
     nodes.put_slice(network("net", gpu("n0", model="H200")))

@@ -252,6 +252,13 @@ def test_search_ends_when_time_is_up() -> None:
     assert placer.place(request(claim()), expired=lambda: False) == placer.place(request(claim()))
 
 
+def test_nodes_that_were_looked_at_before_time_was_up_are_decided() -> None:
+    models = {name: [gpu("g0", model=model)] for name, model in zip("abc", "xyz", strict=True)}
+    placer, asked = placer_of(cluster(**models)), request(claim(selector=model_is("z")))
+    assert placer.place(asked, ["a"]) == _NOTHING
+    assert placer.place(asked, expired=lambda: True) == Unplaceable(undecided=2, failed=())
+
+
 def test_answer_that_is_known_needs_no_time() -> None:
     placer = placer_of(fleet(a=0, b=2, c=1))
     known = placer.place(request(claim()))

@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
+from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.usage import Usage
 from carina_dra.placement import placer as placer_module
@@ -19,6 +20,7 @@ from tests.samples.fleet import (
     devices_of,
     give,
     gpu,
+    model_is,
     network,
     placer_of,
     request,
@@ -168,10 +170,20 @@ def test_search_among_reserved_devices_ends_when_time_is_up(looks: int) -> None:
     assert placed == Unplaceable(undecided=1, failed=())
 
 
+def test_node_where_like_claims_were_refused_is_undecided_when_time_is_up() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1", model="A100")])
+    owner, other = claim(selector=model_is("H200")), claim(selector=model_is("H200"))
+    _reserve(nodes, "kept", [owner], "a/g0")
+    placer = placer_of(nodes)
+    assert placer.place(request(other)) == Unplaceable(undecided=0, failed=())
+    placed = placer.place(request(owner), expired=lambda: True)
+    assert placed == Unplaceable(undecided=1, failed=())
+
+
 def test_only_the_nodes_of_the_reservation_are_searched_each_time() -> None:
     nodes, owner = cluster(**{f"n{index}": [gpu("g0")] for index in range(20)}), claim()
     nodes.put_node(Node("empty"))
     _reserve(nodes, "kept", [owner], "n3/g0", "n7/g0")
-    with patch.object(placer_module, "choose", wraps=placer_module.choose) as searched:
+    with patch.object(placer_module, "choose", wraps=choose) as searched:
         placer_of(nodes).place(request(owner))
     assert {call.args[1].node.name for call in searched.call_args_list} == {"n3", "n7"}
