@@ -418,3 +418,14 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     assert answer.failed == (
         "a: invalid resource pools were encountered: gpu.carina.dev/a: duplicate device name g0",
     )
+
+
+def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
+    others = {f"n{index}": [gpu("g0", model="A100")] for index in range(20)}
+    nodes = cluster(**others, a=[gpu("g0")], wrong=[gpu("g0", model="A100")] * 2)
+    placer, asked = placer_of(nodes), request(claim(selector=model_is("H200")))
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    give(nodes, claim(selector=model_is("H200")))
+    placed = placer.place(asked)
+    assert isinstance(placed, Unplaceable)
+    assert [reason.partition(":")[0] for reason in placed.failed] == ["wrong"]
