@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.group import Uses, in_use
 from carina_dra.allocator.matching import Known
 from carina_dra.allocator.node_state import NodeState
@@ -133,6 +133,7 @@ def choose(
     Raises:
         NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
             invalid, or, with any policy but `upstream`, a selector fails on a device.
+        ExpressionError: an expression does not compile.
         AllocationError: with policy `upstream`, the attempt fails, as upstream's does.
     """
     if uses is None:
@@ -151,6 +152,8 @@ def choose(
             try:
                 outcome = searches.any_devices()
                 distance = searches.distance_of(outcome)
+            except ExpressionError:
+                raise
             except AllocationError as error:
                 raise NodeAllocationError(str(error)) from error
     match outcome:
@@ -210,6 +213,10 @@ class _Searches:
             close = self._closest(first, least_distance)
             if close is not None:
                 return close
+        if prioritized:  # later alternatives may fail, such as one for all devices
+            outcome = self._find(_with_alternatives(self._claims, first))
+            if isinstance(outcome, Found):
+                return outcome, FAR if several else 0
         outcome = self._find(self._claims)
         if not isinstance(outcome, Found):
             return outcome, FAR

@@ -10,3 +10,7 @@ class AllocationError(Exception):
 
 class NodeAllocationError(AllocationError):
     """The attempt fails on this node, because one of its pools is invalid."""
+
+
+class ExpressionError(AllocationError):
+    """An expression of the claim or of its class does not compile: the node does not matter."""

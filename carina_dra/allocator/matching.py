@@ -9,12 +9,12 @@ from typing import Protocol
 
 from carina_dra.allocator.capacity import CapacityError, consumed_capacity, fits
 from carina_dra.allocator.constraint import Values, values_of
-from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, IncompletePool, InvalidPool, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import PoolId
-from carina_dra.cel import CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute, lookup
 
@@ -29,6 +29,15 @@ class Known(Protocol):
         self, alternative: Alternative, candidate: Candidate
     ) -> Mapping[str, Quantity] | None:
         """As `amounts_of`."""
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        """The value of a derived attribute.
+
+        Raises:
+            EvaluationError: the expression fails on the device.
+        """
 
 
 def amounts_of(
@@ -160,7 +169,7 @@ class Matching:
             return "with binding conditions, and the DRADeviceBindingConditions feature is disabled"
         for named in self._alternative.selectors:
             if isinstance(named.selector, CompileError):
-                raise AllocationError(f"{named.location}: CEL compile error: {named.selector}")
+                raise ExpressionError(f"{named.location}: CEL compile error: {named.selector}")
             try:
                 if not named.selector.matches(candidate.view):
                     return f"not selected by {named.location}"
@@ -175,8 +184,10 @@ class Matching:
         if derived is None:
             return lookup(candidate.device.attributes, name, candidate.id.driver)
         if isinstance(derived, CompileError):
-            raise AllocationError(f"compile derived attribute {name} failed: {derived}")
+            raise ExpressionError(f"compile derived attribute {name} failed: {derived}")
         try:
+            if self._known is not None:
+                return self._known.derived(derived, candidate)
             return derived.evaluate(candidate.view)
         except EvaluationError as error:
             raise AllocationError(

@@ -78,7 +78,7 @@ class ReadyPool:
     devices: tuple[Candidate, ...]
     """The devices of slices that reach the node, in the order in which upstream tries them."""
     elsewhere: tuple[Candidate, ...]
-    """The devices of the other slices, which may consume the same counters."""
+    """The devices of the other slices that consume counters."""
     counters: Mapping[str, Amounts]
     """The total of each counter in billionths, by counter set."""
 
@@ -216,7 +216,7 @@ def _build(
     return ReadyPool(
         id=pool,
         devices=tuple(chain.from_iterable(_on_node(pool_slice, node) for pool_slice in offering)),
-        elsewhere=tuple(_devices(elsewhere)),
+        elsewhere=tuple(one for one in _devices(elsewhere) if one.device.consumes_counters),
         counters=counters,
     )
 

@@ -47,7 +47,7 @@ def allocation(
             results=tuple(_result(choice, features, new_share_id) for choice in choices),
             config=(*_of_classes(chosen), *_of_claim(claim, chosen)),
         ),
-        node_selector=_node_selector(choices, node),
+        node_selector=node_selector(choices, node),
     )
 
 
@@ -105,8 +105,12 @@ def _of_claim(claim: Claim, chosen: Sequence[Alternative]) -> Iterable[Allocatio
         yield AllocationConfiguration(AllocationConfigSource.CLAIM, names, config.opaque)
 
 
-def _node_selector(choices: Sequence[Choice], node: Node) -> NodeSelector | None:
-    """The nodes where all devices are usable; None for every node."""
+def node_selector(choices: Sequence[Choice], node: Node) -> NodeSelector | None:
+    """The nodes where all devices are usable; None for every node.
+
+    Raises:
+        AllocationError: a slice's node selector has several terms, which the API forbids.
+    """
     on_labels: list[NodeSelectorRequirement] = []
     on_fields: list[NodeSelectorRequirement] = []
     for choice in choices:

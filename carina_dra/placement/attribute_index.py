@@ -1,7 +1,7 @@
 """The pools by the values of their devices' attributes, for selectors that name one device."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.usage import PoolId
@@ -9,6 +9,8 @@ from carina_dra.resource import ResourceSlice, ResourceSliceSpec, StringAttribut
 
 _ATTRIBUTES: Final = 8
 """The number of attributes that are indexed; those asked for last are kept."""
+_NEW: Final = 2
+"""How many attributes a question adds. Each is a look at all devices; a selector may name many."""
 
 _Pools: TypeAlias = dict[PoolId, int]
 """With the number of devices."""
@@ -31,6 +33,22 @@ class AttributeIndex:
         """Forgets a slice as it was put."""
         for attribute, by_value in self._pools.items():
             _count(spec, attribute, by_value, -1)
+
+    def fewest_pools(self, values: Iterable[tuple[str, str]]) -> Collection[PoolId] | None:
+        """The fewest pools that have a device with one of these values of attributes.
+
+        Attributes that are indexed already come first. None if there are no values.
+        """
+        fewest: Collection[PoolId] | None = None
+        new = 0
+        for attribute, value in sorted(values, key=lambda one: (one[0] not in self._pools, one)):
+            new += attribute not in self._pools
+            if new > _NEW or (fewest is not None and len(fewest) <= 1):
+                break
+            pools = self.pools_with(attribute, value)
+            if fewest is None or len(pools) < len(fewest):
+                fewest = pools
+        return fewest
 
     def pools_with(self, attribute: str, value: str) -> Collection[PoolId]:
         """The pools with such a device; the first question of an attribute looks at all devices."""

@@ -4,7 +4,7 @@ The state consists of nodes, slices, taint rules, allocated claims and reservati
 from them for a node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -28,20 +28,25 @@ from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
 from carina_dra.placement.changes import Changes
+from carina_dra.placement.holdings import Holdings
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
-from carina_dra.placement.reservation import Reservation, held
+from carina_dra.placement.reservation import Counter, Reservation
 from carina_dra.resource import (
     Allocation,
-    DeviceResult,
     DeviceTaintRule,
+    OnNode,
     ResourceClaim,
     ResourceSlice,
 )
 
+_SLICES: Final = 8
+"""Of a pool with more slices it is looked up which of them have the devices that are taken."""
 _MANY: Final = 256
 """A pool that names or selects more nodes than this is wide."""
 
+_GONE: Final = 1_024
+"""About how many nodes that are gone are remembered as changed."""
 _FEW: Final = 8
 """Pools are few if there is at most one for so many nodes."""
 
@@ -68,13 +73,8 @@ class Cluster:
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
-        self._allocations: dict[str, Allocation] = {}
-        self._reservations: dict[str, Reservation] = {}
-        self._reserved_for: dict[str, frozenset[str]] = {}
-        """The reservations that each claim may use."""
-        self._held: dict[str, tuple[DeviceResult, ...]] = {}
-        """What each reservation keeps from other claims."""
-        self._usage: dict[PoolId, Usage] = {}
+        self._holdings = Holdings(self._mark_use, self._consumed)
+        self._slices_of: dict[PoolId, Sequence[PoolSlice]] = {}
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._offers: dict[str, Offer] = {}
@@ -119,6 +119,8 @@ class Cluster:
         if before is not None:
             self._reach.remove_node(before)
             self._forget(name)
+            if len(self.changed_nodes) > 2 * len(self._nodes) + _GONE:
+                self.changed_nodes.forget_all_but(self._nodes)
             self._undo(partial(self.put_node, before))
 
     @property
@@ -191,27 +193,24 @@ class Cluster:
 
     def allocate(self, claim: str, allocation: Allocation) -> None:
         """Marks devices as used by a claim (`namespace/name`), in place of its previous devices."""
-        before = self._allocations.get(claim)
+        before = self._holdings.allocation(claim)
         if before == allocation:
             return
         if before is not None:
             self.release(claim)
-        self._allocations[claim] = allocation
-        self._use(allocation.devices.results, Usage.plus)
-        self._hold_again(claim)
+        self._holdings.allocate(claim, allocation)
         self._undo(partial(self.release, claim))
 
     def release(self, claim: str) -> None:
         """Frees the devices of a claim, if it has any; the exact inverse of `allocate`."""
-        before = self._allocations.pop(claim, None)
+        before = self._holdings.allocation(claim)
         if before is not None:
-            self._use(before.devices.results, Usage.minus)
-            self._hold_again(claim)
+            self._holdings.release(claim)
             self._undo(partial(self.allocate, claim, before))
 
     def allocation(self, claim: str) -> Allocation | None:
         """The allocation of a claim (`namespace/name`), if it has one."""
-        return self._allocations.get(claim)
+        return self._holdings.allocation(claim)
 
     # Reservations.
 
@@ -220,70 +219,32 @@ class Cluster:
 
         The devices are in use for all other claims.
         """
-        before = self._reservations.get(name)
+        before = self._holdings.reservation(name)
         if before == reservation:
             return
         if before is not None:
             self.unreserve(name)
-        self._reservations[name] = reservation
-        for claim in reservation.claims:
-            self._reserved_for[claim] = self._reserved_for.get(claim, frozenset()) | {name}
-        self._hold(name)
+        self._holdings.reserve(name, reservation)
         self._undo(partial(self.unreserve, name))
 
     def unreserve(self, name: str) -> None:
         """Ends a reservation, if it is known; what its claims have got remains theirs."""
-        before = self._reservations.pop(name, None)
+        before = self._holdings.reservation(name)
         if before is not None:
-            for claim in before.claims:
-                self._reserved_for[claim] -= {name}
-                if not self._reserved_for[claim]:
-                    del self._reserved_for[claim]
-            self._hold(name)
+            self._holdings.unreserve(name)
             self._undo(partial(self.reserve, name, before))
 
     def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
         """The reservations that all of the claims (`namespace/name`) may use."""
-        return frozenset.intersection(
-            *(self._reserved_for.get(claim, frozenset()) for claim in claims)
-        )
+        return self._holdings.reserved_for(claims)
 
     def nodes_of_reservation(self, name: str) -> Collection[str]:
         """The nodes that may have a device that the reservation still holds."""
-        pools = {PoolId(one.driver, one.pool) for one in self._held.get(name, ())}
+        pools = {PoolId(one.driver, one.pool) for one in self._holdings.held_by(name)}
         reached = [self._reach.nodes_of(pool) for pool in pools]
         if any(nodes is None for nodes in reached):
             return self._nodes
         return {node for nodes in reached for node in nodes or () if node in self._nodes}
-
-    def _hold_again(self, claim: str) -> None:
-        for name in self._reserved_for.get(claim, ()):
-            self._hold(name)
-
-    def _hold(self, name: str) -> None:
-        """Puts in use what the reservation holds, in place of what it held before."""
-        before = self._held.pop(name, ())
-        reservation = self._reservations.get(name)
-        after: tuple[DeviceResult, ...] = ()
-        if reservation is not None:
-            allocations = filter(None, map(self._allocations.get, reservation.claims))
-            in_use = [result for one in allocations for result in one.devices.results]
-            after = held(reservation, in_use, self._counter_sets)
-        if after:
-            self._held[name] = after
-        if before != after:
-            self._use(before, Usage.minus)
-            self._use(after, Usage.plus)
-
-    def _counter_sets(self, device: DeviceId) -> Collection[str]:
-        """The counter sets that a device consumes, as it is published."""
-        return {
-            consumption.counter_set
-            for name in self._pools.get(PoolId(device.driver, device.pool), ())
-            for published in self._slices[name].spec.devices
-            if published.name == device.device
-            for consumption in published.consumes_counters
-        }
 
     # What follows for a node.
 
@@ -299,7 +260,7 @@ class Cluster:
         for name in without:
             usage = usage.minus(
                 one
-                for one in self._held.get(name, ())
+                for one in self._holdings.held_by(name)
                 if any(pool.id == (one.driver, one.pool) for pool in pools)
             )
         return NodeState(self._nodes[node], pools, usage, self.features)
@@ -318,15 +279,11 @@ class Cluster:
 
     def pool_state(self, offered: OfferedPool) -> PoolState:
         """The devices of a pool, with which of them are in use."""
-        return offered.state(self._usage.get(offered.pool.id, NOTHING))
+        return offered.state(self._holdings.usage(offered.pool.id))
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""
-        fewest: Collection[PoolId] | None = None
-        for name, value in attributes:
-            pools = self._index.pools_with(name, value)
-            if fewest is None or len(pools) < len(fewest):
-                fewest = pools
+        fewest = self._index.fewest_pools(attributes)
         if fewest is None or len(fewest) * _FEW > len(self._nodes):
             return None
         names: set[str] = set()
@@ -339,7 +296,8 @@ class Cluster:
 
     def is_in_use(self, node: str) -> bool:
         """Whether a device of a pool that names the node is in use."""
-        return any(pool in self._usage for pool in self._reach.pools_naming(node))
+        pools = self._reach.pools_naming(node)
+        return any(self._holdings.usage(pool) is not NOTHING for pool in pools)
 
     def is_wide(self, pool: PoolId) -> bool:
         """Whether the pool reaches so many nodes that they are not listed as changed with it."""
@@ -370,7 +328,10 @@ class Cluster:
         return Offer(pools, tuple(offered[pool.id] for pool in pools if pool.id in offered))
 
     def _resolve(self, pool: PoolId, node: Node) -> _Resolved:
-        slices = [self._prepare(name) for name in sorted(self._pools[pool])]
+        slices = self._slices_of.get(pool)
+        if slices is None:
+            slices = tuple(self._prepare(name) for name in sorted(self._pools[pool]))
+            self._slices_of[pool] = slices
         reach = reach_of(slices, node)
         by_reach = self._resolved.setdefault(pool, {})
         if reach not in by_reach:
@@ -387,7 +348,8 @@ class Cluster:
         return known
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
-        of_pools = [self._usage[pool.id] for pool in pools if pool.id in self._usage]
+        usages = (self._holdings.usage(pool.id) for pool in pools)
+        of_pools = [usage for usage in usages if usage is not NOTHING]
         if len(of_pools) == 1:
             return of_pools[0]
         return Usage(
@@ -420,35 +382,52 @@ class Cluster:
         else:
             self._wide.discard(pool)
         self._forget_pool(pool)
+        self._holdings.publish(pool)
 
-    def _use(
-        self,
-        results: Iterable[DeviceResult],
-        change: Callable[[Usage, Iterable[DeviceResult]], Usage],
-    ) -> None:
-        by_pool: dict[PoolId, list[DeviceResult]] = {}
-        for result in results:
-            by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
-        for pool, of_pool in by_pool.items():
-            self._usage[pool] = change(self._usage.get(pool, NOTHING), of_pool)
-            if self._usage[pool] == NOTHING:
-                del self._usage[pool]
+    def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
+        """What a device consumes of counters, as it is published, in billionths."""
+        return {
+            (consumption.counter_set, name): counter.value.nanos
+            for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ()))
+            for published in self._slices[slice_name].spec.devices
+            if published.name == device.device
+            for consumption in published.consumes_counters
+            for name, counter in consumption.counters.items()
+        }
+
+    def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
+        """Devices of a pool have been taken or given back."""
+        specs = [self._slices[name].spec for name in self._pools.get(pool, ())]
+        if len(specs) <= _SLICES or any(spec.shared_counters for spec in specs):
             self._mark(pool)
+            return
+        for spec in specs:
+            if any(device.name in devices for device in spec.devices):
+                if not isinstance(spec.nodes, OnNode):
+                    self._mark(pool)
+                    return
+                self._mark_node(spec.nodes.node_name)
 
     def _mark(self, pool: PoolId) -> None:
-        """The devices in use of a pool have changed."""
+        """The devices of a pool have changed, or which of them are in use."""
+        reached = self._reach.nodes_of(pool)
+        if pool not in self._wide and (reached is None or len(reached) > _MANY):
+            self._wide.add(pool)  # nodes have come after its slices, or have got its labels
+            self.wide_moment += 1
         if pool in self._wide:
             self.changed_pools.add(pool)
-            reached: Collection[str] = set(self._reach.named_by(pool))
-        else:
-            reached = self._reach.nodes_of(pool) or ()
-        for name in reached:
-            if name in self._nodes:
-                self.changed_nodes.add(name)
+            reached = set(self._reach.named_by(pool))
+        for name in reached or ():
+            self._mark_node(name)
+
+    def _mark_node(self, name: str) -> None:
+        if name in self._nodes:
+            self.changed_nodes.add(name)
 
     def _forget_pool(self, pool: PoolId) -> None:
         """The devices that a pool offers have changed."""
         self._resolved.pop(pool, None)
+        self._slices_of.pop(pool, None)
         if pool in self._wide:
             self.wide_moment += 1
             self._offers.clear()

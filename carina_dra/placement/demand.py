@@ -17,7 +17,7 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, NamedSelector
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
-from carina_dra.cel import CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
 from carina_dra.placement.distance import least_distance, places_of
 from carina_dra.placement.offer import (
     BudgetError,
@@ -27,7 +27,8 @@ from carina_dra.placement.offer import (
     devices_of,
 )
 from carina_dra.quantity import Quantity
-from carina_dra.resource import All, ExactCount, MatchAttribute
+from carina_dra.resource import All, DeviceAttribute, ExactCount, MatchAttribute
+from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
 _DEVICES: Final = 10_000
@@ -75,6 +76,7 @@ class Demand:
 
     def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
         self.budget = budget
+        self._derived: dict[AttributeExpression, dict[Candidate, DeviceAttribute | None]] = {}
         self._amounts: dict[Alternative, dict[Candidate, Mapping[str, Quantity] | None]] = {}
         self._features = features
         self._requests: list[tuple[_Alternative, ...]] = []
@@ -91,7 +93,16 @@ class Demand:
             sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
         )
         """How many devices it takes at least that nobody else has; a share of one counts as one."""
+        self.compiles = not any(
+            isinstance(named.selector, CompileError)
+            for of in self._requests
+            for one in of
+            for named in one.source.selectors
+        )
+        """Whether all selectors do."""
         self._several = asks_for_several(claims)
+        self._fails_alone = any(map(_may_fail, claims))
+        """Whether a claim could fail whatever the devices are."""
         self.has_all = any(isinstance(one.source.mode, All) for of in self._requests for one in of)
 
     @property
@@ -106,17 +117,16 @@ class Demand:
         return amounts
 
     @property
-    def attributes(self) -> Iterator[frozenset[tuple[str, str]]]:
-        """The values of attributes that some device must have, by request."""
-        for of in self._requests:
-            if len(of) == 1:
-                selectors = [named.selector for named in of[0].source.selectors]
-                yield frozenset(
-                    condition
-                    for selector in selectors
-                    if not isinstance(selector, CompileError)
-                    for condition in selector.equalities
-                )
+    def attributes(self) -> frozenset[tuple[str, str]]:
+        """The values of attributes that devices of a node must have, each of them some device."""
+        return frozenset(
+            condition
+            for of in self._requests
+            if len(of) == 1
+            for named in of[0].source.selectors
+            if not isinstance(named.selector, CompileError)
+            for condition in named.selector.equalities
+        )
 
     def bound(self, states: Sequence[PoolState], *, is_whole: bool, wish: bool) -> Bound | Short:
         """The best score that a node could have for the claims, but for its usage.
@@ -169,6 +179,8 @@ class Demand:
         Raises:
             BudgetError: the selectors have cost more than they may.
         """
+        if candidate.device.binding_conditions and not self._features.binding_conditions:
+            return False
         bit = offered.bits[candidate.id]
         for named in wanted.selectors:
             found = offered.selected(named.selector, bit, self.budget)
@@ -176,9 +188,24 @@ class Demand:
                 return None
             if not found.mask & bit:
                 return False
-        if candidate.device.binding_conditions:
-            return None  # a feature decides whether it is considered
         return candidate.here
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        """The value of a derived attribute.
+
+        Raises:
+            EvaluationError: the expression fails on the device.
+            BudgetError: the expressions have cost more than they may.
+        """
+        known = self._derived.setdefault(expression, {})
+        if candidate not in known:
+            if len(known) >= _DEVICES:
+                known.clear()
+            self.budget.require()
+            known[candidate] = expression.evaluate(candidate.view, self.budget.meter)
+        return known[candidate]
 
     def amounts_of(
         self, wanted: Alternative, candidate: Candidate
@@ -203,6 +230,36 @@ class Demand:
             return named.selector.matches(candidate.view, self.budget.meter)
         except (EvaluationError, BudgetError):
             return True
+
+    def may_fail(self, states: Sequence[PoolState]) -> bool:
+        """Whether an attempt that comes to all of these devices, free or not, could fail.
+
+        Raises:
+            BudgetError: the selectors have cost more than they may.
+        """
+        return self._fails_alone or any(
+            self._may_fail_in(one.source, state)
+            for of in self._requests
+            for one in of
+            for state in states
+        )
+
+    def _may_fail_in(self, wanted: Alternative, state: PoolState) -> bool:
+        offered = state.offered
+        mask = (1 << len(offered.devices)) - 1
+        for named in wanted.selectors:
+            selected = offered.selected(named.selector, mask, self.budget)
+            if selected.doubtful & mask:
+                return True
+            mask &= selected.mask
+        if not self._features.consumable_capacity:
+            return False
+        try:
+            for _, one in devices_of(mask, offered.devices):
+                self.amounts_of(wanted, one)
+        except AllocationError:
+            return True
+        return False
 
     def _available(
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
@@ -327,6 +384,14 @@ def _least(wanted: Alternative) -> int:
             return count
         case All():
             return 1
+
+
+def _may_fail(claim: Claim) -> bool:
+    """Whether it may ask for too many devices, or derives attributes."""
+    least = sum(min(map(_least, request.alternatives)) for request in claim.requests)
+    return least > DEVICES_PER_CLAIM or any(
+        one.derived for request in claim.requests for one in request.alternatives
+    )
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:

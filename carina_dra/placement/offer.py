@@ -22,6 +22,8 @@ NOTHING: Final = Usage()
 """No device is in use."""
 _SELECTORS: Final = 32
 """The number of selectors whose results a pool remembers."""
+_ATTRIBUTES: Final = 8
+"""The number of attributes by which a pool remembers its devices: claims may name any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class SelectorBudget:
         """`most` is in the units of CEL's costs; None for no limit."""
         self.meter = Meter()
         self._most = most
+
+    def give_back(self, cost: int) -> None:
+        """Forgets a cost: what it was spent on is gone."""
+        self.meter.spent -= cost
 
     def require(self) -> None:
         """Requires that something is left.
@@ -167,6 +173,8 @@ class OfferedPool:
         """The devices by the values of an attribute."""
         known = self._places.get(name)
         if known is None:
+            if len(self._places) >= _ATTRIBUTES:
+                self._places.clear()
             known = self._places[name] = self._placed(name)
         return known
 

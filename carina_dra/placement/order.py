@@ -60,7 +60,10 @@ class NodeOrder:
         changes = self._cluster.changed_nodes
         if self._moment == changes.now:
             return
-        changed = list(changes.since(self._moment))
+        if changes.is_known_since(self._moment):
+            changed = list(changes.since(self._moment))
+        else:
+            changed = list(self._cluster.nodes.keys() | self._by_name.keys())
         self._moment = changes.now
         if len(changed) * _FEW > len(self._entries):
             for name in changed:

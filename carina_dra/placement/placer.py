@@ -6,21 +6,33 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Allocated, Chosen, choose, write
-from carina_dra.allocator.errors import NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.explanation import Explanation, explain
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
+from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.offer import BudgetError, SelectorBudget
-from carina_dra.placement.order import Entry, NodeOrder
-from carina_dra.placement.ranking import ExpiredError, Failed, Ranking, Undecided
+from carina_dra.placement.order import NodeOrder
+from carina_dra.placement.ranking import (
+    ExpiredError,
+    Failed,
+    Finding,
+    Ranking,
+    Refused,
+    Suitable,
+    Undecided,
+)
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
+_EXACT: Final = 8
+_MOST: Final = 64
+"""Orders of nodes are kept for each number of devices up to 8, then for powers of two up to 64."""
 SELECTOR_COST: Final = 50_000_000
 """The default limit of what selectors cost on all nodes: that of 50 evaluations at their limit."""
 _REMEMBERED: Final = 1_000_000
@@ -145,20 +157,29 @@ class Placer:
         `Cluster.allocate` records the allocation.
 
         Raises:
-            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
+            AllocationError: the attempt fails on a node, which is named, and with it on all: with
+                policy `upstream`, or since an expression does not compile.
         """
-        ranking = self._ranking(request)
+        ranking, reserved = self._ranking(request), dict[str, Finding]()
+        reasons: tuple[str, ...] = ()
+        undecided = 0
         try:
-            for placed in self._best(ranking, request, nodes, cost, expired):
+            for placed in self._best(ranking, request, nodes, cost, expired, reserved):
                 return placed
-        except (ExpiredError, BudgetError) as error:
-            asked = len(self._cluster.nodes if nodes is None else nodes)
-            known = [found for _, found in ranking.findings(nodes)]
-            decided = sum(not isinstance(found, Undecided) for found in known)
-            reasons = (str(error),) if isinstance(error, BudgetError) else ()
-            return Unplaceable(max(1, asked - decided), (*reasons, *_failed(ranking, nodes)))
-        undecided = sum(isinstance(found, Undecided) for _, found in ranking.findings(nodes))
-        return Unplaceable(undecided, _failed(ranking, nodes))
+        except ExpiredError:
+            undecided = 1  # at least
+        except BudgetError as error:
+            undecided, reasons = 1, (str(error),)
+        found = {**dict(ranking.findings(nodes)), **reserved}
+        if undecided:
+            undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
+        undecided += sum(isinstance(finding, Undecided) for finding in found.values())
+        failed = (
+            f"{name}: {finding.reason}"
+            for name, finding in found.items()
+            if isinstance(finding, Failed)
+        )
+        return Unplaceable(undecided, (*reasons, *sorted(failed)))
 
     def best(
         self,
@@ -175,7 +196,7 @@ class Placer:
         Raises:
             AllocationError: as for `place`.
         """
-        return self._best(self._ranking(request), request, nodes, cost, None)
+        return self._best(self._ranking(request), request, nodes, cost, None, {})
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
@@ -187,7 +208,10 @@ class Placer:
         groups: dict[tuple[str, ...], list[str]] = {}
         first: dict[tuple[str, ...], Explanation] = {}
         for name in sorted(self._cluster.nodes if nodes is None else nodes):
-            explanation = explain(request.claims, self._cluster.state(name))
+            try:
+                explanation = explain(request.claims, self._cluster.state(name))
+            except AllocationError as error:
+                explanation = Explanation(name, (), (str(error),))
             alike = explanation.anonymous()
             first.setdefault(alike, explanation)
             groups.setdefault(alike, []).append(name)
@@ -200,11 +224,13 @@ class Placer:
         nodes: Collection[str] | None,
         cost: Callable[[str], int] | None,
         expired: Callable[[], bool] | None,
+        found: dict[str, Finding],
     ) -> Iterator[Placed]:
+        """The suitable nodes; `found` gets what is found on nodes with reserved devices."""
         reserved = self._cluster.reserved_for([claim.source.key for claim in request.claims])
         if not reserved:
-            for name, found in ranking.best(nodes, cost, expired):
-                yield self._placed(request, name, found.chosen)
+            for name, finding in ranking.best(nodes, cost, expired):
+                yield self._placed(request, name, finding.chosen)
             return
         concerned = {
             name
@@ -214,17 +240,19 @@ class Placer:
         }
         others = set(self._cluster.nodes if nodes is None else nodes) - concerned
         cost = cost or _no_cost
+        for name in concerned:
+            found[name] = self._with_reserved(request, name, reserved, expired)
         found_here = sorted(
             (
-                ((cost(name), _entry(name, chosen)), chosen)
-                for name in concerned
-                if (chosen := self._with_reserved(request, name, reserved, expired)) is not None
+                ((cost(name), finding.entry), finding.chosen)
+                for name, finding in found.items()
+                if isinstance(finding, Suitable)
             ),
             key=itemgetter(0),
         )
         found_elsewhere = (
-            ((cost(name), found.entry), found.chosen)
-            for name, found in ranking.best(others, cost, expired)
+            ((cost(name), finding.entry), finding.chosen)
+            for name, finding in ranking.best(others, cost, expired)
         )
         for (_, entry), chosen in merge(found_here, found_elsewhere, key=itemgetter(0)):
             yield self._placed(request, entry[3], chosen)
@@ -235,8 +263,8 @@ class Placer:
         name: str,
         reserved: Collection[str],
         expired: Callable[[], bool] | None,
-    ) -> Chosen | None:
-        """The devices on a node of which some are reserved for the claims."""
+    ) -> Finding:
+        """What is found on a node with devices that are reserved for the claims."""
         if expired is not None and expired():
             raise ExpiredError
         try:
@@ -247,11 +275,20 @@ class Placer:
                 max_steps=self._max_steps,
                 expired=expired,
             )
-        except NodeAllocationError:
-            return None
+        except AllocationError as error:
+            if self._policy.devices is None and not isinstance(error, NodeAllocationError):
+                raise type(error)(f"node {name}: {error}") from error
+            return Failed(str(error))
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
-        return verdict if isinstance(verdict, Chosen) else None
+        match verdict:
+            case Chosen(score=score):
+                return Suitable((score.alternatives, score.distance, score.use, name), verdict)
+            case Impossible():
+                return Refused()
+            case CutShort():
+                return Undecided()
+        assert_never(verdict)
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
         state = self._cluster.state(name)
@@ -277,7 +314,7 @@ class Placer:
         # With policy upstream, an error on a node matters though it has too few devices.
         ordered = self._policy.devices is not None
         key = (
-            demand.devices if ordered else 0,
+            _at_least(demand.devices) if ordered else 0,
             any(map(demand.concerns, self._cluster.wide_devices())),
         )
         order = self._orders.get(key)
@@ -299,16 +336,8 @@ def _no_cost(_: str) -> int:
     return 0
 
 
-def _entry(name: str, chosen: Chosen) -> Entry:
-    score = chosen.score
-    return score.alternatives, score.distance, score.use, name
-
-
-def _failed(ranking: Ranking, nodes: Collection[str] | None) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            f"{name}: {found.reason}"
-            for name, found in ranking.findings(nodes)
-            if isinstance(found, Failed)
-        )
-    )
+def _at_least(devices: int) -> int:
+    """A number of devices of which an order of nodes is kept, not above this one."""
+    if devices <= _EXACT:
+        return devices
+    return min(_MOST, 1 << devices.bit_length() - 1)

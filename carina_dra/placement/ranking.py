@@ -11,17 +11,20 @@ from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Chosen, choose
-from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.result import node_selector
 from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
+from carina_dra.cel import AttributeExpression
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
 from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.quantity import Quantity
+from carina_dra.resource import DeviceAttribute
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
@@ -50,7 +53,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The attempt fails with all nodes: the policy is upstream's."""
+    """The attempt fails on all nodes: the policy is upstream's, or the error is the claim's."""
 
     entry: Entry
     error: AllocationError
@@ -95,6 +98,8 @@ class Ranking:
         self._policy = policy
         self._max_steps = max_steps
         self._known: dict[str, _Known] = {}
+        self._spent: dict[str, int] = {}
+        """What the selectors have cost on each node, as the node is."""
         self._amounts = demand.amounts
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
@@ -133,7 +138,8 @@ class Ranking:
         before the next node is asked for.
 
         Raises:
-            AllocationError: with policy `upstream`, the attempt fails on a node, which is named.
+            AllocationError: the attempt fails on a node, which is named, and with it on all: with
+                policy `upstream`, or since an expression does not compile.
             ExpiredError: time is up before the next node is found.
             BudgetError: the selectors have cost more than they may.
         """
@@ -241,6 +247,7 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError
         known = self._known.get(name)
+        spent = self._demand.budget.meter.spent
         try:
             if isinstance(known, _Bounded):
                 after = self._choose(name, known.bound, expired)
@@ -248,8 +255,14 @@ class Ranking:
                 after = self._check(name, entry)
         except NodeAllocationError as error:
             after = Failed(str(error))
+        except ExpressionError as error:
+            after = Fatal(entry, error)
         except AllocationError as error:
             after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
+        finally:
+            spent = self._demand.budget.meter.spent - spent
+            if spent:
+                self._spent[name] = self._spent.get(name, 0) + spent
         self._known[name] = after
         current = self._entry(name)
         if current is not None:
@@ -261,20 +274,24 @@ class Ranking:
 
     def _check(self, name: str, entry: Entry) -> _Known:
         offer = self._cluster.offer(name)
+        states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
-            states = [self._cluster.pool_state(one) for one in offer.ready]
             is_whole = len(offer.ready) == len(offer.pools)
             bound = self._demand.bound(states, is_whole=is_whole, wish=not self._is_upstream)
         if isinstance(bound, Short):
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
-            if not bound.error and not is_invalid:
-                return Refused()
-            if not self._is_upstream and not is_invalid:
-                return Failed(bound.error)
+            if not is_invalid and not self._may_be_fatal(bound, states):
+                return Failed(bound.error) if bound.error else Refused()
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
+
+    def _may_be_fatal(self, short: Short, states: Sequence[PoolState]) -> bool:
+        """Whether an error on the node may be one of the whole attempt."""
+        if self._is_upstream:
+            return bool(short.error) or self._demand.may_fail(states)
+        return bool(short.error) and not self._demand.compiles
 
     def _choose(self, name: str, bound: Bound, expired: Callable[[], bool] | None) -> _Known:
         states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
@@ -292,7 +309,9 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
         match verdict:
-            case Chosen(score=score):
+            case Chosen(score=score, choices=choices):
+                for of_claim in choices:
+                    node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
                 return Suitable((score.alternatives, score.distance, score.use, name), verdict)
             case Impossible():
                 return Refused()
@@ -306,15 +325,20 @@ class Ranking:
         moments = self._node_moment, self._pool_moment
         if moments == (cluster.changed_nodes.now, cluster.changed_pools.now):
             return
-        nodes = list(cluster.changed_nodes.since(self._node_moment)) if self._known else []
-        if self._pool_moment != cluster.changed_pools.now and self._order.wide:
-            self._known.clear()
-        is_new = self._node_moment < 0
+        starts = (
+            self._node_moment < 0
+            or not cluster.changed_nodes.is_known_since(self._node_moment)
+            or (self._pool_moment != cluster.changed_pools.now and self._order.wide)
+        )
+        nodes = list(self._spent if starts else cluster.changed_nodes.since(self._node_moment))
         self._pool_moment = cluster.changed_pools.now
         self._node_moment = cluster.changed_nodes.now
+        if starts:
+            self._known.clear()
         for name in nodes:
             self._known.pop(name, None)
-        if is_new or not self._known:
+            self._demand.budget.give_back(self._spent.pop(name, 0))
+        if starts:
             self._begin(self._promising())
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
             entries = [self._entry(name) for name in cluster.nodes]
@@ -331,12 +355,11 @@ class Ranking:
     def _promising(self) -> Sequence[Entry]:
         """The nodes with devices that have the attributes which selectors ask for."""
         self._left_out = False
-        for conditions in () if self._is_upstream else self._demand.attributes:
-            names = self._cluster.nodes_with(conditions)
-            if names is not None:
-                self._left_out = True
-                entries = (self._order.entry(name) for name in names)
-                return sorted(entry for entry in entries if entry is not None)
+        names = None if self._is_upstream else self._cluster.nodes_with(self._demand.attributes)
+        if names is not None:
+            self._left_out = True
+            entries = (self._order.entry(name) for name in names)
+            return sorted(entry for entry in entries if entry is not None)
         return tuple(self._order.entries())
 
 
@@ -355,3 +378,8 @@ class _KnownOfNode:
         self, alternative: Alternative, candidate: Candidate
     ) -> Mapping[str, Quantity] | None:
         return self._demand.amounts_of(alternative, candidate)
+
+    def derived(
+        self, expression: AttributeExpression, candidate: Candidate
+    ) -> DeviceAttribute | None:
+        return self._demand.derived(expression, candidate)

@@ -196,4 +196,4 @@ def test_request_that_is_impossible_alone_ends_a_long_search() -> None:
     }
     found = attempt(case)
     assert isinstance(found, Impossible)
-    assert found.steps <= 5_000
+    assert found.steps <= 2 * 5_000  # the search, and that for the claim alone

@@ -416,3 +416,11 @@ def test_shared_partition_takes_its_counters_once() -> None:
         nodes.put_slice(published)
     one: dict[str, Any] = {"capacity": {"requests": {"memory": "1"}}}
     assert [give(nodes, claim(**one)) for _ in range(3)] == [["a/half"], ["a/half"], []]
+
+
+def test_names_of_nodes_that_come_and_go_are_not_all_kept() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    for number in range(5_000):
+        nodes.put_node(Node(f"n{number}"))
+        nodes.remove_node(f"n{number}")
+    assert len(nodes.changed_nodes) < 2_000

@@ -46,10 +46,10 @@ def fleet(**nodes: int) -> Cluster:
         }
     )
     for name, used in nodes.items():
-        for _ in range(used):
+        for number in range(used):
             placed = placer_of(made).place(request(claim()), [name])
             assert isinstance(placed, Placed)
-            made.allocate(f"{name}/{len(made._allocations)}", placed.allocated.allocations[0])
+            made.allocate(f"{name}/{number}", placed.allocated.allocations[0])
     return made
 
 
@@ -198,8 +198,9 @@ def _fill(nodes: Cluster) -> None:
 
 
 def _empty(nodes: Cluster) -> None:
-    for held in list(nodes._allocations):
-        nodes.release(held)
+    for name in nodes.nodes:
+        for number in range(2):
+            nodes.release(f"{name}/{number}")
 
 
 @pytest.mark.parametrize("cost", [None, len], ids=["all nodes alike", "by cost"])
@@ -429,3 +430,14 @@ def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
     placed = placer.place(asked)
     assert isinstance(placed, Unplaceable)
     assert [reason.partition(":")[0] for reason in placed.failed] == ["wrong"]
+
+
+def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None:
+    nodes, asked = cluster(a=[gpu("g0")], b=[gpu("g0")]), request(claim())
+    placer = placer_of(nodes)
+    answer = placer.place(asked)
+    assert isinstance(answer, Placed)
+    nodes.allocate("default/other", answer.allocated.allocations[0])
+    nodes.remove_node("b")
+    nodes.changed_nodes.forget_all_but(nodes.nodes)
+    assert isinstance(placer.place(asked), Unplaceable)

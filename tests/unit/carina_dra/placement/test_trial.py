@@ -55,7 +55,9 @@ def _copied(part: object) -> object:
 
 def contents(of: Cluster) -> dict[str, object]:
     """Everything that a cluster knows, without what it computes from that."""
-    parts = {**vars(of), **{f"reach{name}": part for name, part in vars(of._reach).items()}}
+    parts = dict(vars(of))
+    for part in (of._reach, of._holdings):
+        parts |= {f"{type(part).__name__}.{name}": value for name, value in vars(part).items()}
     return {
         name: _copied(part)
         for name, part in parts.items()

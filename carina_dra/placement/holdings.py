@@ -1,0 +1,121 @@
+"""Who has which devices of a cluster: allocated claims, and reservations for claims."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from carina_dra.allocator.usage import DeviceId, PoolId, Usage
+from carina_dra.placement.offer import NOTHING
+from carina_dra.placement.reservation import Counter, Reservation, held
+from carina_dra.resource import Allocation, DeviceResult
+
+
+class Holdings:
+    """The usage of each pool, kept while claims and reservations come and go."""
+
+    def __init__(
+        self,
+        changed: Callable[[PoolId, Collection[str]], None],
+        consumed: Callable[[DeviceId], Mapping[Counter, int]],
+    ) -> None:
+        """`changed` is told of each pool whose usage changes, with the names of the devices.
+
+        `consumed` says what a device consumes of counters, as it is published now, in billionths.
+        """
+        self._changed = changed
+        self._consumed = consumed
+        self._allocations: dict[str, Allocation] = {}
+        self._reservations: dict[str, Reservation] = {}
+        self._reserved_for: dict[str, frozenset[str]] = {}
+        """The reservations that each claim may use."""
+        self._held: dict[str, tuple[DeviceResult, ...]] = {}
+        """What each reservation keeps from other claims."""
+        self._usage: dict[PoolId, Usage] = {}
+
+    def usage(self, pool: PoolId) -> Usage:
+        """The devices of a pool that are in use or reserved."""
+        return self._usage.get(pool, NOTHING)
+
+    def allocation(self, claim: str) -> Allocation | None:
+        """What a claim has."""
+        return self._allocations.get(claim)
+
+    def allocate(self, claim: str, allocation: Allocation) -> None:
+        """Gives a claim that has nothing its devices."""
+        self._allocations[claim] = allocation
+        self._use(allocation.devices.results, Usage.plus)
+        self._hold_again(self._reserved_for.get(claim, ()))
+
+    def release(self, claim: str) -> None:
+        """Takes the devices of a claim; the exact inverse of `allocate`."""
+        allocation = self._allocations.pop(claim)
+        self._use(allocation.devices.results, Usage.minus)
+        self._hold_again(self._reserved_for.get(claim, ()))
+
+    def reservation(self, name: str) -> Reservation | None:
+        """What is reserved under a name."""
+        return self._reservations.get(name)
+
+    def reserve(self, name: str, reservation: Reservation) -> None:
+        """Keeps devices for claims, under a name that is not in use."""
+        self._reservations[name] = reservation
+        for claim in reservation.claims:
+            self._reserved_for[claim] = self._reserved_for.get(claim, frozenset()) | {name}
+        self._hold_again([name])
+
+    def unreserve(self, name: str) -> None:
+        """Ends a reservation; the exact inverse of `reserve`."""
+        reservation = self._reservations.pop(name)
+        for claim in reservation.claims:
+            self._reserved_for[claim] -= {name}
+            if not self._reserved_for[claim]:
+                del self._reserved_for[claim]
+        self._hold_again([name])
+
+    def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
+        """The reservations that all of the claims may use."""
+        of_claims = [self._reserved_for.get(claim, frozenset()) for claim in claims]
+        return frozenset.intersection(*of_claims) if of_claims else frozenset()
+
+    def held_by(self, reservation: str) -> tuple[DeviceResult, ...]:
+        """What a reservation still keeps from other claims."""
+        return self._held.get(reservation, ())
+
+    def publish(self, pool: PoolId) -> None:
+        """Takes notice that the devices of a pool are published anew."""
+        self._hold_again(
+            name
+            for name, reservation in self._reservations.items()
+            if any(pool == (one.driver, one.pool) for one in reservation.devices)
+        )
+
+    def _hold_again(self, names: Iterable[str]) -> None:
+        """Puts in use what reservations hold, in place of what they held before."""
+        for name in names:
+            before = self._held.pop(name, ())
+            after = self._to_hold(name)
+            if after:
+                self._held[name] = after
+            if before != after:
+                self._use(before, Usage.minus)
+                self._use(after, Usage.plus)
+
+    def _to_hold(self, name: str) -> tuple[DeviceResult, ...]:
+        reservation = self._reservations.get(name)
+        if reservation is None:
+            return ()
+        allocations = filter(None, map(self._allocations.get, reservation.claims))
+        in_use = [result for one in allocations for result in one.devices.results]
+        return held(reservation, in_use, self._consumed)
+
+    def _use(
+        self,
+        results: Iterable[DeviceResult],
+        change: Callable[[Usage, Iterable[DeviceResult]], Usage],
+    ) -> None:
+        by_pool: dict[PoolId, list[DeviceResult]] = {}
+        for result in results:
+            by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
+        for pool, of_pool in by_pool.items():
+            self._usage[pool] = change(self.usage(pool), of_pool)
+            if self._usage[pool] == NOTHING:
+                del self._usage[pool]
+            self._changed(pool, {one.device for one in of_pool})
