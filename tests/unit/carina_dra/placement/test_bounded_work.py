@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
+from carina_dra.allocator.matching import amounts_of
+from carina_dra.placement import demand as demand_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
@@ -160,6 +162,37 @@ def test_refused_nodes_are_not_looked_at_again() -> None:
     with work() as second:
         assert devices_of(placer.place(wanted)) == []
     assert second.checked <= 1
+
+
+def test_what_is_remembered_does_not_grow_with_changes_of_nodes_that_are_not_the_best() -> None:
+    devices = [gpu(f"g{index}") for index in range(4)]
+    nodes = cluster(best=devices, other=devices)
+    placer, asked, taken = placer_of(nodes), request(claim()), DeviceResult("r", DRIVER, "", "g0")
+    in_use = [replace(taken, pool="best", device=f"g{index}") for index in range(3)]
+    nodes.allocate("default/best", Allocation(DeviceAllocation(tuple(in_use))))
+    for _ in range(50):
+        assert devices_of(placer.place(asked)) == ["best/g3"]
+        nodes.allocate(
+            "default/brief", Allocation(DeviceAllocation((replace(taken, pool="other"),)))
+        )
+        assert devices_of(placer.place(asked)) == ["best/g3"]
+        nodes.release("default/brief")
+    (ranking,) = placer._rankings.values()
+    assert len(ranking._heap) + len(ranking._aside) <= 4 * len(nodes.nodes)
+
+
+def test_what_a_request_consumes_of_a_device_is_computed_once() -> None:
+    nodes = unlike(10)
+    placer, wanted = placer_of(nodes), {"requests": {"memory": "1Gi"}}
+    with patch.object(demand_module, "amounts_of", wraps=amounts_of) as computed:
+        for _ in range(10):
+            asked = claim(capacity=wanted)
+            placed = placer.place(request(asked))
+            assert isinstance(placed, Placed)
+            nodes.allocate(asked.key, placed.allocated.allocations[0])
+    devices = [call.args[1].id for call in computed.call_args_list]
+    assert devices
+    assert len(devices) == len(set(devices))
 
 
 def test_next_best_node_costs_as_much_as_the_best() -> None:

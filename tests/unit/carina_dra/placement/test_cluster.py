@@ -191,6 +191,40 @@ def test_network_device_is_given_to_one_claim_of_all_nodes() -> None:
     assert give(nodes, claim()) == []
 
 
+def test_devices_that_are_added_to_a_pool_of_all_nodes_are_given() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(network("net", gpu("n0")))
+    placer, asked = placer_of(nodes), request(claim(3))
+    assert devices_of(placer.place(asked)) == []
+    nodes.put_slice(network("net", gpu("n0"), gpu("n1")))
+    assert devices_of(placer.place(asked)) == ["a/g0", "net/n0", "net/n1"]
+
+
+def test_attributes_that_a_slice_no_longer_has_lead_to_no_node() -> None:
+    many = {f"n{index}": [gpu("g0", model="A100")] for index in range(20)}
+    nodes = cluster(**many, a=[gpu("g0", model="H200")])
+    asked = [(f"{DRIVER}/model", "H200")]
+    assert nodes.nodes_with(asked) == {"a"}
+    for published in slices("a", {"devices": [gpu("g0", model="B200")]}):
+        nodes.put_slice(published)
+    assert nodes.nodes_with(asked) == set()
+
+
+def test_attributes_of_removed_slices_do_not_count() -> None:
+    nodes = cluster(**{f"n{index}": [gpu("g0", model="H200")] for index in range(20)})
+    asked = [(f"{DRIVER}/model", "H200")]
+    assert nodes.nodes_with(asked) is None
+    for index in range(1, 20):
+        nodes.remove_slice(f"n{index}-0")
+    assert nodes.nodes_with(asked) == {"n0"}
+
+
+def test_device_of_all_nodes_with_an_attribute_leads_to_all_nodes() -> None:
+    nodes = cluster(**{f"n{index}": [gpu("g0", model="A100")] for index in range(20)})
+    nodes.put_slice(network("net", gpu("n0", model="H200")))
+    assert nodes.nodes_with([(f"{DRIVER}/model", "H200")]) is None
+
+
 def test_device_in_use_on_one_node_leaves_less_of_a_counter_on_another() -> None:
     nodes = Cluster()
     pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 3}
@@ -366,6 +400,22 @@ def test_partition_in_use_blocks_those_that_need_the_same_counter() -> None:
     nodes.put_claim(allocated("one", "a/half"))
     assert give(nodes, claim()) == ["a/other"]
     assert give(nodes, claim()) == []
+
+
+def test_shared_partition_takes_its_counters_once() -> None:
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    shared = {
+        "name": "half",
+        "allowMultipleAllocations": True,
+        "capacity": {"memory": {"value": "2"}},
+        **consumption(gpu=2),
+    }
+    counters = [{"name": "gpu", "counters": {"memory": {"value": "2"}}}]
+    for published in slices("a", {"sharedCounters": counters}, {"devices": [shared]}):
+        nodes.put_slice(published)
+    one: dict[str, Any] = {"capacity": {"requests": {"memory": "1"}}}
+    assert [give(nodes, claim(**one)) for _ in range(3)] == [["a/half"], ["a/half"], []]
 
 
 def test_names_of_nodes_that_come_and_go_are_not_all_kept() -> None:

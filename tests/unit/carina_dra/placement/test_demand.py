@@ -134,6 +134,18 @@ _REFUSED: Mapping[str, tuple[list[dict[str, Any]], ResourceClaim]] = {
         [{**gpu("g0"), "taints": [{"key": "broken", "effect": "NoSchedule"}]}],
         claim(),
     ),
+    "tainted, also harmlessly": (
+        [
+            {
+                **gpu("g0"),
+                "taints": [
+                    {"key": "noted", "effect": "None"},
+                    {"key": "broken", "effect": "NoSchedule"},
+                ],
+            }
+        ],
+        claim(),
+    ),
     "too few with a value in common": (
         [gpu("g0", numa=0), gpu("g1", numa=1)],
         claim_of(

@@ -192,6 +192,32 @@ def test_iterator_goes_on_after_a_trial_of_each_of_its_nodes() -> None:
         assert visited == ["b", "d", "c", "a", "e"]
 
 
+def _fill(nodes: Cluster) -> None:
+    while give(nodes, claim()):
+        pass
+
+
+def _empty(nodes: Cluster) -> None:
+    for name in nodes.nodes:
+        for number in range(2):
+            nodes.release(f"{name}/{number}")
+
+
+@pytest.mark.parametrize("cost", [None, len], ids=["all nodes alike", "by cost"])
+@pytest.mark.parametrize("change", [_fill, _empty])
+def test_iterator_goes_on_as_before_after_a_trial_of_the_nodes_to_come(
+    change: Callable[[Cluster], None], cost: Callable[[str], int] | None
+) -> None:
+    nodes = fleet(a=0, b=2, c=1)
+    placer, asked = placer_of(nodes), request(claim())
+    waiting = placer.best(asked, cost=cost)
+    visited = [next(waiting)]
+    with nodes.trial():
+        change(nodes)
+        assert list(placer.best(asked, cost=cost)) == list(placer_of(nodes).best(asked, cost=cost))
+    assert [*visited, *waiting] == list(placer_of(nodes).best(asked, cost=cost))
+
+
 @settings(max_examples=60, deadline=None)
 @given(_SEEDS, _POLICIES, st.lists(st.integers(0, 2), max_size=12))
 def test_iterators_of_one_placer_do_not_disturb_each_other(
@@ -225,6 +251,13 @@ def test_search_ends_when_time_is_up() -> None:
     answer = placer.place(request(claim()), expired=lambda: True)
     assert answer == Unplaceable(undecided=3, failed=())
     assert placer.place(request(claim()), expired=lambda: False) == placer.place(request(claim()))
+
+
+def test_nodes_that_were_looked_at_before_time_was_up_are_decided() -> None:
+    models = {name: [gpu("g0", model=model)] for name, model in zip("abc", "xyz", strict=True)}
+    placer, asked = placer_of(cluster(**models)), request(claim(selector=model_is("z")))
+    assert placer.place(asked, ["a"]) == _NOTHING
+    assert placer.place(asked, expired=lambda: True) == Unplaceable(undecided=2, failed=())
 
 
 def test_answer_that_is_known_needs_no_time() -> None:
@@ -386,6 +419,17 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     assert answer.failed == (
         "a: invalid resource pools were encountered: gpu.carina.dev/a: duplicate device name g0",
     )
+
+
+def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
+    others = {f"n{index}": [gpu("g0", model="A100")] for index in range(20)}
+    nodes = cluster(**others, a=[gpu("g0")], wrong=[gpu("g0", model="A100")] * 2)
+    placer, asked = placer_of(nodes), request(claim(selector=model_is("H200")))
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    give(nodes, claim(selector=model_is("H200")))
+    placed = placer.place(asked)
+    assert isinstance(placed, Unplaceable)
+    assert [reason.partition(":")[0] for reason in placed.failed] == ["wrong"]
 
 
 def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None:
