@@ -40,6 +40,8 @@ from carina_dra.resource import (
     ResourceSlice,
 )
 
+_POOLS: Final = 64
+"""Of more pools whose taints change at once the nodes are not listed as changed."""
 _SLICES: Final = 8
 """Of a pool with more slices it is looked up which of them have the devices that are taken."""
 _MANY: Final = 256
@@ -64,6 +66,8 @@ class Cluster:
         """Wide pools, which reach many nodes, of which devices were taken or given back."""
         self.wide_moment = 0
         """How often the devices that wide pools offer have changed."""
+        self.taint_moment = 0
+        """How often the taints of so many pools have changed that their nodes are not listed."""
         self._nodes: dict[str, Node] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._prepared: dict[str, PoolSlice] = {}
@@ -363,11 +367,20 @@ class Cluster:
         self, rules: dict[str, DeviceTaintRule], *changed: DeviceTaintRule | None
     ) -> None:
         self._rules = dict(sorted(rules.items()))  # the order of arrival must not matter
-        for pool, names in self._pools.items():
-            if any(rule and may_apply(rule, pool.driver, pool.pool) for rule in changed):
-                for name in names:
-                    self._prepared.pop(name, None)
-                self._forget_pool(pool)
+        concerned = [
+            pool
+            for pool in self._pools
+            if any(rule and may_apply(rule, pool.driver, pool.pool) for rule in changed)
+        ]
+        for pool in concerned:
+            for name in self._pools[pool]:
+                self._prepared.pop(name, None)
+            self._drop(pool)
+        if len(concerned) > _POOLS:
+            self.taint_moment += 1
+        else:
+            for pool in concerned:
+                self._mark(pool)
 
     def _set_pool(self, pool: PoolId, names: frozenset[str]) -> None:
         self._forget_pool(pool)
@@ -426,15 +439,21 @@ class Cluster:
 
     def _forget_pool(self, pool: PoolId) -> None:
         """The devices that a pool offers have changed."""
-        self._resolved.pop(pool, None)
-        self._slices_of.pop(pool, None)
         if pool in self._wide:
             self.wide_moment += 1
+        self._drop(pool)
+        self._mark(pool)
+
+    def _drop(self, pool: PoolId) -> None:
+        """Forgets what follows from the slices of a pool."""
+        self._resolved.pop(pool, None)
+        self._slices_of.pop(pool, None)
+        reached = None if pool in self._wide else self._reach.nodes_of(pool)
+        if reached is None:
             self._offers.clear()
         else:
-            for name in self._reach.nodes_of(pool) or ():
+            for name in reached:
                 self._offers.pop(name, None)
-        self._mark(pool)
 
     def _forget(self, node: str) -> None:
         """The node itself has changed."""

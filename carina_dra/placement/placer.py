@@ -139,6 +139,7 @@ class Placer:
         self._max_selector_cost = max_selector_cost
         self._orders: dict[tuple[int, bool], NodeOrder] = {}
         self._wide_moment = cluster.wide_moment
+        self._taint_moment = cluster.taint_moment
         self._rankings: OrderedDict[str, Ranking] = OrderedDict()
         self._asked = 0
 
@@ -301,6 +302,9 @@ class Placer:
             self._wide_moment = self._cluster.wide_moment
             self._orders.clear()
             self._rankings.clear()
+        if self._taint_moment != self._cluster.taint_moment:
+            self._taint_moment = self._cluster.taint_moment
+            self._rankings.clear()  # the orders of nodes do not depend on taints
         known = self._rankings.pop(request.key, None)
         if known is None:
             known = self._new_ranking(request.claims)

@@ -11,7 +11,7 @@ from carina_dra.placement import attribute_index, offer
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.resource import ResourceSlice, decode
+from carina_dra.resource import DeviceTaintRule, ResourceSlice, decode
 from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, cluster, gpu, place, slices
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
@@ -170,3 +170,20 @@ def test_derived_attributes_are_charged_like_selectors() -> None:
     assert isinstance(answer, Unplaceable)
     assert (answer.undecided, "cost more than" in answer.failed[0]) == (1, True)
     assert isinstance(Placer(nodes, Policy(), new_share_id=lambda: "share").place(request), Placed)
+
+
+def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:
+    nodes = cluster(**{f"n{index:03}": [gpu("g0"), gpu("g1")] for index in range(100)})
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
+    first = placer.place(asked)
+    assert isinstance(first, Placed)
+    spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    rule = decode(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec})
+    with patch.object(NodeOrder, "_renew", side_effect=AssertionError("put in order again")):
+        nodes.put_rule(rule)
+        assert not isinstance(placer.place(asked), Placed)
+        nodes.remove_rule("rule")
+        again = placer.place(asked)
+    assert isinstance(again, Placed)
+    assert again.node == first.node
