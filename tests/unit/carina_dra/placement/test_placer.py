@@ -441,3 +441,9 @@ def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None
     nodes.remove_node("b")
     nodes.changed_nodes.forget_all_but(nodes.nodes)
     assert isinstance(placer.place(asked), Unplaceable)
+
+
+def test_pod_without_claims_has_a_place() -> None:
+    placed = placer_of(cluster(a=[gpu("g0")])).place(request())
+    assert isinstance(placed, Placed)
+    assert (placed.node, placed.allocated.allocations) == ("a", ())
