@@ -9,30 +9,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
-from carina_dra.allocator.capacity import fits
-from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
-from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim, NamedSelector
-from carina_dra.allocator.taint import untolerated
+from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import Amounts
-from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
+from carina_dra.cel import CompileError
 from carina_dra.placement.distance import least_distance, places_of
+from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import (
-    BudgetError,
-    OfferedPool,
     PoolState,
     SelectorBudget,
     devices_of,
 )
-from carina_dra.quantity import Quantity
-from carina_dra.resource import All, DeviceAttribute, ExactCount, MatchAttribute
+from carina_dra.resource import All, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
-_DEVICES: Final = 10_000
-"""The number of devices of which it is remembered what a request consumes of them."""
 _ROUNDS: Final = 4
 """How often the devices that constraints leave are passed on to the other constraints."""
 
@@ -75,10 +67,7 @@ class Demand:
     """The conditions that a node must meet for claims."""
 
     def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
-        self.budget = budget
-        self._derived: dict[AttributeExpression, dict[Candidate, DeviceAttribute | None]] = {}
-        self._amounts: dict[Alternative, dict[Candidate, Mapping[str, Quantity] | None]] = {}
-        self._features = features
+        self.eligibility = Eligibility(features, budget)
         self._requests: list[tuple[_Alternative, ...]] = []
         self._matches: list[_Match] = []
         for claim in claims:
@@ -174,77 +163,17 @@ class Demand:
             return one.count
         needed = shift = 0
         for state in states:
-            needed |= self._needed(one.source, state) << shift
+            needed |= self.eligibility.needed(one.source, state) << shift
             shift += len(state.offered.devices)
         return max(one.count, (needed & available).bit_count())
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
         return any(
-            all(self._may_select(named, candidate) for named in one.source.selectors)
+            all(self.eligibility.may_select(named, candidate) for named in one.source.selectors)
             for of in self._requests
             for one in of
         )
-
-    def selects(
-        self, wanted: Alternative, candidate: Candidate, offered: OfferedPool
-    ) -> bool | None:
-        """Whether an alternative selects a device of a pool; None where a selector fails.
-
-        Raises:
-            BudgetError: the selectors have cost more than they may.
-        """
-        if candidate.device.binding_conditions and not self._features.binding_conditions:
-            return False
-        bit = offered.bits[candidate.id]
-        for named in wanted.selectors:
-            found = offered.selected(named.selector, bit, self.budget)
-            if found.doubtful & bit:
-                return None
-            if not found.mask & bit:
-                return False
-        return candidate.here
-
-    def derived(
-        self, expression: AttributeExpression, candidate: Candidate
-    ) -> DeviceAttribute | None:
-        """The value of a derived attribute.
-
-        Raises:
-            EvaluationError: the expression fails on the device.
-            BudgetError: the expressions have cost more than they may.
-        """
-        known = self._derived.setdefault(expression, {})
-        if candidate not in known:
-            if len(known) >= _DEVICES:
-                known.clear()
-            self.budget.require()
-            known[candidate] = expression.evaluate(candidate.view, self.budget.meter)
-        return known[candidate]
-
-    def amounts_of(
-        self, wanted: Alternative, candidate: Candidate
-    ) -> Mapping[str, Quantity] | None:
-        """What an alternative consumes of a device's capacities; None if it cannot be served.
-
-        Raises:
-            AllocationError: an amount is not valid.
-        """
-        known = self._amounts.setdefault(wanted, {})
-        if candidate not in known:
-            if len(known) >= _DEVICES:
-                known.clear()
-            known[candidate] = amounts_of(wanted, candidate, self._features)
-        return known[candidate]
-
-    def _may_select(self, named: NamedSelector, candidate: Candidate) -> bool:
-        if isinstance(named.selector, CompileError):
-            return True
-        try:
-            self.budget.require()
-            return named.selector.matches(candidate.view, self.budget.meter)
-        except (EvaluationError, BudgetError):
-            return True
 
     def may_fail(self, states: Sequence[PoolState]) -> bool:
         """Whether an attempt that comes to all of these devices, free or not, could fail.
@@ -253,28 +182,11 @@ class Demand:
             BudgetError: the selectors have cost more than they may.
         """
         return self._fails_alone or any(
-            self._may_fail_in(one.source, state)
+            self.eligibility.may_fail(one.source, state)
             for of in self._requests
             for one in of
             for state in states
         )
-
-    def _may_fail_in(self, wanted: Alternative, state: PoolState) -> bool:
-        offered = state.offered
-        mask = (1 << len(offered.devices)) - 1
-        for named in wanted.selectors:
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                return True
-            mask &= selected.mask
-        if not self._features.consumable_capacity:
-            return False
-        try:
-            for _, one in devices_of(mask, offered.devices):
-                self.amounts_of(wanted, one)
-        except AllocationError:
-            return True
-        return False
 
     def _available(
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
@@ -282,73 +194,12 @@ class Demand:
         """The devices of a node that each could serve the alternative; none if it needs others."""
         mask = shift = 0
         for state in states:
-            of_pool = self._available_in(wanted, state, errors)
-            if isinstance(wanted.mode, All) and self._needed(wanted, state) & ~of_pool:
+            of_pool = self.eligibility.available(wanted, state, errors)
+            if isinstance(wanted.mode, All) and self.eligibility.needed(wanted, state) & ~of_pool:
                 return 0
             mask |= of_pool << shift
             shift += len(state.offered.devices)
         return mask
-
-    def _needed(self, wanted: Alternative, state: PoolState) -> int:
-        """The devices of a pool without which an alternative cannot have all."""
-        offered = state.offered
-        mask = offered.here
-        for named in wanted.selectors:
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                return 0  # an error, of which the search tells
-            mask &= selected.mask
-        return sum(
-            bit
-            for bit, one in devices_of(mask, offered.devices)
-            # Devices that are too small are not needed, and need not be supported.
-            if not one.device.binding_conditions
-            and wanted.capacity is None
-            and all(capacity.request_policy is None for capacity in one.device.capacity.values())
-        )
-
-    def _available_in(self, wanted: Alternative, state: PoolState, errors: list[str]) -> int:
-        offered = state.offered
-        mask = offered.here
-        if not wanted.admin_access:
-            mask &= state.free
-        for named in wanted.selectors:
-            if not mask:
-                return 0
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                errors.append(f"{named.location} {selected.error}")
-            mask &= selected.mask
-        if mask & offered.tainted:
-            mask &= ~sum(
-                bit
-                for bit, one in devices_of(mask & offered.tainted, offered.devices)
-                if untolerated(one.device, wanted.tolerations)
-            )
-        counted = mask if wanted.capacity is not None else mask & offered.shareable
-        if counted and self._features.consumable_capacity:
-            mask &= ~sum(
-                bit
-                for bit, one in devices_of(counted, offered.devices)
-                if not self._has_room(wanted, one, state, errors)
-            )
-        return mask
-
-    def _has_room(
-        self, wanted: Alternative, one: Candidate, state: PoolState, errors: list[str]
-    ) -> bool:
-        share = None if wanted.admin_access else state.usage.shared.get(one.id)
-        used = share.amounts if share else _NO_AMOUNTS
-        for name, amount in wanted.capacity.requests.items() if wanted.capacity else ():
-            capacity = one.device.capacity.get(name)
-            if capacity is None or amount.nanos > capacity.value.nanos - used.get(name, 0):
-                return False  # amounts are only ever rounded up
-        try:
-            amounts = self.amounts_of(wanted, one)
-        except AllocationError as error:
-            errors.append(str(error))
-            return False
-        return amounts is not None and fits(amounts, one.device.capacity, used)
 
     def _levels(
         self, available: Sequence[Sequence[int]], states: Sequence[PoolState]

@@ -21,6 +21,7 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import AttributeExpression
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
+from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.quantity import Quantity
@@ -247,7 +248,7 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError
         known = self._known.get(name)
-        spent = self._demand.budget.meter.spent
+        spent = self._demand.eligibility.budget.meter.spent
         try:
             if isinstance(known, _Bounded):
                 after = self._choose(name, known.bound, expired)
@@ -260,7 +261,7 @@ class Ranking:
         except AllocationError as error:
             after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
         finally:
-            spent = self._demand.budget.meter.spent - spent
+            spent = self._demand.eligibility.budget.meter.spent - spent
             if spent:
                 self._spent[name] = self._spent.get(name, 0) + spent
         self._known[name] = after
@@ -304,7 +305,7 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
-            known=_KnownOfNode(self._demand, states),
+            known=_KnownOfNode(self._demand.eligibility, states),
         )
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
@@ -337,7 +338,7 @@ class Ranking:
             self._known.clear()
         for name in nodes:
             self._known.pop(name, None)
-            self._demand.budget.give_back(self._spent.pop(name, 0))
+            self._demand.eligibility.budget.give_back(self._spent.pop(name, 0))
         if starts:
             self._begin(self._promising())
         elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
@@ -366,20 +367,20 @@ class Ranking:
 class _KnownOfNode:
     """What was found when the conditions were checked, for the search."""
 
-    def __init__(self, demand: Demand, states: Iterable[PoolState]) -> None:
-        self._demand = demand
+    def __init__(self, eligibility: Eligibility, states: Iterable[PoolState]) -> None:
+        self._eligibility = eligibility
         self._offered = {state.offered.pool.id: state.offered for state in states}
 
     def selects(self, alternative: Alternative, candidate: Candidate) -> bool | None:
         offered = self._offered[PoolId(candidate.id.driver, candidate.id.pool)]
-        return self._demand.selects(alternative, candidate, offered)
+        return self._eligibility.selects(alternative, candidate, offered)
 
     def amounts(
         self, alternative: Alternative, candidate: Candidate
     ) -> Mapping[str, Quantity] | None:
-        return self._demand.amounts_of(alternative, candidate)
+        return self._eligibility.amounts_of(alternative, candidate)
 
     def derived(
         self, expression: AttributeExpression, candidate: Candidate
     ) -> DeviceAttribute | None:
-        return self._demand.derived(expression, candidate)
+        return self._eligibility.derived(expression, candidate)
