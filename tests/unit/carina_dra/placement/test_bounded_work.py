@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.matching import amounts_of
-from carina_dra.placement import demand as demand_module
+from carina_dra.placement import eligibility as eligibility_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
@@ -184,7 +184,7 @@ def test_what_is_remembered_does_not_grow_with_changes_of_nodes_that_are_not_the
 def test_what_a_request_consumes_of_a_device_is_computed_once() -> None:
     nodes = unlike(10)
     placer, wanted = placer_of(nodes), {"requests": {"memory": "1Gi"}}
-    with patch.object(demand_module, "amounts_of", wraps=amounts_of) as computed:
+    with patch.object(eligibility_module, "amounts_of", wraps=amounts_of) as computed:
         for _ in range(10):
             asked = claim(capacity=wanted)
             placed = placer.place(request(asked))
