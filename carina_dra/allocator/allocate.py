@@ -121,6 +121,7 @@ def choose(
     expired: Callable[[], bool] | None = None,
     uses: Uses | None = None,
     least_distance: int = 0,
+    among: int | None = None,
     known: Known | None = None,
 ) -> Verdict:
     """Chooses devices of a node for all claims, the best devices by the policy.
@@ -128,7 +129,8 @@ def choose(
     The policy does not decide whether the claims can be allocated. All searches together stop with
     `CutShort` after `max_steps` steps, or when `expired` returns true. What is known
     already need not be computed: the `uses` of the node's groups, that no devices are closer than
-    `least_distance`, and what is `known` of devices.
+    `least_distance`, that no devices can be chosen but those `among` the published (one a bit), and
+    what is `known` of devices.
 
     Raises:
         NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
@@ -142,7 +144,7 @@ def choose(
         searches = _Searches(claims, state, state.published, known, max_steps, expired)
         outcome, distance = searches.any_devices(), 0
     else:
-        ranked = rank_devices(state, uses, policy.devices)
+        ranked = rank_devices(state, uses, policy.devices, among)
         searches = _Searches(claims, state, ranked, known, max_steps, expired)
         try:
             outcome, distance = searches.best_devices(least_distance)
@@ -238,7 +240,7 @@ class _Searches:
         return next(
             (
                 distance
-                for distance, in_common in closeness(self.matchings.candidates)
+                for distance, in_common in closeness(self._state.published)
                 if all(have_in_common(chosen, name, lists=lists) for name in in_common)
             ),
             FAR,
@@ -249,7 +251,7 @@ class _Searches:
     ) -> tuple[Found, int] | None:
         """The closest devices for these alternatives; None if all are far from each other."""
         claims = _with_alternatives(self._claims, alternatives)
-        for distance, in_common in closeness(self.matchings.candidates):
+        for distance, in_common in closeness(self._state.published):
             if distance < least_distance:
                 continue
             with suppress(AllocationError):  # only the search without a wish may fail

@@ -70,8 +70,12 @@ UPSTREAM: Final = Policy(devices=None)
 """The devices that kube-scheduler's allocator chooses on a node."""
 
 
-def rank_devices(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate, ...]:
+def rank_devices(
+    state: NodeState, uses: Uses, order: Order, among: int | None = None
+) -> tuple[Candidate, ...]:
     """The devices of a node, the preferred ones first; `uses` are those of all its groups.
+
+    `among` says which of the published devices are of interest, one a bit; all if it is not given.
 
     Devices of a GPU that is used more come first (binpack) or last (spread). Then come devices that
     block fewer other devices, then devices with fewer free neighbours (binpack), so that free GPUs
@@ -85,13 +89,20 @@ def rank_devices(state: NodeState, uses: Uses, order: Order) -> tuple[Candidate,
         if in_use == 0 and isinstance(group.members[0].slice.nodes, OnNode)
         for place in group.places[0]
     )
+    candidates = state.published
+    if among is not None:
+        candidates = tuple(one for bit, one in enumerate(candidates) if among >> bit & 1)
+    wanted = {candidate.id for candidate in candidates}
     rank: dict[DeviceId, tuple[int, ...]] = {}
     for group, in_use in uses:
-        blocked = group.blocked(state.usage) if group.totals else {}
-        for member, places in zip(group.members, group.places, strict=True):
+        ranked = [
+            pair for pair in zip(group.members, group.places, strict=True) if pair[0].id in wanted
+        ]
+        blocked = group.blocked(state.usage) if group.totals and ranked else {}
+        for member, places in ranked:
             neighbours = [-sign * free_groups[place] for place in places]
             rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *neighbours)
-    return tuple(sorted(state.published, key=lambda candidate: rank[candidate.id]))
+    return tuple(sorted(candidates, key=lambda candidate: rank[candidate.id]))
 
 
 def closeness(candidates: Sequence[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:

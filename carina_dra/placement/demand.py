@@ -5,7 +5,8 @@ not, so the search need not look at it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
@@ -36,6 +37,8 @@ class Bound:
     alternatives: int
     """The sum of the indices of the alternatives."""
     distance: int
+    among: int | None = field(default=None, compare=False)
+    """The devices of the node, one a bit, of which it has some; None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,27 @@ class Demand:
         levels = self._levels(available, states)
         if sum(level.bit_count() for level in levels) < self.devices:
             return Short(errors[0] if errors else "")
+        first = self._first_matching(available, levels, states)
+        if first is None:
+            return Short(errors[0] if errors else "")
+        among = None if errors or self.has_all else _union(available)
+        if not wish or not self._several:
+            return Bound(sum(first), 0, among)
+        masks = [of[rank] for of, rank in zip(available, first, strict=True)]
+        counts = [
+            self._count(of[rank], mask, states)
+            for of, rank, mask in zip(self._requests, first, masks, strict=True)
+        ]
+        distance = least_distance(masks, counts, self.devices, levels, states)
+        return Bound(sum(first), distance, among)
+
+    def _first_matching(
+        self,
+        available: list[list[int]],
+        levels: Sequence[int],
+        states: Sequence[PoolState],
+    ) -> list[int] | None:
+        """The first alternatives, after each constraint has left the devices that others leave."""
         first = self._first(available)
         for _ in range(_ROUNDS if self._matches else 0):
             if first is None:
@@ -146,16 +170,7 @@ class Demand:
             first = self._first(available)
             if available == before:
                 break
-        if first is None:
-            return Short(errors[0] if errors else "")
-        if not wish or not self._several:
-            return Bound(sum(first), 0)
-        masks = [of[rank] for of, rank in zip(available, first, strict=True)]
-        counts = [
-            self._count(of[rank], mask, states)
-            for of, rank, mask in zip(self._requests, first, masks, strict=True)
-        ]
-        return Bound(sum(first), least_distance(masks, counts, self.devices, levels, states))
+        return first
 
     def _count(self, one: _Alternative, available: int, states: Sequence[PoolState]) -> int:
         """How many of the available devices an alternative takes at least."""
@@ -205,10 +220,7 @@ class Demand:
         self, available: Sequence[Sequence[int]], states: Sequence[PoolState]
     ) -> Sequence[int]:
         """The devices that can serve one request, those that can serve two, and so on."""
-        either = shift = 0
-        for masks in available:
-            for mask in masks:
-                either |= mask
+        either, shift = _union(available), 0
         levels = [either]
         for state in states:
             shared = state.offered.shareable & either >> shift if self.devices > 1 else 0
@@ -284,6 +296,14 @@ class Demand:
         if not self.devices:
             return True
         return sum((level & together).bit_count() for level in levels) >= needed
+
+
+def _union(available: Sequence[Sequence[int]]) -> int:
+    """The devices that could serve any request."""
+    union = 0
+    for mask in chain.from_iterable(available):
+        union |= mask
+    return union
 
 
 def _least(wanted: Alternative) -> int:

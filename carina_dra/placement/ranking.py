@@ -305,6 +305,7 @@ class Ranking:
             uses=[use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
+            among=bound.among,
             known=_KnownOfNode(self._demand.eligibility, states),
         )
         if expired is not None and expired():

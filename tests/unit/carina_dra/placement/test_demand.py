@@ -234,3 +234,11 @@ def test_bound_knows_how_many_devices_are_on_one_numa_node() -> None:
     assert bound(nodes, claim(2)) == Bound(0, _SAME_NUMA_NODE)
     assert bound(nodes, claim(3)) == Bound(0, FAR)
     assert bound(nodes, claim(1)) == Bound(0, 0)
+
+
+def test_only_devices_that_can_be_chosen_are_left_to_the_search() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1", model="L40S"), gpu("g2")])
+    give(nodes, claim())
+    of_node = bound(nodes, claim(1, selector=model_is("H200")))
+    assert isinstance(of_node, Bound)
+    assert of_node.among == 0b100
