@@ -15,7 +15,7 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
-from carina_dra.placement.distance import least_distance, places_of
+from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import (
     PoolState,
@@ -59,9 +59,9 @@ class _Alternative:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """An attribute whose value some requests must have in common."""
+    """Attributes whose values some requests must have in common."""
 
-    attribute: str
+    attributes: tuple[str, ...]
     requests: tuple[tuple[int, frozenset[int]], ...]
     """By index; with the indices of its alternatives that are meant."""
 
@@ -263,15 +263,15 @@ class Demand:
         states: Sequence[PoolState],
     ) -> None:
         """Leaves the devices with a value that enough devices have for all requests together."""
-        places = places_of(match.attribute, states)
-        leave = 0
-        for mask in places.by_value.values() or (0,):
-            within = mask | places.anywhere
-            if self._is_enough_within(match, available, within, levels):
-                leave |= within
-        for request, meant in match.requests:
-            for rank in meant:
-                available[request][rank] &= leave
+        places = [places_of(name, states) for name in match.attributes]
+        for together in [[one] for one in places] if are_many(places) else [places]:
+            leave = 0
+            for within in intersections(together):
+                if self._is_enough_within(match, available, within, levels):
+                    leave |= within
+            for request, meant in match.requests:
+                for rank in meant:
+                    available[request][rank] &= leave
 
     def _is_enough_within(
         self,
@@ -336,7 +336,8 @@ def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, i
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:
-    """The claim's matchAttribute constraints on published attributes."""
+    """The claim's matchAttribute constraints on published attributes, by the requests they mean."""
+    attributes: dict[tuple[tuple[int, frozenset[int]], ...], list[str]] = {}
     for constraint in claim.constraints:
         rule = constraint.rule
         if not isinstance(rule, MatchAttribute):
@@ -354,4 +355,6 @@ def _matches(claim: Claim, first: int) -> Iterator[_Match]:
             if meant:
                 requests.append((index, meant))
         if requests and not derived:
-            yield _Match(rule.name, tuple(requests))
+            attributes.setdefault(tuple(requests), []).append(rule.name)
+    for of_requests, names in attributes.items():
+        yield _Match(tuple(names), of_requests)

@@ -28,9 +28,9 @@ def least_distance(
         known = [places for name in names if (places := places_of(name, states)).is_known]
         if not known:
             continue
-        if prod(len(places.by_value) for places in known) > _COMBINATIONS:
+        if are_many(known):
             return distance
-        for within in _intersections(known):
+        for within in intersections(known):
             if sum((level & within).bit_count() for level in levels) >= together and all(
                 (mask & within).bit_count() >= count
                 for mask, count in zip(masks, counts, strict=True)
@@ -56,7 +56,12 @@ def places_of(name: str, states: Sequence[PoolState]) -> Places:
     return Places(by_value, anywhere, is_known)
 
 
-def _intersections(places: Sequence[Places]) -> Iterator[int]:
+def are_many(places: Sequence[Places]) -> bool:
+    """Whether there are too many combinations of the values to look at all."""
+    return prod(len(one.by_value) for one in places) > _COMBINATIONS
+
+
+def intersections(places: Sequence[Places]) -> Iterator[int]:
     """The devices that could be together: those with one value of each attribute."""
     for masks in product(*(tuple(one.by_value.values()) or (0,) for one in places)):
         within = -1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carina_dra.allocator.allocate import Allocated, allocate
+from carina_dra.allocator.group import NUMA_NODE, PCIE_ROOT
 from carina_dra.allocator.preference import CLOSENESS, FAR, Policy
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster import Cluster
@@ -242,3 +243,14 @@ def test_only_devices_that_can_be_chosen_are_left_to_the_search() -> None:
     of_node = bound(nodes, claim(1, selector=model_is("H200")))
     assert isinstance(of_node, Bound)
     assert of_node.among == 0b100
+
+
+def test_values_of_two_attributes_must_be_had_by_the_same_devices() -> None:
+    """Two devices share each root and each NUMA node, but no two share both."""
+    places = [("r0", 0), ("r0", 1), ("r1", 0), ("r1", 1)]
+    devices = [gpu(f"g{i}", root=root, numa=numa) for i, (root, numa) in enumerate(places)]
+    constraints = [{"matchAttribute": PCIE_ROOT}, {"matchAttribute": NUMA_NODE}]
+    two = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
+    assert bound(cluster(a=devices), claim_of(two, constraints=constraints)) == Short("")
+    near = [*devices, gpu("g4", root="r1", numa=1)]
+    assert isinstance(bound(cluster(a=near), claim_of(two, constraints=constraints)), Bound)
