@@ -17,11 +17,8 @@ from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
 from carina_dra.placement.eligibility import Eligibility
-from carina_dra.placement.offer import (
-    PoolState,
-    SelectorBudget,
-    devices_of,
-)
+from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import All, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 

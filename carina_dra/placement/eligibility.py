@@ -15,13 +15,8 @@ from carina_dra.allocator.request import Alternative, NamedSelector
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
-from carina_dra.placement.offer import (
-    BudgetError,
-    OfferedPool,
-    PoolState,
-    SelectorBudget,
-    devices_of,
-)
+from carina_dra.placement.offer import OfferedPool, PoolState, devices_of
+from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
 
@@ -51,13 +46,8 @@ class Eligibility:
         mask = offered.here
         if not wanted.admin_access:
             mask &= state.free
-        for named in wanted.selectors:
-            if not mask:
-                return 0
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                errors.append(f"{named.location} {selected.error}")
-            mask &= selected.mask
+        mask, failed = self._selected(wanted, offered, mask)
+        errors += failed
         if mask & offered.tainted:
             mask &= ~sum(
                 bit
@@ -92,12 +82,9 @@ class Eligibility:
     def needed(self, wanted: Alternative, state: PoolState) -> int:
         """The devices of a pool without which an alternative cannot have all."""
         offered = state.offered
-        mask = offered.here
-        for named in wanted.selectors:
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                return 0  # an error, of which the search tells
-            mask &= selected.mask
+        mask, errors = self._selected(wanted, offered, offered.here)
+        if errors:
+            return 0  # the search tells of them
         return sum(
             bit
             for bit, one in devices_of(mask, offered.devices)
@@ -107,6 +94,20 @@ class Eligibility:
             and all(capacity.request_policy is None for capacity in one.device.capacity.values())
         )
 
+    def _selected(
+        self, wanted: Alternative, offered: OfferedPool, among: int
+    ) -> tuple[int, list[str]]:
+        """Which of the devices an alternative selects, and how its selectors fail on others."""
+        errors = []
+        for named in wanted.selectors:
+            if not among:
+                break
+            found = offered.selected(named.selector, among, self.budget)
+            if found.doubtful & among:
+                errors.append(f"{named.location} {found.error}")
+            among &= found.mask
+        return among, errors
+
     def may_fail(self, wanted: Alternative, state: PoolState) -> bool:
         """Whether an alternative fails on a device of the pool, free or not.
 
@@ -114,12 +115,9 @@ class Eligibility:
             BudgetError: the expressions have cost more than they may.
         """
         offered = state.offered
-        mask = (1 << len(offered.devices)) - 1
-        for named in wanted.selectors:
-            selected = offered.selected(named.selector, mask, self.budget)
-            if selected.doubtful & mask:
-                return True
-            mask &= selected.mask
+        mask, errors = self._selected(wanted, offered, (1 << len(offered.devices)) - 1)
+        if errors:
+            return True
         if not self._features.consumable_capacity:
             return False
         try:

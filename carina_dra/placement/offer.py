@@ -15,7 +15,8 @@ from carina_dra.allocator.group import DeviceGroup, Uses, groups
 from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
-from carina_dra.cel import CompileError, EvaluationError, Meter, Selector
+from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import OnNode, lookup
 
 NOTHING: Final = Usage()
@@ -49,32 +50,6 @@ class Selected:
     """The devices on which it fails."""
     error: str = ""
     """The first failure; empty if there is none."""
-
-
-class BudgetError(Exception):
-    """The selectors of claims have cost more than they may."""
-
-
-class SelectorBudget:
-    """What the selectors of claims may cost on all nodes together."""
-
-    def __init__(self, most: int | None) -> None:
-        """`most` is in the units of CEL's costs; None for no limit."""
-        self.meter = Meter()
-        self._most = most
-
-    def give_back(self, cost: int) -> None:
-        """Forgets a cost: what it was spent on is gone."""
-        self.meter.spent -= cost
-
-    def require(self) -> None:
-        """Requires that something is left.
-
-        Raises:
-            BudgetError: nothing is.
-        """
-        if self._most is not None and self.meter.spent >= self._most:
-            raise BudgetError(f"the selectors have cost more than {self._most} units on its nodes")
 
 
 class GroupState(NamedTuple):

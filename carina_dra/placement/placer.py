@@ -7,28 +7,26 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
-from carina_dra.allocator.allocate import Allocated, Chosen, choose, write
-from carina_dra.allocator.errors import AllocationError, NodeAllocationError
+from carina_dra.allocator.allocate import Allocated, Chosen, write
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.explanation import Explanation, explain
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
-from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
-from carina_dra.placement.offer import BudgetError, SelectorBudget
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.ranking import (
     ExpiredError,
     Failed,
     Finding,
     Ranking,
-    Refused,
     Suitable,
     Undecided,
 )
+from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
 _EXACT: Final = 8
@@ -244,7 +242,7 @@ class Placer:
         others = set(self._cluster.nodes if nodes is None else nodes) - concerned
         cost = cost or _no_cost
         for name in concerned:
-            found[name] = self._with_reserved(request, name, reserved, expired)
+            found[name] = ranking.with_reserved(name, reserved, expired)
         found_here = sorted(
             (
                 ((cost(name), finding.entry), finding.chosen)
@@ -259,39 +257,6 @@ class Placer:
         )
         for (_, entry), chosen in merge(found_here, found_elsewhere, key=itemgetter(0)):
             yield self._placed(request, entry[3], chosen)
-
-    def _with_reserved(
-        self,
-        request: PlacementRequest,
-        name: str,
-        reserved: Collection[str],
-        expired: Callable[[], bool] | None,
-    ) -> Finding:
-        """What is found on a node with devices that are reserved for the claims."""
-        if expired is not None and expired():
-            raise ExpiredError
-        try:
-            verdict = choose(
-                request.claims,
-                self._cluster.state(name, without=reserved),
-                policy=self._policy,
-                max_steps=self._max_steps,
-                expired=expired,
-            )
-        except AllocationError as error:
-            if self._policy.devices is None and not isinstance(error, NodeAllocationError):
-                raise type(error)(f"node {name}: {error}") from error
-            return Failed(str(error))
-        if expired is not None and expired():
-            raise ExpiredError  # a search that was ended may have missed better devices
-        match verdict:
-            case Chosen(score=score):
-                return Suitable((score.alternatives, score.distance, score.use, name), verdict)
-            case Impossible():
-                return Refused()
-            case CutShort():
-                return Undecided()
-        assert_never(verdict)
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
         state = self._cluster.state(name)

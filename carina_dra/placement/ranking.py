@@ -7,8 +7,9 @@ can be better.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
@@ -26,6 +27,8 @@ from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
+
+T = TypeVar("T")
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
@@ -152,7 +155,7 @@ class Ranking:
             found = self._among(names, cost or (lambda _: 0), expired)
         for name, finding in found:
             if isinstance(finding, Fatal):
-                raise type(finding.error)(f"node {name}: {finding.error}") from finding.error
+                raise _named(name, finding.error) from finding.error
             yield name, finding
 
     def _among_all(
@@ -248,32 +251,55 @@ class Ranking:
         if expired is not None and expired():
             raise ExpiredError
         known = self._known.get(name)
-        spent = self._demand.eligibility.budget.meter.spent
-        try:
-            if isinstance(known, _Bounded):
-                after = self._choose(name, known.bound, expired)
-            else:
-                after = self._check(name, entry)
-        except NodeAllocationError as error:
-            after = Failed(str(error))
-        except ExpressionError as error:
-            after = Fatal(entry, error)
-        except AllocationError as error:
-            after = Fatal(entry, error) if self._is_upstream else Failed(str(error))
-        finally:
-            spent = self._demand.eligibility.budget.meter.spent - spent
-            if spent:
-                self._spent[name] = self._spent.get(name, 0) + spent
+        after: _Known
+        if isinstance(known, _Bounded):
+            after = self._attempt(entry, partial(self._choose, name, known.bound, expired))
+        else:
+            after = self._attempt(entry, partial(self._check, name, entry))
         self._known[name] = after
         current = self._entry(name)
         if current is not None:
             heappush(self._heap, current)
 
+    def with_reserved(
+        self, name: str, reserved: Collection[str], expired: Callable[[], bool] | None
+    ) -> Finding:
+        """What is found on a node where the claims may use what is reserved; not remembered.
+
+        Raises:
+            AllocationError: as for `best`.
+            ExpiredError: time is up.
+            BudgetError: the selectors have cost more than they may.
+        """
+        if expired is not None and expired():
+            raise ExpiredError
+        choose_here = partial(self._choose, name, Bound(0, 0), expired, reserved)
+        finding = self._attempt((0, 0, 0, name), choose_here)
+        if isinstance(finding, Fatal):
+            raise _named(name, finding.error) from finding.error
+        return finding
+
+    def _attempt(self, entry: Entry, find: Callable[[], T]) -> T | Failed | Fatal:
+        """What is found on a node, or what failed there; what it costs is charged to the node."""
+        name, meter = entry[3], self._demand.eligibility.budget.meter
+        before = meter.spent
+        try:
+            return find()
+        except NodeAllocationError as error:
+            return Failed(str(error))
+        except ExpressionError as error:
+            return Fatal(entry, error)
+        except AllocationError as error:
+            return Fatal(entry, error) if self._is_upstream else Failed(str(error))
+        finally:
+            if meter.spent > before:
+                self._spent[name] = self._spent.get(name, 0) + meter.spent - before
+
     @property
     def _is_upstream(self) -> bool:
         return self._policy.devices is None
 
-    def _check(self, name: str, entry: Entry) -> _Known:
+    def _check(self, name: str, entry: Entry) -> Refused | Failed | _Bounded:
         offer = self._cluster.offer(name)
         states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
@@ -294,15 +320,21 @@ class Ranking:
             return bool(short.error) or self._demand.may_fail(states)
         return bool(short.error) and not self._demand.compiles
 
-    def _choose(self, name: str, bound: Bound, expired: Callable[[], bool] | None) -> _Known:
+    def _choose(
+        self,
+        name: str,
+        bound: Bound,
+        expired: Callable[[], bool] | None,
+        reserved: Collection[str] = (),
+    ) -> Suitable | Refused | Undecided:
         states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
         verdict = choose(
             self._claims,
-            self._cluster.state(name),
+            self._cluster.state(name, without=reserved),
             policy=self._policy,
             max_steps=self._max_steps,
             expired=expired,
-            uses=[use for state in states for use in state.uses],
+            uses=None if reserved else [use for state in states for use in state.uses],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
             among=bound.among,
@@ -363,6 +395,11 @@ class Ranking:
             entries = (self._order.entry(name) for name in names)
             return sorted(entry for entry in entries if entry is not None)
         return tuple(self._order.entries())
+
+
+def _named(node: str, error: AllocationError) -> AllocationError:
+    """The error of the whole attempt, with the node on which it was met."""
+    return type(error)(f"node {node}: {error}")
 
 
 class _KnownOfNode:

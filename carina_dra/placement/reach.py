@@ -1,7 +1,7 @@
 """Which nodes the slices of pools may reach, without looking at every pair of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.usage import PoolId
@@ -14,6 +14,15 @@ from carina_dra.resource import (
     PerDevice,
     ResourceSliceSpec,
 )
+
+_IN: Final = NodeSelectorOperator.IN
+_ALWAYS_VALID: Final = {
+    NodeSelectorOperator.IN,
+    NodeSelectorOperator.NOT_IN,
+    NodeSelectorOperator.EXISTS,
+    NodeSelectorOperator.DOES_NOT_EXIST,
+}
+"""Operators whose requirements cannot be invalid."""
 
 _Label: TypeAlias = tuple[str, str]
 
@@ -141,12 +150,3 @@ def _labels(selector: NodeSelector) -> Iterator[_Target]:
         wanted = next(one for one in term.match_expressions if one.operator is _IN)
         for value in wanted.values:
             yield wanted.key, value
-
-
-_IN = NodeSelectorOperator.IN
-_ALWAYS_VALID = {
-    NodeSelectorOperator.IN,
-    NodeSelectorOperator.NOT_IN,
-    NodeSelectorOperator.EXISTS,
-    NodeSelectorOperator.DOES_NOT_EXIST,
-}

@@ -14,7 +14,7 @@ from carina_dra.allocator.preference import CLOSENESS, FAR, Policy
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.offer import SelectorBudget
+from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
     DRIVER,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from carina_dra.allocator.preference import CLOSENESS, FAR, Order, Policy
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
-from carina_dra.placement.offer import SelectorBudget
 from carina_dra.placement.order import NodeOrder
+from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.quantity import Quantity
 from tests.samples.fleet import claim, cluster, give, gpu, network
 from tests.samples.followed_cluster import FollowedCluster

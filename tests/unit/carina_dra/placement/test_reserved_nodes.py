@@ -6,11 +6,13 @@ from unittest.mock import patch
 import pytest
 
 from carina_dra.allocator.allocate import choose
+from carina_dra.allocator.errors import ExpressionError
 from carina_dra.allocator.node import Node
+from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import Usage
-from carina_dra.placement import placer as placer_module
+from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Unplaceable
+from carina_dra.placement.placer import Placer, Unplaceable
 from carina_dra.placement.reservation import Reservation
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import (
@@ -184,6 +186,30 @@ def test_only_the_nodes_of_the_reservation_are_searched_each_time() -> None:
     nodes, owner = cluster(**{f"n{index}": [gpu("g0")] for index in range(20)}), claim()
     nodes.put_node(Node("empty"))
     _reserve(nodes, "kept", [owner], "n3/g0", "n7/g0")
-    with patch.object(placer_module, "choose", wraps=choose) as searched:
-        placer_of(nodes).place(request(owner))
+    placer = placer_of(nodes)
+    (ordinary,) = {one.split("/")[0] for one in devices_of(placer.place(request(owner)))}
+    assert ordinary not in {"n3", "n7"}
+    with patch.object(ranking_module, "choose", wraps=choose) as searched:
+        placer.place(request(owner))
     assert {call.args[1].node.name for call in searched.call_args_list} == {"n3", "n7"}
+
+
+def test_selector_that_does_not_compile_fails_a_claim_with_a_reservation_too() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    asked = claim(selector="nonsense")
+    device = DeviceResult("r", DRIVER, "a", "g0")
+    nodes.reserve("kept", Reservation((device,), frozenset([asked.key])))
+    with pytest.raises(ExpressionError, match=r"node a: .*CEL compile error"):
+        placer_of(nodes).place(request(asked))
+
+
+def test_selectors_are_charged_on_nodes_with_reserved_devices_too() -> None:
+    nodes = cluster(a=[gpu(f"g{index}") for index in range(3)])
+    asked = claim(selector='["x", "y"].exists(name, name == "z")')
+    device = DeviceResult("r", DRIVER, "a", "g0")
+    nodes.reserve("kept", Reservation((device,), frozenset([asked.key])))
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share", max_selector_cost=1)
+    answer = placer.place(request(asked))
+    assert isinstance(answer, Unplaceable)
+    assert answer.undecided == 1
+    assert "cost more than 1 units" in answer.failed[0]
