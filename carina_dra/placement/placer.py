@@ -204,13 +204,15 @@ class Placer:
     ) -> tuple[NodeGroup, ...]:
         """Why nodes have no devices for the claims; nodes with the same reasons are together.
 
-        It takes the time of an explanation for each node.
+        Devices that are reserved for the claims are free to them. It takes the time of an
+        explanation for each node.
         """
+        reserved = self._reserved_for(request)
         groups: dict[tuple[str, ...], list[str]] = {}
         first: dict[tuple[str, ...], Explanation] = {}
         for name in sorted(self._cluster.nodes if nodes is None else nodes):
             try:
-                explanation = explain(request.claims, self._cluster.state(name))
+                explanation = explain(request.claims, self._cluster.state(name, without=reserved))
             except AllocationError as error:
                 explanation = Explanation(name, (), (str(error),))
             alike = explanation.anonymous()
@@ -228,7 +230,7 @@ class Placer:
         found: dict[str, Finding],
     ) -> Iterator[Placed]:
         """The suitable nodes; `found` gets what is found on nodes with reserved devices."""
-        reserved = self._cluster.reserved_for([claim.source.key for claim in request.claims])
+        reserved = self._reserved_for(request)
         if not reserved:
             for name, finding in ranking.best(nodes, cost, expired):
                 yield self._placed(request, name, finding.chosen)
@@ -257,6 +259,9 @@ class Placer:
         )
         for (_, entry), chosen in merge(found_here, found_elsewhere, key=itemgetter(0)):
             yield self._placed(request, entry[3], chosen)
+
+    def _reserved_for(self, request: PlacementRequest) -> Collection[str]:
+        return self._cluster.reserved_for([claim.source.key for claim in request.claims])
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
         state = self._cluster.state(name)

@@ -23,6 +23,23 @@ def pool_of(node: NodeInApi, devices: tuple[GpuDevice, ...]) -> Pool:
     return pool(devices, driver=DRIVER, node=node.name)
 
 
+def leave_behind(node: NodeInApi, device: str) -> None:
+    """Creates a slice as a publisher of an earlier time would have left it."""
+    in_pool = {"name": node.name, "generation": 7, "resourceSliceCount": 1}
+    node.admin.create(
+        RESOURCE_SLICES,
+        {
+            "metadata": {"generateName": "left-behind-"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": node.name,
+                "pool": in_pool,
+                "devices": [{"name": device}],
+            },
+        },
+    )
+
+
 def test_slices_are_published_and_belong_to_the_node(node: NodeInApi, report: Report) -> None:
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
@@ -129,18 +146,7 @@ def test_slices_whose_counts_contradict_each_other_are_hidden_and_deleted(
 ) -> None:
     caplog.set_level(logging.INFO)
     for name in ("gpu-0", "gpu-1"):
-        node.admin.create(
-            RESOURCE_SLICES,
-            {
-                "metadata": {"generateName": "left-behind-"},
-                "spec": {
-                    "driver": DRIVER,
-                    "nodeName": node.name,
-                    "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
-                    "devices": [{"name": name}],
-                },
-            },
-        )
+        leave_behind(node, name)
     with node.publisher(report) as publisher:
         publisher.publish(())
         assert publisher.wait_published(DEADLINE)
@@ -212,18 +218,7 @@ def test_a_change_of_a_slice_by_another_client_is_reverted(node: NodeInApi, repo
 
 
 def test_slices_left_behind_are_deleted(node: NodeInApi, report: Report) -> None:
-    node.admin.create(
-        RESOURCE_SLICES,
-        {
-            "metadata": {"generateName": "left-behind-"},
-            "spec": {
-                "driver": DRIVER,
-                "nodeName": node.name,
-                "pool": {"name": node.name, "generation": 7, "resourceSliceCount": 1},
-                "devices": [{"name": "gpu-9"}],
-            },
-        },
-    )
+    leave_behind(node, "gpu-9")
     with node.publisher(report) as publisher:
         publisher.publish(TWO_GPUS)
         assert publisher.wait_published(DEADLINE)

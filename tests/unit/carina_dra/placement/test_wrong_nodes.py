@@ -184,6 +184,16 @@ def test_reasons_are_of_the_nodes_asked_for() -> None:
     assert [group.nodes for group in groups] == [("b",), ("c",)]
 
 
+def test_device_that_is_reserved_for_the_claim_is_not_a_reason() -> None:
+    nodes, owner = cluster(a=[gpu("g0")]), claim(2)
+    device = DeviceResult("r", DRIVER, "a", "g0")
+    nodes.reserve("kept", Reservation((device,), frozenset([owner.key])))
+    (of_owner,) = placer_of(nodes).reasons(request(owner))
+    (of_another,) = placer_of(nodes).reasons(request(claim(2)))
+    assert "in use" not in "\n".join(of_owner.explanation.lines())
+    assert "in use" in "\n".join(of_another.explanation.lines())
+
+
 def test_invalid_node_selector_is_a_reason() -> None:
     nodes = cluster(a=[gpu("g0")], b=[gpu("g0")])
     nodes.put_slice(network("bad", gpu("n0"), nodeSelector=_BAD_SELECTOR))
