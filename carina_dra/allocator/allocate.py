@@ -22,7 +22,7 @@ from carina_dra.allocator.preference import (
     score,
     usage_of_node,
 )
-from carina_dra.allocator.request import Claim
+from carina_dra.allocator.request import Claim, constrains_all
 from carina_dra.allocator.result import allocation
 from carina_dra.allocator.search import (
     Choice,
@@ -288,7 +288,9 @@ class _Searches:
         return self._run(search, self._limit(None), outcome.steps)
 
     def _may_fail(self) -> bool:
-        """Whether a request fails on a device."""
+        """Whether a request fails on a device, or because of those that others have."""
+        if constrains_all(self._claims):
+            return True
         alternatives = (
             alternative
             for claim in self._claims

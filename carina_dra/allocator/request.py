@@ -138,6 +138,20 @@ def attributes_read(claims: Iterable[Claim]) -> frozenset[str] | None:
     return frozenset(read)
 
 
+def constrains_all(claims: Iterable[Claim]) -> bool:
+    """Whether a constraint means a request for all devices.
+
+    Such a request is an error if a device that the constraint refuses is met before one that is
+    taken, so the outcome depends on which of equal devices are taken.
+    """
+    return any(
+        isinstance(alternative.mode, All) and alternative.is_meant_by(constraint.requests)
+        for claim in claims
+        for constraint in claim.constraints
+        for alternative in _alternatives([claim])
+    )
+
+
 def _alternatives(claims: Iterable[Claim]) -> Iterator[Alternative]:
     for claim in claims:
         for request in claim.requests:

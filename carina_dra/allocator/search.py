@@ -19,7 +19,7 @@ from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
 from carina_dra.allocator.matching import Known, Matching
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.request import Alternative, Claim, constrains_all
 from carina_dra.allocator.symmetry import Symmetry
 from carina_dra.allocator.taint import untolerated
 from carina_dra.quantity import Quantity
@@ -203,6 +203,8 @@ class Search:
             ]
             for claim in claims
         ]
+        self._may_skip_equal_devices = bool(in_common) or not constrains_all(claims)
+        """Whether the outcome is the same with any of equal devices."""
         self._chosen: list[list[Choice]] = [[] for _ in claims]
         self._is_too_large = False
         """Whether the last attempt failed at the limit of devices per claim."""
@@ -328,7 +330,7 @@ class Search:
             self._give_back(at.claim, taken)
             if self._is_too_large:
                 return
-            if self._steps > _PATIENCE:
+            if self._steps > _PATIENCE and self._may_skip_equal_devices:
                 kind_of = kind_of or self._symmetry.now()
                 failed.add(kind_of(candidate))
 
