@@ -170,10 +170,9 @@ class Ledger:
 
     def _of_pool(self, pool: ReadyPool) -> dict[str, _CounterSet] | None:
         sets = {name: _CounterSet(dict(amounts)) for name, amounts in pool.counters.items()}
-        for candidate in (*pool.devices, *pool.elsewhere):
-            if candidate.id in self._usage:
-                for consumption in candidate.device.consumes_counters:
-                    sets[consumption.counter_set].subtract(consumption)
+        for candidate in pool.in_use(self._usage):
+            for consumption in candidate.device.consumes_counters:
+                sets[consumption.counter_set].subtract(consumption)
         if any(left < 0 for counter_set in sets.values() for left in counter_set.left.values()):
             return None
         return sets

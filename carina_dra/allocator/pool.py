@@ -4,15 +4,16 @@ The slices of a pool's newest generation count, once all of them are published. 
 and `GatherPools` of k8s.io/dynamic-resource-allocation v0.37.0.)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
 
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node, reaches
 from carina_dra.allocator.taint import added_by_rules
-from carina_dra.allocator.usage import Amounts, DeviceId, PoolId
+from carina_dra.allocator.usage import Amounts, DeviceId, PoolId, Usage
 from carina_dra.cel import CelDevice
 from carina_dra.resource import (
     CounterSet,
@@ -85,7 +86,7 @@ class PoolSlice:
         return PoolId(self.spec.driver, self.spec.pool.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReadyPool:
     """A pool that devices can be allocated from."""
 
@@ -96,6 +97,23 @@ class ReadyPool:
     """The devices of the other slices that consume counters."""
     counters: Mapping[str, Amounts]
     """The total of each counter in billionths, by counter set."""
+
+    @cached_property
+    def positions(self) -> Mapping[DeviceId, int]:
+        """The index of each of `devices`."""
+        return {candidate.id: index for index, candidate in enumerate(self.devices)}
+
+    def in_use(self, usage: Usage) -> Iterator[Candidate]:
+        """The devices in use, in their order; those elsewhere that consume counters come last."""
+        positions = self.positions
+        here = positions.keys() & usage.dedicated.keys()
+        if usage.shared:
+            here |= positions.keys() & usage.shared.keys()
+        for index in sorted(positions[device] for device in here):
+            yield self.devices[index]
+        for candidate in self.elsewhere:
+            if candidate.id in usage:
+                yield candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,9 +321,7 @@ class Cluster:
             ready = self.offer(node).ready
         except AllocationError:
             return 0  # the node's allocations fail with this error
-        return usage_of_node(
-            list(chain.from_iterable(self.pool_state(one).uses for one in ready if one.is_own))
-        )
+        return usage_of_node([self.pool_state(one).uses for one in ready if one.is_own])
 
     def _offer(self, node: Node) -> Offer:
         resolved = [self._resolve(pool, node) for pool in self._reach.pools_of(node)]
