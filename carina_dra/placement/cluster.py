@@ -23,7 +23,6 @@ from carina_dra.allocator.pool import (
     resolve,
     sort_pools,
 )
-from carina_dra.allocator.preference import usage_of_node
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
@@ -313,16 +312,6 @@ class Cluster:
             for name in self._pools[pool]:
                 yield from self._prepare(name).devices
 
-    def usage_of(self, node: str) -> int:
-        """The mean usage of a node's own devices in millionths, as in `Score.use`."""
-        if not self.is_in_use(node):
-            return 0
-        try:
-            ready = self.offer(node).ready
-        except AllocationError:
-            return 0  # the node's allocations fail with this error
-        return usage_of_node([self.pool_state(one).uses for one in ready if one.is_own])
-
     def _offer(self, node: Node) -> Offer:
         resolved = [self._resolve(pool, node) for pool in self._reach.pools_of(node)]
         offered = {pool.id: ready for pool, ready in filter(None, resolved) if ready is not None}
@@ -408,8 +397,12 @@ class Cluster:
 
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
-        specs = [self._slices[name].spec for name in self._pools.get(pool, ())]
-        if len(specs) <= _SLICES or any(spec.shared_counters for spec in specs):
+        names = self._pools.get(pool, ())
+        if len(names) <= _SLICES:
+            self._mark(pool)
+            return
+        specs = [self._slices[name].spec for name in names]
+        if any(spec.shared_counters for spec in specs):
             self._mark(pool)
             return
         for spec in specs:

@@ -354,7 +354,8 @@ def test_nothing_is_kept_of_objects_that_are_gone(seed: int) -> None:
         followed.objects.change()
         followed.follow()
         for name in nodes.nodes:
-            nodes.usage_of(name)  # fills what is remembered
+            for offered in nodes.offer(name).ready:  # fills what is remembered
+                nodes.pool_state(offered)
     removals = [
         *((nodes.remove_node, name) for name in followed.objects.nodes),
         *((nodes.remove_slice, name) for name in followed.objects.slices),
