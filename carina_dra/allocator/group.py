@@ -226,8 +226,7 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
             for index, device in enumerate(pool.devices)
         )
     drawn = {
-        candidate.id: _counter_sets(candidate, pool)
-        for candidate in (*pool.devices, *pool.elsewhere)
+        candidate: _counter_sets(candidate, pool) for candidate in (*pool.devices, *pool.elsewhere)
     }
     leader: dict[str, str] = {}
 
@@ -241,22 +240,22 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
             leader[leading(name)] = leading(names[0])
     together: dict[str | DeviceId, list[int]] = {}
     for index, candidate in enumerate(pool.devices):
-        names = drawn[candidate.id]
+        names = drawn[candidate]
         key = leading(names[0]) if names else candidate.id
         together.setdefault(key, []).append(index)
     return tuple(_group(indices, pool, drawn) for indices in together.values())
 
 
 def _group(
-    indices: Sequence[int], pool: ReadyPool, drawn: Mapping[DeviceId, Sequence[str]]
+    indices: Sequence[int], pool: ReadyPool, drawn: Mapping[Candidate, Sequence[str]]
 ) -> DeviceGroup:
     members = tuple(pool.devices[index] for index in indices)
-    names = {name for member in members for name in drawn[member.id]}
+    names = {name for member in members for name in drawn[member]}
     return DeviceGroup(
         members=members,
         bits=tuple(1 << index for index in indices),
         elsewhere=tuple(
-            candidate for candidate in pool.elsewhere if not names.isdisjoint(drawn[candidate.id])
+            candidate for candidate in pool.elsewhere if not names.isdisjoint(drawn[candidate])
         ),
         totals={name: pool.counters[name] for name in sorted(names)},
     )
@@ -293,7 +292,9 @@ def _parts(member: Candidate | None, usage: Usage) -> Iterator[int]:
 
 
 def _part(amount: int, total: int) -> int:
-    return WHOLE if total <= 0 else min(WHOLE, amount * WHOLE // total)
+    if total <= 0:
+        return WHOLE if amount > 0 else 0
+    return min(WHOLE, amount * WHOLE // total)
 
 
 def content(candidate: Candidate, counter_sets: Sequence[str]) -> Hashable:

@@ -153,7 +153,7 @@ def test_usage_is_that_of_the_scarcest_counter_of_the_group(case: _Case) -> None
         in_use = [one for one in group.members if one.id in case.usage.dedicated]
         alone = any(not one.device.consumes_counters for one in in_use)
         parts = (
-            min(WHOLE, (total - rest) * WHOLE // total) if total else WHOLE
+            min(WHOLE, (total - rest) * WHOLE // total) if total else (rest < 0) * WHOLE
             for total, rest in counters
         )
         expected = max([WHOLE if alone else 0, *parts])

@@ -5,13 +5,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import CLOSENESS, FAR, Order, Policy
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.quantity import Quantity
-from tests.samples.fleet import claim, cluster, give, gpu, network
+from tests.samples.fleet import claim, cluster, give, gpu, network, partitions
 from tests.samples.followed_cluster import FollowedCluster
 from tests.samples.random_questions import questions
 
@@ -67,6 +68,15 @@ def test_fullest_nodes_come_first_and_equal_ones_by_name() -> None:
     assert names(order_of(nodes)) == ["a", "b", "c"]
     spread = NodeOrder(nodes, Order.SPREAD, 1, close=True, wide=False)
     assert names(spread) == ["b", "c", "a"]
+
+
+def test_counter_with_a_total_of_zero_does_not_count_as_used() -> None:
+    nodes = cluster(b=[gpu("g0"), gpu("g1")])
+    assert give(nodes, claim()) == ["b/g0"]
+    nodes.put_node(Node("a"))
+    for published in partitions("a", 0, part=0):
+        nodes.put_slice(published)
+    assert give(nodes, claim(), Policy.parse("spread")) == ["a/part"]
 
 
 def test_nodes_with_too_few_free_devices_are_left_out() -> None:
