@@ -16,6 +16,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceCounterConsumption
 
 _Groups: TypeAlias = frozenset[str]
+_NO_GROUPS: Final[_Groups] = frozenset()
 _UNTOUCHED: Final[Amounts] = {}
 
 
@@ -173,7 +174,7 @@ class Ledger:
         for candidate in pool.in_use(self._usage):
             for consumption in candidate.device.consumes_counters:
                 sets[consumption.counter_set].subtract(consumption)
-        if any(left < 0 for counter_set in sets.values() for left in counter_set.left.values()):
+        if any(min(counter_set.left.values(), default=0) < 0 for counter_set in sets.values()):
             return None
         return sets
 
@@ -190,4 +191,5 @@ NOTHING_DRAWN: Final = Drawn(())
 
 
 def _groups(consumption: DeviceCounterConsumption) -> _Groups:
-    return frozenset(consumption.compatibility_groups)
+    groups = consumption.compatibility_groups
+    return frozenset(groups) if groups else _NO_GROUPS
