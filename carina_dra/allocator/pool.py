@@ -55,30 +55,32 @@ class PoolSlice:
     def of(cls, published: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> "PoolSlice":
         """Prepares a slice, and adds the taints of the rules to its devices."""
         spec = published.spec
-        prepared = []
-        for device in spec.devices:
-            added = rules and added_by_rules(rules, spec.driver, spec.pool.name, device.name)
-            tainted = replace(device, taints=(*device.taints, *added)) if added else device
-            prepared.append(
-                Candidate(
-                    id=DeviceId(spec.driver, spec.pool.name, device.name),
-                    device=tainted,
-                    slice=spec,
-                    view=CelDevice.of(spec.driver, device),
-                )
+        devices = tuple(
+            Candidate(
+                id=DeviceId(spec.driver, spec.pool.name, device.name),
+                device=device,
+                slice=spec,
+                view=CelDevice.of(spec.driver, device),
             )
-        consumers = tuple(one for one in prepared if one.device.consumes_counters)
-        return cls(
-            published.metadata.name,
-            spec,
-            tuple(prepared),
-            consumers,
-            has_groups=any(
-                consumption.compatibility_groups
-                for one in consumers
-                for consumption in one.device.consumes_counters
-            ),
+            for device in spec.devices
         )
+        consumers = tuple(one for one in devices if one.device.consumes_counters)
+        has_groups = any(
+            consumption.compatibility_groups
+            for one in consumers
+            for consumption in one.device.consumes_counters
+        )
+        prepared = cls(published.metadata.name, spec, devices, consumers, has_groups)
+        return prepared.tainted_by(rules) if rules else prepared
+
+    def tainted_by(self, rules: Sequence[DeviceTaintRule]) -> "PoolSlice":
+        """The slice with the taints of these rules in place of those of other rules."""
+        devices = tuple(
+            _tainted(candidate, published, rules)
+            for candidate, published in zip(self.devices, self.spec.devices, strict=True)
+        )
+        consumers = tuple(one for one in devices if one.device.consumes_counters)
+        return replace(self, devices=devices, consumers=consumers)
 
     @property
     def pool(self) -> PoolId:
@@ -132,6 +134,17 @@ class InvalidPool:
 
 
 Pool: TypeAlias = ReadyPool | IncompletePool | InvalidPool
+
+
+def _tainted(
+    candidate: Candidate, published: Device, rules: Sequence[DeviceTaintRule]
+) -> Candidate:
+    """The published device with the taints of the rules; itself if it has the same already."""
+    added = added_by_rules(rules, *candidate.id)
+    taints = (*published.taints, *added)
+    if candidate.device.taints == taints:
+        return candidate
+    return replace(candidate, device=replace(published, taints=taints) if added else published)
 
 
 def gather(slices: Iterable[PoolSlice], node: Node, features: Features) -> tuple[Pool, ...]:

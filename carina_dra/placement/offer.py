@@ -62,6 +62,7 @@ class OfferedPool:
         self._features = features
         self._places: dict[str, Places] = {}
         self._selected: dict[Selector | CompileError, Selected] = {}
+        self._tainted: int | None = None
         self._state: PoolState | None = None
 
     @property
@@ -101,11 +102,19 @@ class OfferedPool:
         """The devices that are usable on the node."""
         return sum(1 << index for index, one in enumerate(self.devices) if one.here)
 
-    @cached_property
+    def retaint(self, pool: ReadyPool) -> None:
+        """Takes the same pool with other taints: nothing else of it may differ."""
+        self.pool = pool
+        self._tainted = None
+
+    @property
     def tainted(self) -> int:
         """The devices with a taint that prevents allocation, if it is not tolerated."""
-        if not self._features.device_taints:
-            return 0
+        if self._tainted is None:
+            self._tainted = self._with_taints() if self._features.device_taints else 0
+        return self._tainted
+
+    def _with_taints(self) -> int:
         return sum(
             1 << index
             for index, one in enumerate(self.devices)
