@@ -12,9 +12,14 @@ from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.quantity import Quantity
-from tests.samples.fleet import claim, cluster, give, gpu, network, partitions
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
+from tests.samples.fleet import DRIVER, claim, cluster, give, gpu, network, partitions
 from tests.samples.followed_cluster import FollowedCluster
 from tests.samples.random_questions import questions
+
+_MANY = 40
+"""So many nodes that some can change without all being sorted."""
+_EVENTS = ("allocate", "release", "remove", "add")
 
 
 def order_of(of: Cluster, devices: int = 1, *, close: bool = True, wide: bool = False) -> NodeOrder:
@@ -59,6 +64,30 @@ def test_order_that_follows_a_cluster_is_that_of_a_new_one(
             order = order_of(followed.cluster, devices, wide=wide)
         if random.random() < 0.5:
             assert order.entries() == order_of(followed.fresh(), devices, wide=wide).entries()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, _MANY - 1), st.sampled_from(_EVENTS)))))
+def test_order_is_that_of_a_new_one_however_many_nodes_have_changed_since(
+    rounds: list[list[tuple[int, str]]],
+) -> None:
+    two = [gpu("g0"), gpu("g1")]
+    nodes = cluster(**{f"n{number:02}": two for number in range(_MANY)})
+    order = order_of(nodes, 2)
+    for events in [*rounds, []]:
+        for number, event in events:
+            name = f"n{number:02}"
+            match event:
+                case "allocate":
+                    taken = DeviceResult("r", DRIVER, name, "g0")
+                    nodes.allocate(f"default/{name}", Allocation(DeviceAllocation((taken,))))
+                case "release":
+                    nodes.release(f"default/{name}")
+                case "remove":
+                    nodes.remove_node(name)
+                case _:  # "add"
+                    nodes.put_node(Node(name))
+        assert order.entries() == order_of(nodes, 2).entries()
 
 
 def test_fullest_nodes_come_first_and_equal_ones_by_name() -> None:
