@@ -5,15 +5,14 @@ counters is a group of its own.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import Amounts, DeviceId, Usage
-from carina_dra.resource import Device, DeviceAttribute, lookup
+from carina_dra.resource import Device, DeviceAttribute, OnNode, lookup
 
 WHOLE: Final = 1_000_000
 """All of a device. Usage is in millionths: integers compare equal where fractions would not."""
@@ -27,141 +26,207 @@ Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
 """Where a device is, by attribute."""
 
 
+_Drawn: TypeAlias = tuple[tuple[int, int], ...]
+"""What is consumed of the counters of a group: the index of each, and the amount."""
+
+
+class GroupState(NamedTuple):
+    """Devices that consume the same counters, at a moment."""
+
+    used: int
+    """The usage of the scarcest counter or capacity, in millionths."""
+    free: int
+    """The members that nobody has for themselves, and whose counters are left, by their bits.
+
+    The first share of a device takes the counters for all shares.
+    """
+
+
+class _Named(NamedTuple):
+    """The devices of a name. Each slice of a pool over several nodes may have one."""
+
+    member: Candidate | None
+    bit: int
+    drawn: _Drawn
+    """What they consume together."""
+
+
+class _Taken(NamedTuple):
+    """The devices of a group that are in use."""
+
+    dedicated: Collection[DeviceId]
+    shared: Collection[DeviceId]
+
+
 @dataclass(eq=False)
 class DeviceGroup:
     """Devices of a pool that consume the same counters, or one that consumes none."""
 
     members: tuple[Candidate, ...]
     """In the order of the pool."""
+    bits: tuple[int, ...]
+    """Of each member: its bit among the devices of the pool."""
     elsewhere: tuple[Candidate, ...]
     """Devices in slices of other nodes that consume the same counters."""
     totals: Mapping[str, Amounts]
     """The total of each counter, by counter set."""
-    _blocked: tuple[Sequence[DeviceId], Mapping[DeviceId, int]] | None = field(
-        default=None, init=False, repr=False
-    )
-    """The last answer of `blocked`, with the devices that were in use."""
+    _blocked: tuple[_Taken, dict[int, int]] | None = field(default=None, init=False, repr=False)
+    """The answers of `blocked` for the devices that were in use."""
 
-    def used(self, usage: Usage) -> int:
-        """The usage of the scarcest counter or capacity, in millionths."""
-        parts = []
-        if self.totals:
-            left = self._left(usage)
-            parts = [_part(total - left[key], total) for key, total in self._total.items()]
-        for member in self.members:
-            if member.id in usage.dedicated:
-                parts.append(0 if member.device.consumes_counters else WHOLE)
-            share = usage.shared.get(member.id)
-            for name, amount in share.amounts.items() if share else ():
-                capacity = member.device.capacity.get(name)
-                if capacity is not None:
-                    parts.append(_part(amount, capacity.value.nanos))
-        return max(parts, default=0)
+    @cached_property
+    def mask(self) -> int:
+        """The bits of the members."""
+        return sum(self.bits)
 
-    def free(self, usage: Usage) -> Iterator[Candidate]:
-        """The members that nobody has for themselves, and whose counters are left.
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether the devices are those of one node, and say something of its usage."""
+        return isinstance(self.members[0].slice.nodes, OnNode)
 
-        The first share of a device takes the counters for all shares.
+    def state(self, usage: Usage) -> GroupState:
+        """The state with this usage, in time by the counters and the members in use."""
+        if not self.totals:
+            (member,) = self.members
+            used = max(_parts(member, usage), default=0)
+            return GroupState(used, 0 if member.id in usage.dedicated else self.mask)
+        taken = self._taken(usage)
+        left = self._left(taken)
+        parts = [_part(total - rest, total) for total, rest in zip(self._total, left, strict=True)]
+        for device in {*taken.dedicated, *taken.shared}:
+            parts += _parts(self._named[device].member, usage)
+        free = self._fitting(left) | self._bits_of(taken.shared)
+        return GroupState(max(parts, default=0), free & ~self._bits_of(taken.dedicated))
+
+    def blocked(self, usage: Usage, among: int) -> Mapping[int, int]:
+        """How many other free members the use of each free member would block, by its bit.
+
+        Looks at the members `among` the devices of the pool, in time by the counters that each
+        consumes; it takes no time for the same devices in use as before.
         """
-        left = self._left(usage)
-        for member, drawn in self._drawn_by_member:
-            if member.id not in usage.dedicated and (
-                member.id in usage.shared or _fits(drawn, left)
-            ):
-                yield member
+        taken = self._taken(usage)
+        if self._blocked is None or self._blocked[0] != taken:
+            self._blocked = taken, {}
+        known = self._blocked[1]
+        unknown = [bit for bit in bits_of(among & self.mask) if bit not in known]
+        if unknown:
+            left = self._left(taken)
+            free = self._fitting(left) & ~self._bits_of(taken.dedicated)
+            for bit in unknown:
+                known[bit] = self._beyond(left, bit, free) if bit & free else 0
+        return known
 
-    def blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
-        """For each free member, how many other free members its use would block.
-
-        Takes time by the number of members and of the counters that each consumes; no time for the
-        same devices in use as before.
-        """
-        in_use = tuple(device.id for device in self._devices if device.id in usage)
-        if self._blocked is None or self._blocked[0] != in_use:
-            self._blocked = in_use, self._count_blocked(usage)
-        return self._blocked[1]
-
-    def _count_blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
-        left = self._left(usage)
-        free = [
-            (member, drawn)
-            for member, drawn in self._drawn_by_member
-            if member.id not in usage.dedicated and _fits(drawn, left)
-        ]
-        thirsty = _by_amount(drawn for _, drawn in free)
+    @cached_property
+    def places(self) -> Mapping[int, Places]:
+        """The NVLink domain, PCIe root and NUMA node of each member, by its bit."""
         return {
-            member.id: _blocking(drawn, left, thirsty, 1 << index)
-            for index, (member, drawn) in enumerate(free)
-        }
-
-    @cached_property
-    def _devices(self) -> Sequence[Candidate]:
-        return (*self.members, *self.elsewhere)
-
-    @cached_property
-    def places(self) -> Sequence[Places]:
-        """The NVLink domain, PCIe root and NUMA node of each member."""
-        return [
-            tuple(
+            bit: tuple(
                 (name, lookup(member.device.attributes, name, member.id.driver))
                 for name in (NVLINK_DOMAIN, PCIE_ROOT, NUMA_NODE)
             )
-            for member in self.members
-        ]
-
-    @cached_property
-    def _total(self) -> Mapping["_Counter", int]:
-        return {
-            (name, counter): total
-            for name, amounts in self.totals.items()
-            for counter, total in amounts.items()
+            for member, bit in zip(self.members, self.bits, strict=True)
         }
 
-    @cached_property
-    def _drawn_by_member(self) -> Sequence[tuple[Candidate, Mapping["_Counter", int]]]:
-        return [(member, self._drawn(member)) for member in self.members]
+    def _taken(self, usage: Usage) -> _Taken:
+        devices = self._named.keys()
+        return _Taken(devices & usage.dedicated.keys(), devices & usage.shared.keys())
 
-    def _drawn(self, device: Candidate) -> Mapping["_Counter", int]:
-        """What a device consumes of the group's counters; it may consume others, elsewhere."""
-        drawn: dict[_Counter, int] = {}
-        for consumption in device.device.consumes_counters:
-            for name, counter in consumption.counters.items():
-                key = consumption.counter_set, name
-                if key in self._total:
-                    drawn[key] = drawn.get(key, 0) + counter.value.nanos
-        return drawn
+    def _bits_of(self, devices: Iterable[DeviceId]) -> int:
+        return sum(self._named[device].bit for device in devices)
 
-    def _left(self, usage: Usage) -> Mapping["_Counter", int]:
+    def _left(self, taken: _Taken) -> Sequence[int]:
         """What the devices in use leave of each counter."""
-        if not self.totals or not (usage.dedicated or usage.shared):
-            return self._total
-        left = dict(self._total)
-        for device in self._devices:
-            if device.id in usage.dedicated or device.id in usage.shared:
-                for key, amount in self._drawn(device).items():
-                    left[key] -= amount
+        left = list(self._total)
+        for device in {*taken.dedicated, *taken.shared}:
+            for counter, amount in self._named[device].drawn:
+                left[counter] -= amount
         return left
 
+    def _fitting(self, left: Sequence[int]) -> int:
+        """The members that consume no more than is left."""
+        too_large = 0
+        for rest, (amounts, at_least) in zip(left, self._thirsty, strict=True):
+            too_large |= at_least[bisect_right(amounts, rest)]
+        return self.mask & ~too_large
 
-_Counter: TypeAlias = tuple[str, str]
-"""A counter set and a counter in it."""
+    def _beyond(self, left: Sequence[int], member: int, free: int) -> int:
+        """The number of free members that no longer fit beside this one."""
+        blocked = 0
+        for counter, amount in self._drawn[member]:
+            amounts, at_least = self._thirsty[counter]
+            blocked |= at_least[bisect_right(amounts, left[counter] - amount)]
+        return (blocked & free & ~member).bit_count()
 
-Uses: TypeAlias = Sequence[tuple[DeviceGroup, int]]
-"""Groups with their usage in millionths."""
+    @cached_property
+    def _total(self) -> Sequence[int]:
+        return [total for amounts in self.totals.values() for total in amounts.values()]
+
+    @cached_property
+    def _drawn(self) -> Mapping[int, _Drawn]:
+        """What each member consumes, by its bit."""
+        index = self._index()
+        members = zip(self.members, self.bits, strict=True)
+        return {bit: _drawn(member, index) for member, bit in members}
+
+    @cached_property
+    def _named(self) -> Mapping[DeviceId, _Named]:
+        members = zip(self.members, self.bits, strict=True)
+        named = {member.id: _Named(member, bit, self._drawn[bit]) for member, bit in members}
+        index = self._index() if self.elsewhere else {}
+        for device in self.elsewhere:
+            same = named.get(device.id, _Named(None, 0, ()))
+            named[device.id] = same._replace(drawn=(*same.drawn, *_drawn(device, index)))
+        return named
+
+    @cached_property
+    def _thirsty(self) -> Sequence[tuple[Sequence[int], Sequence[int]]]:
+        """By counter: the amounts consumed, ascending, and for each who consumes it or more.
+
+        A last entry without devices follows.
+        """
+        by_amount: list[dict[int, int]] = [{} for _ in self._total]
+        for bit, drawn in self._drawn.items():
+            for counter, amount in drawn:
+                by_amount[counter][amount] = by_amount[counter].get(amount, 0) | bit
+        thirsty = []
+        for devices in by_amount:
+            amounts = sorted(devices)
+            at_least = [0]
+            for amount in reversed(amounts):
+                at_least.append(at_least[-1] | devices[amount])
+            thirsty.append((amounts, at_least[::-1]))
+        return thirsty
+
+    def _index(self) -> Mapping[tuple[str, str], int]:
+        """The indices of the counters, by counter set and name."""
+        names = ((name, counter) for name, of in self.totals.items() for counter in of)
+        return {counter: index for index, counter in enumerate(names)}
+
+
+Uses: TypeAlias = Sequence[Sequence[tuple[DeviceGroup, int]]]
+"""By pool: its groups with their usage in millionths."""
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The bits of a number, the lowest first."""
+    while mask:
+        yield mask & -mask
+        mask &= mask - 1
 
 
 def in_use(pools: Iterable[ReadyPool], usage: Usage) -> Uses:
     """The groups of the pools with their usage."""
-    return tuple((group, group.used(usage)) for pool in pools for group in groups(pool))
+    return [[(group, group.state(usage).used) for group in groups(pool)] for pool in pools]
 
 
 def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
     """The groups of a pool's devices, in the order of their first devices."""
     if not pool.counters:
-        return tuple(DeviceGroup((device,), (), {}) for device in pool.devices)
+        return tuple(
+            DeviceGroup((device,), (1 << index,), (), {})
+            for index, device in enumerate(pool.devices)
+        )
     drawn = {
-        candidate.id: _counter_sets(candidate, pool)
-        for candidate in (*pool.devices, *pool.elsewhere)
+        candidate: _counter_sets(candidate, pool) for candidate in (*pool.devices, *pool.elsewhere)
     }
     leader: dict[str, str] = {}
 
@@ -173,22 +238,24 @@ def groups(pool: ReadyPool) -> tuple[DeviceGroup, ...]:
     for names in drawn.values():
         for name in names[1:]:
             leader[leading(name)] = leading(names[0])
-    together: dict[str | DeviceId, list[Candidate]] = {}
-    for candidate in pool.devices:
-        names = drawn[candidate.id]
+    together: dict[str | DeviceId, list[int]] = {}
+    for index, candidate in enumerate(pool.devices):
+        names = drawn[candidate]
         key = leading(names[0]) if names else candidate.id
-        together.setdefault(key, []).append(candidate)
-    return tuple(_group(members, pool, drawn) for members in together.values())
+        together.setdefault(key, []).append(index)
+    return tuple(_group(indices, pool, drawn) for indices in together.values())
 
 
 def _group(
-    members: Sequence[Candidate], pool: ReadyPool, drawn: Mapping[DeviceId, Sequence[str]]
+    indices: Sequence[int], pool: ReadyPool, drawn: Mapping[Candidate, Sequence[str]]
 ) -> DeviceGroup:
-    names = {name for member in members for name in drawn[member.id]}
+    members = tuple(pool.devices[index] for index in indices)
+    names = {name for member in members for name in drawn[member]}
     return DeviceGroup(
-        members=tuple(members),
+        members=members,
+        bits=tuple(1 << index for index in indices),
         elsewhere=tuple(
-            candidate for candidate in pool.elsewhere if not names.isdisjoint(drawn[candidate.id])
+            candidate for candidate in pool.elsewhere if not names.isdisjoint(drawn[candidate])
         ),
         totals={name: pool.counters[name] for name in sorted(names)},
     )
@@ -200,45 +267,34 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
     return [name for name in consumed if name in pool.counters]
 
 
-def _fits(drawn: Mapping[_Counter, int], left: Mapping[_Counter, int]) -> bool:
-    return all(amount <= left[key] for key, amount in drawn.items())
+def _drawn(device: Candidate, index: Mapping[tuple[str, str], int]) -> _Drawn:
+    """What a device consumes of the counters of this index; it may consume others."""
+    drawn: dict[int, int] = {}
+    for consumption in device.device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            key = index.get((consumption.counter_set, name))
+            if key is not None:
+                drawn[key] = drawn.get(key, 0) + counter.value.nanos
+    return tuple(drawn.items())
 
 
-_Thirsty: TypeAlias = Mapping[_Counter, tuple[Sequence[int], Sequence[int]]]
-"""By counter: the amounts consumed, ascending, and for each the devices that consume it or more.
-
-Devices are the bits of a number. A last entry without devices follows.
-"""
-
-
-def _by_amount(drawn_by_device: Iterable[Mapping[_Counter, int]]) -> _Thirsty:
-    devices: dict[_Counter, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for index, drawn in enumerate(drawn_by_device):
-        for key, amount in drawn.items():
-            devices[key][amount] |= 1 << index
-    thirsty = {}
-    for key, by_amount in devices.items():
-        amounts = sorted(by_amount)
-        at_least = [0]
-        for amount in reversed(amounts):
-            at_least.append(at_least[-1] | by_amount[amount])
-        thirsty[key] = amounts, at_least[::-1]
-    return thirsty
-
-
-def _blocking(
-    drawn: Mapping[_Counter, int], left: Mapping[_Counter, int], thirsty: _Thirsty, itself: int
-) -> int:
-    """The number of devices that no longer fit beside one that consumes `drawn`."""
-    blocked = 0
-    for key, amount in drawn.items():
-        amounts, at_least = thirsty[key]
-        blocked |= at_least[bisect_right(amounts, left[key] - amount)]
-    return (blocked & ~itself).bit_count()
+def _parts(member: Candidate | None, usage: Usage) -> Iterator[int]:
+    """The usage of a device and of each of its capacities, in millionths."""
+    if member is None:
+        return
+    if member.id in usage.dedicated:
+        yield 0 if member.device.consumes_counters else WHOLE
+    share = usage.shared.get(member.id)
+    for name, amount in share.amounts.items() if share else ():
+        capacity = member.device.capacity.get(name)
+        if capacity is not None:
+            yield _part(amount, capacity.value.nanos)
 
 
 def _part(amount: int, total: int) -> int:
-    return WHOLE if total <= 0 else min(WHOLE, amount * WHOLE // total)
+    if total <= 0:
+        return WHOLE if amount > 0 else 0
+    return min(WHOLE, amount * WHOLE // total)
 
 
 def content(candidate: Candidate, counter_sets: Sequence[str]) -> Hashable:

@@ -16,6 +16,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceCounterConsumption
 
 _Groups: TypeAlias = frozenset[str]
+_NO_GROUPS: Final[_Groups] = frozenset()
 _UNTOUCHED: Final[Amounts] = {}
 
 
@@ -170,11 +171,10 @@ class Ledger:
 
     def _of_pool(self, pool: ReadyPool) -> dict[str, _CounterSet] | None:
         sets = {name: _CounterSet(dict(amounts)) for name, amounts in pool.counters.items()}
-        for candidate in (*pool.devices, *pool.elsewhere):
-            if candidate.id in self._usage:
-                for consumption in candidate.device.consumes_counters:
-                    sets[consumption.counter_set].subtract(consumption)
-        if any(left < 0 for counter_set in sets.values() for left in counter_set.left.values()):
+        for candidate in pool.in_use(self._usage):
+            for consumption in candidate.device.consumes_counters:
+                sets[consumption.counter_set].subtract(consumption)
+        if any(min(counter_set.left.values(), default=0) < 0 for counter_set in sets.values()):
             return None
         return sets
 
@@ -191,4 +191,5 @@ NOTHING_DRAWN: Final = Drawn(())
 
 
 def _groups(consumption: DeviceCounterConsumption) -> _Groups:
-    return frozenset(consumption.compatibility_groups)
+    groups = consumption.compatibility_groups
+    return frozenset(groups) if groups else _NO_GROUPS

@@ -4,15 +4,16 @@ The slices of a pool's newest generation count, once all of them are published. 
 and `GatherPools` of k8s.io/dynamic-resource-allocation v0.37.0.)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
 
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node, reaches
 from carina_dra.allocator.taint import added_by_rules
-from carina_dra.allocator.usage import Amounts, DeviceId, PoolId
+from carina_dra.allocator.usage import Amounts, DeviceId, PoolId, Usage
 from carina_dra.cel import CelDevice
 from carina_dra.resource import (
     CounterSet,
@@ -54,30 +55,32 @@ class PoolSlice:
     def of(cls, published: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> "PoolSlice":
         """Prepares a slice, and adds the taints of the rules to its devices."""
         spec = published.spec
-        prepared = []
-        for device in spec.devices:
-            added = rules and added_by_rules(rules, spec.driver, spec.pool.name, device.name)
-            tainted = replace(device, taints=(*device.taints, *added)) if added else device
-            prepared.append(
-                Candidate(
-                    id=DeviceId(spec.driver, spec.pool.name, device.name),
-                    device=tainted,
-                    slice=spec,
-                    view=CelDevice.of(spec.driver, device),
-                )
+        devices = tuple(
+            Candidate(
+                id=DeviceId(spec.driver, spec.pool.name, device.name),
+                device=device,
+                slice=spec,
+                view=CelDevice.of(spec.driver, device),
             )
-        consumers = tuple(one for one in prepared if one.device.consumes_counters)
-        return cls(
-            published.metadata.name,
-            spec,
-            tuple(prepared),
-            consumers,
-            has_groups=any(
-                consumption.compatibility_groups
-                for one in consumers
-                for consumption in one.device.consumes_counters
-            ),
+            for device in spec.devices
         )
+        consumers = tuple(one for one in devices if one.device.consumes_counters)
+        has_groups = any(
+            consumption.compatibility_groups
+            for one in consumers
+            for consumption in one.device.consumes_counters
+        )
+        prepared = cls(published.metadata.name, spec, devices, consumers, has_groups)
+        return prepared.tainted_by(rules) if rules else prepared
+
+    def tainted_by(self, rules: Sequence[DeviceTaintRule]) -> "PoolSlice":
+        """The slice with the taints of these rules in place of those of other rules."""
+        devices = tuple(
+            _tainted(candidate, published, rules)
+            for candidate, published in zip(self.devices, self.spec.devices, strict=True)
+        )
+        consumers = tuple(one for one in devices if one.device.consumes_counters)
+        return replace(self, devices=devices, consumers=consumers)
 
     @property
     def pool(self) -> PoolId:
@@ -85,7 +88,7 @@ class PoolSlice:
         return PoolId(self.spec.driver, self.spec.pool.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReadyPool:
     """A pool that devices can be allocated from."""
 
@@ -96,6 +99,23 @@ class ReadyPool:
     """The devices of the other slices that consume counters."""
     counters: Mapping[str, Amounts]
     """The total of each counter in billionths, by counter set."""
+
+    @cached_property
+    def positions(self) -> Mapping[DeviceId, int]:
+        """The index of each of `devices`."""
+        return {candidate.id: index for index, candidate in enumerate(self.devices)}
+
+    def in_use(self, usage: Usage) -> Iterator[Candidate]:
+        """The devices in use, in their order; those elsewhere that consume counters come last."""
+        positions = self.positions
+        here = positions.keys() & usage.dedicated.keys()
+        if usage.shared:
+            here |= positions.keys() & usage.shared.keys()
+        for index in sorted(positions[device] for device in here):
+            yield self.devices[index]
+        for candidate in self.elsewhere:
+            if candidate.id in usage:
+                yield candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,17 @@ class InvalidPool:
 
 
 Pool: TypeAlias = ReadyPool | IncompletePool | InvalidPool
+
+
+def _tainted(
+    candidate: Candidate, published: Device, rules: Sequence[DeviceTaintRule]
+) -> Candidate:
+    """The published device with the taints of the rules; itself if it has the same already."""
+    added = added_by_rules(rules, *candidate.id)
+    taints = (*published.taints, *added)
+    if candidate.device.taints == taints:
+        return candidate
+    return replace(candidate, device=replace(published, taints=taints) if added else published)
 
 
 def gather(slices: Iterable[PoolSlice], node: Node, features: Features) -> tuple[Pool, ...]:

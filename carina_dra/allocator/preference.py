@@ -5,18 +5,18 @@ to other claims. A preference never makes a claim fail: it orders what the searc
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from typing import Final
 
 from carina_dra.allocator.constraint import Match, values_of
-from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT, Uses
+from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT, Uses, bits_of
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
-from carina_dra.allocator.usage import DeviceId
-from carina_dra.resource import OnNode, lookup
+from carina_dra.resource import lookup
 
 CLOSENESS: Final = (
     (NVLINK_DOMAIN, PCIE_ROOT),
@@ -28,6 +28,9 @@ CLOSENESS: Final = (
 """The attributes that devices allocated together should share, the best first."""
 FAR: Final = len(CLOSENESS)
 """The distance of devices that share none of these attributes."""
+
+
+_NONE: Final[Mapping[int, int]] = {}
 
 
 class Order(StrEnum):
@@ -85,24 +88,26 @@ def rank_devices(
     sign = -1 if order is Order.BINPACK else 1
     free_groups = Counter(
         place
-        for group, in_use in uses
-        if in_use == 0 and isinstance(group.members[0].slice.nodes, OnNode)
-        for place in group.places[0]
+        for of_pool in uses
+        for group, in_use in of_pool
+        if in_use == 0 and group.is_own
+        for place in group.places[group.bits[0]]
     )
-    candidates = state.published
-    if among is not None:
-        candidates = tuple(one for bit, one in enumerate(candidates) if among >> bit & 1)
-    wanted = {candidate.id for candidate in candidates}
-    rank: dict[DeviceId, tuple[int, ...]] = {}
-    for group, in_use in uses:
-        ranked = [
-            pair for pair in zip(group.members, group.places, strict=True) if pair[0].id in wanted
-        ]
-        blocked = group.blocked(state.usage) if group.totals and ranked else {}
-        for member, places in ranked:
-            neighbours = [-sign * free_groups[place] for place in places]
-            rank[member.id] = (sign * in_use, blocked.get(member.id, 0), *neighbours)
-    return tuple(sorted(candidates, key=lambda candidate: rank[candidate.id]))
+    ranked: list[tuple[list[int], Candidate]] = []
+    shift = 0
+    for pool, of_pool in zip(state.ready, uses, strict=True):
+        wanted = (1 << len(pool.devices)) - 1
+        if among is not None:
+            wanted &= among >> shift
+        for group, in_use in of_pool if wanted else ():
+            here = group.mask & wanted
+            blocked = group.blocked(state.usage, here) if here and group.totals else _NONE
+            for bit in bits_of(here):
+                neighbours = [-sign * free_groups[place] for place in group.places[bit]]
+                rank = [sign * in_use, blocked.get(bit, 0), *neighbours, bit << shift]
+                ranked.append((rank, pool.devices[bit.bit_length() - 1]))
+        shift += len(pool.devices)
+    return tuple(member for _, member in sorted(ranked, key=itemgetter(0)))
 
 
 def closeness(candidates: Sequence[Candidate]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -151,7 +156,7 @@ def usage_of_node(uses: Uses) -> int:
 
     What is in use of a network-attached device says nothing about one of its nodes.
     """
-    own = [in_use for group, in_use in uses if isinstance(group.members[0].slice.nodes, OnNode)]
+    own = [in_use for of_pool in uses for group, in_use in of_pool if group.is_own]
     return sum(own) // len(own) if own else 0
 
 

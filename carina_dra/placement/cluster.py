@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
-from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
@@ -23,7 +22,6 @@ from carina_dra.allocator.pool import (
     resolve,
     sort_pools,
 )
-from carina_dra.allocator.preference import usage_of_node
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
@@ -71,6 +69,8 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._prepared: dict[str, PoolSlice] = {}
+        self._slices_before_rules: dict[str, PoolSlice] = {}
+        """Slices as they were prepared before taint rules changed."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self._pools: dict[PoolId, frozenset[str]] = {}
         """The names of each pool's slices."""
@@ -81,6 +81,8 @@ class Cluster:
         self._slices_of: dict[PoolId, Sequence[PoolSlice]] = {}
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
+        self._pools_before_rules: dict[PoolId, dict[object, _Resolved]] = {}
+        """Pools as they were resolved before taint rules changed: only the taints may differ."""
         self._offers: dict[str, Offer] = {}
         self._journal: list[Callable[[], None]] | None = None
         """What undoes the changes since a trial began."""
@@ -147,7 +149,7 @@ class Cluster:
             self._index.remove(before.spec)
         self._index.put(published.spec)
         self._slices[name] = published
-        self._prepared.pop(name, None)
+        self._forget_slice(name)
         pool = _pool_of(published)
         self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
         if before is None:
@@ -160,7 +162,7 @@ class Cluster:
         published = self._slices.pop(name, None)
         if published is not None:
             self._index.remove(published.spec)
-            self._prepared.pop(name, None)
+            self._forget_slice(name)
             pool = _pool_of(published)
             self._set_pool(pool, self._pools[pool] - {name})
             self._undo(partial(self.put_slice, published))
@@ -313,18 +315,6 @@ class Cluster:
             for name in self._pools[pool]:
                 yield from self._prepare(name).devices
 
-    def usage_of(self, node: str) -> int:
-        """The mean usage of a node's own devices in millionths, as in `Score.use`."""
-        if not self.is_in_use(node):
-            return 0
-        try:
-            ready = self.offer(node).ready
-        except AllocationError:
-            return 0  # the node's allocations fail with this error
-        return usage_of_node(
-            list(chain.from_iterable(self.pool_state(one).uses for one in ready if one.is_own))
-        )
-
     def _offer(self, node: Node) -> Offer:
         resolved = [self._resolve(pool, node) for pool in self._reach.pools_of(node)]
         offered = {pool.id: ready for pool, ready in filter(None, resolved) if ready is not None}
@@ -340,14 +330,24 @@ class Cluster:
         by_reach = self._resolved.setdefault(pool, {})
         if reach not in by_reach:
             found = resolve(slices, node, self.features)
-            ready = OfferedPool(found, self.features) if isinstance(found, ReadyPool) else None
+            ready = None
+            if isinstance(found, ReadyPool):
+                before = self._pools_before_rules.get(pool, {}).pop(reach, None)
+                ready = (before and before[1]) or OfferedPool(found, self.features)
+                ready.retaint(found)
             by_reach[reach] = None if found is None else (found, ready)
         return by_reach[reach]
 
     def _prepare(self, name: str) -> PoolSlice:
         known = self._prepared.get(name)
         if known is None:
-            known = PoolSlice.of(self._slices[name], tuple(self._rules.values()))
+            rules = tuple(self._rules.values())
+            before = self._slices_before_rules.pop(name, None)
+            known = (
+                PoolSlice.of(self._slices[name], rules)
+                if before is None
+                else before.tainted_by(rules)
+            )
             self._prepared[name] = known
         return known
 
@@ -374,7 +374,14 @@ class Cluster:
         ]
         for pool in concerned:
             for name in self._pools[pool]:
-                self._prepared.pop(name, None)
+                prepared = self._prepared.pop(name, None)
+                if prepared is not None:
+                    self._slices_before_rules[name] = prepared
+            resolved = self._resolved.get(pool)
+            if resolved is not None:
+                # What no node has needed since an earlier change of rules is kept too.
+                kept = self._pools_before_rules.get(pool, {})
+                self._pools_before_rules[pool] = kept | resolved
             self._drop(pool)
         if len(concerned) > _POOLS:
             self.taint_moment += 1
@@ -410,8 +417,12 @@ class Cluster:
 
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
-        specs = [self._slices[name].spec for name in self._pools.get(pool, ())]
-        if len(specs) <= _SLICES or any(spec.shared_counters for spec in specs):
+        names = self._pools.get(pool, ())
+        if len(names) <= _SLICES:
+            self._mark(pool)
+            return
+        specs = [self._slices[name].spec for name in names]
+        if any(spec.shared_counters for spec in specs):
             self._mark(pool)
             return
         for spec in specs:
@@ -437,10 +448,15 @@ class Cluster:
         if name in self._nodes:
             self.changed_nodes.add(name)
 
+    def _forget_slice(self, name: str) -> None:
+        self._prepared.pop(name, None)
+        self._slices_before_rules.pop(name, None)
+
     def _forget_pool(self, pool: PoolId) -> None:
         """The devices that a pool offers have changed."""
         if pool in self._wide:
             self.wide_moment += 1
+        self._pools_before_rules.pop(pool, None)
         self._drop(pool)
         self._mark(pool)
 

@@ -147,7 +147,7 @@ class Eligibility:
         """
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
-        bit = offered.bits[candidate.id]
+        bit = 1 << offered.pool.positions[candidate.id]
         for named in wanted.selectors:
             found = offered.selected(named.selector, bit, self.budget)
             if found.doubtful & bit:

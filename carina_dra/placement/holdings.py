@@ -115,7 +115,9 @@ class Holdings:
         for result in results:
             by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
         for pool, of_pool in by_pool.items():
-            self._usage[pool] = change(self.usage(pool), of_pool)
-            if self._usage[pool] == NOTHING:
-                del self._usage[pool]
+            usage = change(self.usage(pool), of_pool)
+            if usage.dedicated or usage.shared:
+                self._usage[pool] = usage
+            else:
+                self._usage.pop(pool, None)
             self._changed(pool, {one.device for one in of_pool})

@@ -7,11 +7,11 @@ that meet several conditions are counted at once.
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from carina_dra.allocator.constraint import values_of
 from carina_dra.allocator.features import Features
-from carina_dra.allocator.group import DeviceGroup, Uses, groups
+from carina_dra.allocator.group import DeviceGroup, GroupState, bits_of, groups
 from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
@@ -52,15 +52,6 @@ class Selected:
     """The first failure; empty if there is none."""
 
 
-class GroupState(NamedTuple):
-    """Devices that consume the same counters, at a moment."""
-
-    used: int
-    """Their usage in millionths."""
-    free: int
-    """Those that are not in use, and whose counters are left."""
-
-
 class OfferedPool:
     """A resolved pool: all that follows from what its driver has published."""
 
@@ -71,6 +62,7 @@ class OfferedPool:
         self._features = features
         self._places: dict[str, Places] = {}
         self._selected: dict[Selector | CompileError, Selected] = {}
+        self._tainted: int | None = None
         self._state: PoolState | None = None
 
     @property
@@ -88,24 +80,17 @@ class OfferedPool:
         """The states of the groups while nothing is in use."""
         if not self.pool.counters:
             return [GroupState(0, 1 << index) for index in range(len(self.devices))]
-        return [self.group_state(index, NOTHING) for index in range(len(self.groups))]
+        return [group.state(NOTHING) for group in self.groups]
 
     def concerned(self, device: DeviceId) -> Sequence[int]:
         """The indices of the groups to which the usage of a device matters."""
-        return self._groups_of.get(device, ())
-
-    def group_state(self, index: int, usage: Usage) -> GroupState:
-        """The state of a group with this usage."""
-        group = self.groups[index]
-        free = 0
-        for member in group.free(usage):
-            free |= self.bits[member.id]
-        return GroupState(group.used(usage), free)
+        if self.pool.counters:
+            return self._groups_of.get(device, ())
+        index = self.pool.positions.get(device)
+        return () if index is None else (index,)
 
     @cached_property
     def _groups_of(self) -> Mapping[DeviceId, Sequence[int]]:
-        if not self.pool.counters:
-            return {candidate.id: (index,) for index, candidate in enumerate(self.devices)}
         groups_of: dict[DeviceId, list[int]] = {}
         for index, group in enumerate(self.groups):
             for device in (*group.members, *group.elsewhere):
@@ -113,20 +98,23 @@ class OfferedPool:
         return groups_of
 
     @cached_property
-    def bits(self) -> Mapping[DeviceId, int]:
-        """The bit of each device."""
-        return {candidate.id: 1 << index for index, candidate in enumerate(self.devices)}
-
-    @cached_property
     def here(self) -> int:
         """The devices that are usable on the node."""
         return sum(1 << index for index, one in enumerate(self.devices) if one.here)
 
-    @cached_property
+    def retaint(self, pool: ReadyPool) -> None:
+        """Takes the same pool with other taints: nothing else of it may differ."""
+        self.pool = pool
+        self._tainted = None
+
+    @property
     def tainted(self) -> int:
         """The devices with a taint that prevents allocation, if it is not tolerated."""
-        if not self._features.device_taints:
-            return 0
+        if self._tainted is None:
+            self._tainted = self._with_taints() if self._features.device_taints else 0
+        return self._tainted
+
+    def _with_taints(self) -> int:
         return sum(
             1 << index
             for index, one in enumerate(self.devices)
@@ -227,11 +215,11 @@ class PoolState:
         changed = _changed(NOTHING if before is None else before.usage, usage)
         states = list(offered.unused if before is None else before.groups)
         for index in {index for device in changed for index in offered.concerned(device)}:
-            states[index] = offered.group_state(index, usage)
+            states[index] = offered.groups[index].state(usage)
         return cls(offered, usage, states)
 
-    @property
-    def uses(self) -> Uses:
+    @cached_property
+    def uses(self) -> Sequence[tuple[DeviceGroup, int]]:
         """The groups with their usage in millionths."""
         return [
             (group, state.used)
@@ -272,10 +260,8 @@ class Offer:
 
 def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, Candidate]]:
     """The devices of a number, with their bits."""
-    while mask:
-        bit = mask & -mask
+    for bit in bits_of(mask):
         yield bit, devices[bit.bit_length() - 1]
-        mask ^= bit
 
 
 def _changed(before: Usage, after: Usage) -> set[DeviceId]:

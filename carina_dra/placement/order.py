@@ -1,19 +1,20 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.preference import Order
+from carina_dra.allocator.preference import Order, usage_of_node
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
+from carina_dra.placement.offer import Offer, PoolState
 
 Entry: TypeAlias = tuple[int, int, int, str]
 """A node with the best score that it could have: alternatives, distance, use, and its name."""
 
 _FEW: Final = 16
-"""If more nodes have changed than one in so many, all nodes are sorted anew."""
+"""If more nodes have changed than one in so many, all nodes are sorted."""
 
 
 class NodeOrder:
@@ -36,20 +37,26 @@ class NodeOrder:
         self._close = close and devices > 1
         self.wide = wide
         self._moment = -1
-        self._entries: list[Entry] = []
         self._by_name: dict[str, Entry] = {}
-        self._rooms: dict[str, Mapping[str, int]] = {}
-        """Of nodes with shared devices: what capacity a device has left at most."""
+        self._sorted: list[Entry] = []
+        """The entries in their order, but for the unsorted."""
+        self._unsorted: dict[str, Entry | None] = {}
+        """Nodes that have changed since, with their entries among the sorted."""
+        self._shared: dict[str, PoolState] = {}
+        """The only pools of nodes, if they have shared devices."""
 
     def entries(self) -> list[Entry]:
         """The entries of all nodes, the best first; not to be changed."""
         self._catch_up()
-        return self._entries
+        self._sort()
+        return self._sorted
 
     def has_room(self, node: str, amounts: Mapping[str, int]) -> bool:
         """Whether a device of the node may have so much left of each capacity, in billionths."""
-        room = self._rooms.get(node)
-        return room is None or all(room.get(name, 0) >= amount for name, amount in amounts.items())
+        shared = self._shared.get(node)
+        if shared is None:
+            return True
+        return all(shared.room.get(name, 0) >= amount for name, amount in amounts.items())
 
     def entry(self, node: str) -> Entry | None:
         """The entry of a node; a new object each time the node changes. None if there is none."""
@@ -65,40 +72,46 @@ class NodeOrder:
         else:
             changed = list(self._cluster.nodes.keys() | self._by_name.keys())
         self._moment = changes.now
-        if len(changed) * _FEW > len(self._entries):
-            for name in changed:
-                self._renew(name)
-            self._entries = sorted(self._by_name.values())
-            return
         for name in changed:
-            before = self._by_name.get(name)
-            if before is not None:
-                del self._entries[bisect_left(self._entries, before)]
-            after = self._renew(name)
-            if after is not None:
-                insort(self._entries, after)
+            self._unsorted.setdefault(name, self._by_name.get(name))
+            self._renew(name)
 
-    def _renew(self, name: str) -> Entry | None:
+    def _sort(self) -> None:
+        if len(self._unsorted) * _FEW > len(self._sorted):
+            kept = [entry for entry in self._sorted if entry[3] not in self._unsorted]
+            kept += filter(None, map(self._by_name.get, self._unsorted))
+            self._sorted = sorted(kept)
+        else:
+            for name, before in self._unsorted.items():
+                if before is not None:
+                    del self._sorted[bisect_left(self._sorted, before)]
+                after = self._by_name.get(name)
+                if after is not None:
+                    insort(self._sorted, after)
+        self._unsorted.clear()
+
+    def _renew(self, name: str) -> None:
         self._by_name.pop(name, None)
-        self._rooms.pop(name, None)
+        self._shared.pop(name, None)
         if name not in self._cluster.nodes:
-            return None
-        distance = self._distance(name)
-        if distance is None:
-            return None
-        entry = (0, distance, self._sign * self._cluster.usage_of(name), name)
-        self._by_name[name] = entry
-        return entry
+            return
+        distance = use = 0
+        if self._close or self._cluster.is_in_use(name):
+            try:
+                offer = self._cluster.offer(name)
+            except AllocationError:
+                pass  # the node's allocations fail with this error
+            else:
+                states = [self._cluster.pool_state(one) for one in offer.ready]
+                closest = self._distance(name, offer, states) if self._devices else 0
+                if closest is None:
+                    return
+                own = [state.uses for state in states if state.offered.is_own]
+                distance, use = closest, usage_of_node(own)
+        self._by_name[name] = (0, distance, self._sign * use, name)
 
-    def _distance(self, name: str) -> int | None:
+    def _distance(self, name: str, offer: Offer, states: Sequence[PoolState]) -> int | None:
         """How close the devices could be at best; None if there are too few."""
-        if self._devices == 0 or not (self._close or self._cluster.is_in_use(name)):
-            return 0
-        try:
-            offer = self._cluster.offer(name)
-        except AllocationError:
-            return 0  # the node's allocations fail with this error
-        states = [self._cluster.pool_state(one) for one in offer.ready]
         free = shift = 0
         for state in states:
             devices = len(state.offered.devices)
@@ -113,5 +126,5 @@ class NodeOrder:
         is_alone = len(offer.pools) == len(states) == 1 and states[0].offered.shareable
         # The usage of a wide pool changes without the node.
         if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
-            self._rooms[name] = states[0].room
+            self._shared[name] = states[0]
         return least_distance([free], [needed], needed, [free], states) if self._close else 0

@@ -334,7 +334,7 @@ class Ranking:
             policy=self._policy,
             max_steps=self._max_steps,
             expired=expired,
-            uses=None if reserved else [use for state in states for use in state.uses],
+            uses=None if reserved else [state.uses for state in states],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
             among=bound.among,

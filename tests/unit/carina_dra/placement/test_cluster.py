@@ -23,6 +23,7 @@ from tests.samples.fleet import (
     devices_of,
     give,
     gpu,
+    model_is,
     network,
     partitions,
     place,
@@ -302,6 +303,29 @@ def test_taint_rule_that_changes_applies_to_other_devices() -> None:
     assert devices_of(placer.place(asked)) == ["a/g0"]
 
 
+def test_taint_rules_that_change_before_a_decision_leave_no_taint_behind() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")])
+    placer, asked = placer_of(nodes), request(claim())
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    nodes.put_rule(taint_rule("r", device="g0"))
+    nodes.put_rule(taint_rule("s", device="g1"))
+    assert devices_of(placer.place(asked)) == []
+    nodes.remove_rule("s")
+    nodes.remove_rule("r")
+    nodes.put_rule(taint_rule("s", device="g0"))
+    assert devices_of(placer.place(asked)) == ["a/g1"]
+
+
+def test_slice_that_changes_after_a_taint_rule_offers_its_new_devices() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")])
+    placer, asked = placer_of(nodes), request(claim(selector=model_is("A100")))
+    assert devices_of(placer.place(asked)) == []
+    nodes.put_rule(taint_rule(device="g0"))
+    for published in slices("a", {"devices": [gpu("g0", model="A100"), gpu("g2", model="A100")]}):
+        nodes.put_slice(published)
+    assert devices_of(placer.place(asked)) == ["a/g2"]
+
+
 # What is not kept, and what does not count as a change.
 
 
@@ -354,7 +378,8 @@ def test_nothing_is_kept_of_objects_that_are_gone(seed: int) -> None:
         followed.objects.change()
         followed.follow()
         for name in nodes.nodes:
-            nodes.usage_of(name)  # fills what is remembered
+            for offered in nodes.offer(name).ready:  # fills what is remembered
+                nodes.pool_state(offered)
     removals = [
         *((nodes.remove_node, name) for name in followed.objects.nodes),
         *((nodes.remove_slice, name) for name in followed.objects.slices),

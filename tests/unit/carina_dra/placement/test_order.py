@@ -5,15 +5,21 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import CLOSENESS, FAR, Order, Policy
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.quantity import Quantity
-from tests.samples.fleet import claim, cluster, give, gpu, network
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
+from tests.samples.fleet import DRIVER, claim, cluster, give, gpu, network, partitions
 from tests.samples.followed_cluster import FollowedCluster
 from tests.samples.random_questions import questions
+
+_MANY = 40
+"""So many nodes that some can change without all being sorted."""
+_EVENTS = ("allocate", "release", "remove", "add")
 
 
 def order_of(of: Cluster, devices: int = 1, *, close: bool = True, wide: bool = False) -> NodeOrder:
@@ -60,6 +66,30 @@ def test_order_that_follows_a_cluster_is_that_of_a_new_one(
             assert order.entries() == order_of(followed.fresh(), devices, wide=wide).entries()
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, _MANY - 1), st.sampled_from(_EVENTS)))))
+def test_order_is_that_of_a_new_one_however_many_nodes_have_changed_since(
+    rounds: list[list[tuple[int, str]]],
+) -> None:
+    two = [gpu("g0"), gpu("g1")]
+    nodes = cluster(**{f"n{number:02}": two for number in range(_MANY)})
+    order = order_of(nodes, 2)
+    for events in [*rounds, []]:
+        for number, event in events:
+            name = f"n{number:02}"
+            match event:
+                case "allocate":
+                    taken = DeviceResult("r", DRIVER, name, "g0")
+                    nodes.allocate(f"default/{name}", Allocation(DeviceAllocation((taken,))))
+                case "release":
+                    nodes.release(f"default/{name}")
+                case "remove":
+                    nodes.remove_node(name)
+                case _:  # "add"
+                    nodes.put_node(Node(name))
+        assert order.entries() == order_of(nodes, 2).entries()
+
+
 def test_fullest_nodes_come_first_and_equal_ones_by_name() -> None:
     nodes = cluster(c=[gpu("g0"), gpu("g1")], a=[gpu("g0"), gpu("g1")], b=[gpu("g0"), gpu("g1")])
     assert names(order_of(nodes)) == ["a", "b", "c"]
@@ -67,6 +97,15 @@ def test_fullest_nodes_come_first_and_equal_ones_by_name() -> None:
     assert names(order_of(nodes)) == ["a", "b", "c"]
     spread = NodeOrder(nodes, Order.SPREAD, 1, close=True, wide=False)
     assert names(spread) == ["b", "c", "a"]
+
+
+def test_counter_with_a_total_of_zero_does_not_count_as_used() -> None:
+    nodes = cluster(b=[gpu("g0"), gpu("g1")])
+    assert give(nodes, claim()) == ["b/g0"]
+    nodes.put_node(Node("a"))
+    for published in partitions("a", 0, part=0):
+        nodes.put_slice(published)
+    assert give(nodes, claim(), Policy.parse("spread")) == ["a/part"]
 
 
 def test_nodes_with_too_few_free_devices_are_left_out() -> None:

@@ -43,7 +43,16 @@ from tests.samples.followed_cluster import FollowedCluster
 
 _Change: TypeAlias = Callable[[Cluster], None]
 
-_CACHES = {"_prepared", "_slices_of", "_resolved", "_offers", "_journal", "_index"}
+_CACHES = {
+    "_prepared",
+    "_slices_before_rules",
+    "_slices_of",
+    "_resolved",
+    "_pools_before_rules",
+    "_offers",
+    "_journal",
+    "_index",
+}
 
 
 def _copied(part: object) -> object:

@@ -7,12 +7,23 @@ from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
+from carina_dra.cel import Selector
 from carina_dra.placement import attribute_index, offer
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import DeviceTaintRule, ResourceSlice, decode
-from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, cluster, gpu, place, slices
+from tests.samples.fleet import (
+    CLASSES,
+    DRIVER,
+    claim,
+    claim_of,
+    cluster,
+    devices_of,
+    gpu,
+    place,
+    slices,
+)
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
 _ALL = {"deviceClassName": "gpu", "allocationMode": "All"}
@@ -51,6 +62,23 @@ def test_attributes_that_claims_compare_are_remembered_for_few() -> None:
         assert not isinstance(place(nodes, claim_of(two, constraints=constraints)), Placed)
     (offered,) = nodes.offer("a").ready
     assert len(offered._places) <= offer._ATTRIBUTES
+
+
+def test_taint_rule_that_comes_or_goes_does_not_evaluate_selectors_again() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")])
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    spec = {"deviceSelector": {"driver": DRIVER, "device": "g0"}, "taint": taint}
+    rule = decode(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec})
+    with patch.object(Selector, "matches", autospec=True, side_effect=Selector.matches) as matches:
+        assert devices_of(placer.place(asked)) == ["a/g0"]
+        evaluated = matches.call_count
+        nodes.put_rule(rule)
+        assert devices_of(placer.place(asked)) == ["a/g1"]
+        nodes.remove_rule("rule")
+        assert devices_of(placer.place(asked)) == ["a/g0"]
+    assert matches.call_count == evaluated
 
 
 def test_next_like_claim_does_not_look_at_the_order_of_all_nodes() -> None:

@@ -1,0 +1,176 @@
+"""Devices that consume the same counters: which are free, and what each leaves to the others.
+
+The pool is over two nodes, so that devices of the other node consume counters too. The answers are
+compared with those of counting, counter by counter and device by device.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carina_dra.allocator.features import DEFAULT_FEATURES
+from carina_dra.allocator.group import WHOLE, DeviceGroup, bits_of, groups
+from carina_dra.allocator.node import Node
+from carina_dra.allocator.pool import Candidate, PoolSlice, ReadyPool, resolve
+from carina_dra.allocator.usage import DeviceId, Share, Usage
+from tests.samples.fleet import DRIVER, slices
+
+_SETS = {"gpu-0": {"memory": 4, "engines": 2}, "gpu-1": {"memory": 3, "engines": 0}}
+_DRAWN = st.fixed_dictionaries(
+    {}, optional={"memory": st.integers(0, 3), "engines": st.integers(0, 2)}
+)
+_CONSUMED = st.dictionaries(st.sampled_from(sorted(_SETS)), _DRAWN, max_size=2)
+_HERE, _ELSEWHERE = "here", "elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    pool: ReadyPool
+    usage: Usage
+
+    def left(self, *also: Candidate) -> dict[tuple[str, str], int]:
+        """What is left of each counter, when these devices are in use too."""
+        left = {(name, of): amount for name, of, amount in _counters(self.pool)}
+        every = (*self.pool.devices, *self.pool.elsewhere)
+        for device in (*(one for one in every if one.id in self.usage), *also):
+            for name, of, amount in _drawn(device):
+                left[name, of] -= amount
+        return left
+
+    def fits(self, device: Candidate, *also: Candidate) -> bool:
+        """Whether what the device consumes is left, and nobody has it for himself."""
+        left = self.left(*also)
+        is_left = all(amount <= left[name, of] for name, of, amount in _drawn(device))
+        return is_left and device.id not in self.usage.dedicated
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> _Case:
+    """A pool with some devices on this node and on another, which may have the same names."""
+    names = st.lists(st.sampled_from("abcdef"), max_size=5, unique=True)
+    specs = [
+        {"nodeName": node, "devices": [_device(name, draw(_CONSUMED)) for name in draw(names)]}
+        for node in (_HERE, _ELSEWHERE)
+    ]
+    counters = [_counter_set(name) for name in _SETS]
+    published = slices("pool", {"nodeName": _HERE, "sharedCounters": counters}, *specs)
+    pool = resolve(map(PoolSlice.of, published), Node(_HERE), DEFAULT_FEATURES)
+    assert isinstance(pool, ReadyPool)
+    every = sorted({device.id for device in (*pool.devices, *pool.elsewhere)})
+    ids = st.lists(st.sampled_from(every), max_size=4, unique=True) if every else st.just([])
+    shared = {device: Share(1, {}) for device in draw(ids)}
+    return _Case(pool, Usage(dict.fromkeys(draw(ids), 1), shared))
+
+
+def _device(name: str, consumed: dict[str, dict[str, int]]) -> dict[str, object]:
+    return {
+        "name": name,
+        "consumesCounters": [
+            {"counterSet": counter_set, "counters": _amounts(amounts)}
+            for counter_set, amounts in consumed.items()
+        ],
+    }
+
+
+def _counter_set(name: str) -> dict[str, object]:
+    return {"name": name, "counters": _amounts(_SETS[name])}
+
+
+def _amounts(amounts: dict[str, int]) -> dict[str, dict[str, str]]:
+    return {name: {"value": str(amount)} for name, amount in amounts.items()}
+
+
+def _counters(pool: ReadyPool) -> Iterator[tuple[str, str, int]]:
+    for name, amounts in pool.counters.items():
+        for counter, amount in amounts.items():
+            yield name, counter, amount
+
+
+def _drawn(device: Candidate) -> Iterator[tuple[str, str, int]]:
+    for consumption in device.device.consumes_counters:
+        for counter, amount in consumption.counters.items():
+            yield consumption.counter_set, counter, amount.value.nanos
+
+
+def _members(group: DeviceGroup, mask: int) -> list[Candidate]:
+    by_bit = dict(zip(group.bits, group.members, strict=True))
+    return [by_bit[bit] for bit in bits_of(mask)]
+
+
+@given(_cases())
+def test_free_devices_are_those_whose_counters_are_left_or_paid_by_a_first_share(
+    case: _Case,
+) -> None:
+    for group in groups(case.pool):
+        expected = [
+            one
+            for one in group.members
+            if case.fits(one)
+            or (one.id in case.usage.shared and one.id not in case.usage.dedicated)
+        ]
+        assert _members(group, group.state(case.usage).free) == expected
+
+
+@given(_cases())
+def test_device_blocks_those_that_fit_now_but_not_beside_it(case: _Case) -> None:
+    for group in groups(case.pool):
+        expected = {
+            bit: sum(
+                case.fits(other) and not case.fits(other, one)
+                for other in group.members
+                if other is not one
+            )
+            if case.fits(one)
+            else 0
+            for bit, one in zip(group.bits, group.members, strict=True)
+        }
+        assert group.blocked(case.usage, -1) == expected
+
+
+@given(_cases(), st.integers(0, 63), st.integers(0, 63))
+def test_what_a_device_blocks_does_not_depend_on_what_was_asked_before(
+    case: _Case, among: int, before: int
+) -> None:
+    for group, known in zip(groups(case.pool), groups(case.pool), strict=True):
+        known.blocked(Usage(), before)
+        known.blocked(case.usage, before)
+        every = group.blocked(case.usage, -1)
+        found = known.blocked(case.usage, among)
+        assert all(found[bit] == every[bit] for bit in bits_of(among & group.mask))
+
+
+@given(_cases())
+def test_usage_is_that_of_the_scarcest_counter_of_the_group(case: _Case) -> None:
+    left = case.left()
+    for group in groups(case.pool):
+        counters = [
+            (total, left[name, counter])
+            for name, amounts in group.totals.items()
+            for counter, total in amounts.items()
+        ]
+        in_use = [one for one in group.members if one.id in case.usage.dedicated]
+        alone = any(not one.device.consumes_counters for one in in_use)
+        parts = (
+            min(WHOLE, (total - rest) * WHOLE // total) if total else (rest < 0) * WHOLE
+            for total, rest in counters
+        )
+        expected = max([WHOLE if alone else 0, *parts])
+        assert group.state(case.usage).used == expected
+
+
+def test_devices_of_a_name_on_two_nodes_are_in_use_together() -> None:
+    specs = (
+        {"nodeName": node, "devices": [_device("a", {"gpu-0": {"memory": 2}}), *more]}
+        for node, more in ((_HERE, [_device("b", {"gpu-0": {"memory": 1}})]), (_ELSEWHERE, []))
+    )
+    counters = {"nodeName": _HERE, "sharedCounters": [_counter_set("gpu-0")]}
+    published = slices("pool", counters, *specs)
+    pool = resolve(map(PoolSlice.of, published), Node(_HERE), DEFAULT_FEATURES)
+    assert isinstance(pool, ReadyPool)
+    (group,) = groups(pool)
+
+    assert group.state(Usage()).free == 0b11
+    assert group.state(Usage({DeviceId(DRIVER, "pool", "a"): 1})).free == 0
+    assert group.state(Usage({DeviceId(DRIVER, "pool", "b"): 1})).free == 0b01
