@@ -12,7 +12,7 @@ from typing import Final
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.request import Alternative, Claim, NamedSelector
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
@@ -91,6 +91,12 @@ class Demand:
         """Whether all selectors do."""
         self._together = self._least_together()
         """How many devices have a value of each of these attributes in common, at least."""
+        self._is_deciding = bool(self._requests) and all(
+            any(map(_is_deciding, one.source.selectors)) for of in self._requests for one in of
+        )
+        """Whether each alternative requires what a device may lack without an evaluation."""
+        self.may_be_out_of_reach = self.compiles and bool(self._together or self._is_deciding)
+        """Whether a node can be out of reach of the claims."""
         self._least = _least_amounts(self._requests)
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
@@ -169,12 +175,14 @@ class Demand:
                 most += count if state.offered.shareable else state.most_together(name)
             if most < count:
                 return True
+        if not self._is_deciding:
+            return False
         for of in self._requests:
             for one in of:
                 for state in states:
                     if not self.eligibility.selects_nothing(one.source, state):
                         return False
-        return bool(self._requests)
+        return True
 
     def _first_matching(
         self,
@@ -340,6 +348,12 @@ def _union(available: Sequence[Sequence[int]]) -> int:
     for mask in chain.from_iterable(available):
         union |= mask
     return union
+
+
+def _is_deciding(named: NamedSelector) -> bool:
+    """Whether it may be known without an evaluation that the selector is false."""
+    selector = named.selector
+    return not isinstance(selector, CompileError) and bool(selector.deciding or selector.minimums)
 
 
 def _least(wanted: Alternative) -> int:

@@ -176,19 +176,18 @@ class OfferedPool:
         Raises:
             BudgetError: the budget is spent.
         """
-        found = self.known(selector)
+        found = self._selected.get(selector)
+        if found is None:
+            if len(self._selected) >= _SELECTORS:
+                self._selected.clear()
+            found = self._selected[selector] = Selected(self._refused(selector))
         if among & ~found.known:
             self._evaluate(selector, among & ~found.known, found, budget)
         return found
 
     def known(self, selector: Selector | CompileError) -> Selected:
         """What is known, without evaluation, of which devices a selector selects."""
-        found = self._selected.get(selector)
-        if found is None:
-            if len(self._selected) >= _SELECTORS:
-                self._selected.clear()
-            found = self._selected[selector] = Selected(self._refused(selector))
-        return found
+        return self._selected.get(selector) or Selected(self._refused(selector))
 
     def state(self, usage: Usage) -> "PoolState":
         """The pool with this usage of its devices."""

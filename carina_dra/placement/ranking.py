@@ -257,6 +257,8 @@ class Ranking:
             return False  # then an error on a node matters, whatever the node has
         if self._amounts and not self._order.has_room(name, self._amounts):
             return True
+        if not self._demand.may_be_out_of_reach:
+            return False
         try:
             offer = self._cluster.offer(name)
         except (AllocationError, KeyError):  # the node's allocations fail, or it is gone
@@ -264,7 +266,8 @@ class Ranking:
         if len(offer.ready) < len(offer.pools):
             return False  # what is wrong with a pool is reported
         ready: Sequence[OfferedPool] = offer.ready
-        if not self._order.wide:  # the usage of such pools changes without the node
+        if self._cluster.has_wide_pools and not self._order.wide:
+            # None of their devices is asked for, and their usage changes without the node.
             ready = [one for one in ready if not self._cluster.is_wide(one.pool.id)]
         return self._demand.is_out_of_reach([self._cluster.pool_state(one) for one in ready])
 

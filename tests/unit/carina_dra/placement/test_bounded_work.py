@@ -26,6 +26,7 @@ from tests.samples.fleet import (
     devices_of,
     give,
     gpu,
+    network,
     placer_of,
     request,
 )
@@ -176,6 +177,25 @@ def test_nodes_out_of_reach_are_not_looked_at(wanted: ResourceClaim) -> None:
     with work() as done:
         assert placer.place(request(wanted)) == Unplaceable(undecided=0, failed=())
     assert (done.searched, done.checked) == (0, 0)
+
+
+def test_devices_for_all_nodes_count_as_matching_only_if_they_are_asked_for() -> None:
+    devices = [gpu("g0", numa=0), gpu("g1", numa=1)]
+    nodes = cluster(**{f"n{index:03}": devices for index in range(_NODES)})
+    nodes.put_slice(network("net", gpu("n0", numa=0, model="card")))
+    placer = placer_of(nodes)
+
+    def two(selector: str) -> ResourceClaim:
+        selectors = [{"cel": {"expression": selector}}]
+        wanted = {"deviceClassName": "gpu", "count": 2, "selectors": selectors}
+        constraints = [{"matchAttribute": "resource.kubernetes.io/numaNode"}]
+        return claim_of({"name": "gpus", "exactly": wanted}, constraints=constraints)
+
+    with work() as done:
+        answer = placer.place(request(two(f'device.attributes["{DRIVER}"].model == "H200"')))
+    assert answer == Unplaceable(undecided=0, failed=())
+    assert (done.searched, done.checked) == (0, 0)
+    assert devices_of(placer.place(request(two("true")))) == ["n000/g0", "net/n0"]
 
 
 def test_device_in_use_that_a_selector_names_is_not_looked_for() -> None:
