@@ -50,6 +50,14 @@ class CelDevice:
         """A device that `driver` has published."""
         return cls(driver, device)
 
+    @property
+    def is_supported(self) -> bool:
+        """Whether expressions can be evaluated for it: they support all its attributes."""
+        device = self._device
+        if device is None:
+            return self._problem is None
+        return all(map(_is_supported, device.attributes.values()))
+
     def make_ready(self) -> None:
         """Builds the maps of attributes and capacities.
 
@@ -100,6 +108,17 @@ def _value(attribute: DeviceAttribute) -> Value:
             return tuple(_version(text) for text in texts)
         case UnknownAttribute():
             raise EvaluationError("unsupported attribute value")
+
+
+def _is_supported(attribute: DeviceAttribute) -> bool:
+    # The attributes that most devices have are always supported.
+    if isinstance(attribute, StringAttribute | IntAttribute | BoolAttribute):
+        return True
+    try:
+        _value(attribute)
+    except EvaluationError:
+        return False
+    return True
 
 
 def _version(text: str) -> Value:

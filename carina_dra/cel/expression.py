@@ -4,17 +4,17 @@ Stored expressions may use all functions of Kubernetes 1.37, whatever the featur
 when an expression is stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from carina_dra.cel.budget import Budget, Meter
 from carina_dra.cel.cache import ExpressionCache
 from carina_dra.cel.compiler import Compiled, Compiler
 from carina_dra.cel.device import CelDevice
-from carina_dra.cel.equalities import equalities
 from carina_dra.cel.errors import CelError, CompileError, EvaluationError
 from carina_dra.cel.parser import parse
+from carina_dra.cel.requirements import equalities, minimums
 from carina_dra.cel.syntax import Node
 from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING, UNBOUND
 from carina_dra.cel.values import Value, kind
@@ -31,9 +31,13 @@ from carina_dra.resource import (
 )
 from carina_dra.resource.limits import CEL_EXPRESSION_BYTES
 
+T = TypeVar("T", str, int)
+
 _MAX_VALUES: Final = 1_000
 _MAX_TEXT: Final = 4_096
 """The limits of a derived attribute, in values and characters. Upstream has none."""
+_MAX_DECIDING: Final = 8
+"""The number of equalities and minimums that decide: a selector may have any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,16 @@ class Selector:
     """Qualified names and values of string attributes: it is true for no device without them all.
 
     For such a device it is false or has an error. Other conditions may be necessary too.
+    """
+    deciding: tuple[tuple[str, str], ...] = field(repr=False, compare=False)
+    """Those of them that decide: it is false for a device with another string for one of them.
+
+    It is not an error then, unless no expression can be evaluated for the device.
+    """
+    minimums: tuple[tuple[str, int], ...] = field(repr=False, compare=False)
+    """Qualified names of capacities, and amounts in billionths.
+
+    It is false for a device with less of one of them, likewise.
     """
 
     @property
@@ -112,7 +126,15 @@ def _selector(expression: str) -> Selector:
     node, compiled = _compiled(expression)
     if compiled.type not in (BOOL, DYN):
         raise CompileError(f"must evaluate to bool or the unknown type, not {compiled.type}")
-    return Selector(expression, compiled, equalities(node))
+    required = equalities(node)
+    if compiled.is_counted:  # the evaluation may end before it comes to what decides
+        return Selector(expression, compiled, required, (), ())
+    return Selector(expression, compiled, required, _deciding(required), _deciding(minimums(node)))
+
+
+def _deciding(required: Iterable[tuple[str, T]]) -> tuple[tuple[str, T], ...]:
+    """Those with names that devices can have: of a domain, and an identifier without slash."""
+    return tuple(sorted(one for one in required if one[0].count("/") == 1))[:_MAX_DECIDING]
 
 
 def _derived(expression: str) -> AttributeExpression:

@@ -309,6 +309,11 @@ class Cluster:
         """Whether the pool reaches so many nodes that they are not listed as changed with it."""
         return pool in self._wide
 
+    @property
+    def has_wide_pools(self) -> bool:
+        """Whether a pool is wide."""
+        return bool(self._wide)
+
     def wide_devices(self) -> Iterator[Candidate]:
         """The devices of the pools that reach many nodes."""
         for pool in self._wide:

@@ -12,7 +12,7 @@ from typing import Final
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim
+from carina_dra.allocator.request import Alternative, Claim, NamedSelector
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
@@ -89,6 +89,14 @@ class Demand:
             for named in one.source.selectors
         )
         """Whether all selectors do."""
+        self._together = self._least_together()
+        """How many devices have a value of each of these attributes in common, at least."""
+        self._is_deciding = bool(self._requests) and all(
+            any(map(_is_deciding, one.source.selectors)) for of in self._requests for one in of
+        )
+        """Whether each alternative requires what a device may lack without an evaluation."""
+        self.may_be_out_of_reach = self.compiles and bool(self._together or self._is_deciding)
+        """Whether a node can be out of reach of the claims."""
         self._least = _least_amounts(self._requests)
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
@@ -133,12 +141,16 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
+        first = self._first(available)
+        if first is None:
+            return Short(errors[0] if errors else "")
         levels = self._levels(available, states)
         if sum(level.bit_count() for level in levels) < self.devices:
             return Short(errors[0] if errors else "")
-        first = self._first_matching(available, levels, states)
-        if first is None:
-            return Short(errors[0] if errors else "")
+        if self._matches:
+            first = self._first_matching(first, available, levels, states)
+            if first is None:
+                return Short(errors[0] if errors else "")
         among = None if errors or self.has_all else _union(available)
         if not wish or not self._several:
             return Bound(sum(first), 0, among)
@@ -150,15 +162,37 @@ class Demand:
         distance = least_distance(masks, counts, self.devices, levels, states)
         return Bound(sum(first), distance, among)
 
+    def is_out_of_reach(self, states: Sequence[PoolState]) -> bool:
+        """Whether a node cannot have the devices, as is known without a look at each device.
+
+        No selector fails on the node's devices then, unless too few of them have a value in common
+        that a constraint requires.
+        """
+        for name, count in self._together.items():
+            most = 0  # pools may have the same values
+            for state in states:
+                # One device may have shares for all.
+                most += count if state.offered.shareable else state.most_together(name)
+            if most < count:
+                return True
+        if not self._is_deciding:
+            return False
+        for of in self._requests:
+            for one in of:
+                for state in states:
+                    if not self.eligibility.selects_nothing(one.source, state):
+                        return False
+        return True
+
     def _first_matching(
         self,
+        first: list[int] | None,
         available: list[list[int]],
         levels: Sequence[int],
         states: Sequence[PoolState],
     ) -> list[int] | None:
         """The first alternatives, after each constraint has left the devices that others leave."""
-        first = self._first(available)
-        for _ in range(_ROUNDS if self._matches else 0):
+        for _ in range(_ROUNDS):
             if first is None:
                 break
             before = [list(masks) for masks in available]
@@ -168,6 +202,19 @@ class Demand:
             if available == before:
                 break
         return first
+
+    def _least_together(self) -> Mapping[str, int]:
+        together: dict[str, int] = {}
+        for match in self._matches:
+            count = 0
+            for index, meant in match.requests:
+                of = self._requests[index]
+                if len(meant) == len(of) and not any(one.source.admin_access for one in of):
+                    count += min(one.count for one in of)
+            for name in match.attributes:
+                together[name] = max(count, together.get(name, 0))
+        # A device alone matches also if its values cannot be compared.
+        return {name: count for name, count in together.items() if count > 1}
 
     def _count(self, one: _Alternative, available: int, states: Sequence[PoolState]) -> int:
         """How many of the available devices an alternative takes at least."""
@@ -301,6 +348,12 @@ def _union(available: Sequence[Sequence[int]]) -> int:
     for mask in chain.from_iterable(available):
         union |= mask
     return union
+
+
+def _is_deciding(named: NamedSelector) -> bool:
+    """Whether it may be known without an evaluation that the selector is false."""
+    selector = named.selector
+    return not isinstance(selector, CompileError) and bool(selector.deciding or selector.minimums)
 
 
 def _least(wanted: Alternative) -> int:

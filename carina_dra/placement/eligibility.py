@@ -94,6 +94,19 @@ class Eligibility:
             and all(capacity.request_policy is None for capacity in one.device.capacity.values())
         )
 
+    def selects_nothing(self, wanted: Alternative, state: PoolState) -> bool:
+        """Whether no device of a pool is selected, or fails, as is known without evaluation."""
+        offered = state.offered
+        mask = offered.here if wanted.admin_access else offered.here & state.free
+        for named in wanted.selectors:
+            if not mask:
+                break
+            found = offered.known(named.selector)
+            if mask & (~found.known | found.doubtful):
+                return False
+            mask &= found.mask
+        return not mask
+
     def _selected(
         self, wanted: Alternative, offered: OfferedPool, among: int
     ) -> tuple[int, list[str]]:

@@ -17,14 +17,17 @@ from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.cel import CompileError, EvaluationError, Selector
 from carina_dra.placement.selector_budget import SelectorBudget
-from carina_dra.resource import OnNode, lookup
+from carina_dra.resource import OnNode, StringAttribute, lookup
 
 NOTHING: Final = Usage()
 """No device is in use."""
 _SELECTORS: Final = 32
 """The number of selectors whose results a pool remembers."""
 _ATTRIBUTES: Final = 8
-"""The number of attributes by which a pool remembers its devices: claims may name any."""
+"""The number of attributes, and of capacities, by which a pool remembers its devices.
+
+Claims may name any.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,21 @@ class Places:
     """Whether a device has the attribute."""
 
 
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """Devices by the string that an attribute has as its value."""
+
+    by_value: Mapping[str, int]
+    others: int
+    """The devices for which it is no string, or for which expressions cannot be evaluated."""
+
+
 @dataclass(slots=True)
 class Selected:
     """What is known of which devices of a pool a selector selects."""
 
-    known: int = 0
-    """The devices that it has been evaluated for."""
+    known: int
+    """The devices that it has been evaluated for, or is false for without evaluation."""
     mask: int = 0
     doubtful: int = 0
     """The devices on which it fails."""
@@ -61,6 +73,9 @@ class OfferedPool:
         """Whether it says something about the usage of the node."""
         self._features = features
         self._places: dict[str, Places] = {}
+        self._strings: dict[str, Strings] = {}
+        self._amounts: dict[str, Sequence[int | None]] = {}
+        """The amount of a capacity that each device has, if expressions can be evaluated for it."""
         self._selected: dict[Selector | CompileError, Selected] = {}
         self._tainted: int | None = None
         self._state: PoolState | None = None
@@ -153,16 +168,69 @@ class OfferedPool:
         if found is None:
             if len(self._selected) >= _SELECTORS:
                 self._selected.clear()
-            found = self._selected[selector] = Selected()
+            found = self._selected[selector] = Selected(self._refused(selector))
         if among & ~found.known:
             self._evaluate(selector, among & ~found.known, found, budget)
         return found
+
+    def known(self, selector: Selector | CompileError) -> Selected:
+        """What is known, without evaluation, of which devices a selector selects."""
+        return self._selected.get(selector) or Selected(self._refused(selector))
 
     def state(self, usage: Usage) -> "PoolState":
         """The pool with this usage of its devices."""
         known = self._state
         if known is None or known.usage is not usage:
             known = self._state = PoolState.of(self, usage, known)
+        return known
+
+    def _refused(self, selector: Selector | CompileError) -> int:
+        """The devices that lack what a selector requires: it is false for them."""
+        if isinstance(selector, CompileError):
+            return 0
+        left = every = (1 << len(self.devices)) - 1
+        for name, value in selector.deciding:
+            strings = self._strings.get(name) or self._with_strings(name)
+            left &= strings.by_value.get(value, 0) | strings.others
+        for name, least in selector.minimums if left else ():
+            for index, amount in enumerate(self._amounts.get(name) or self._with_amounts(name)):
+                if amount is not None and amount < least:
+                    left &= ~(1 << index)
+        return every ^ left
+
+    @cached_property
+    def _unsupported(self) -> int:
+        """The devices for which expressions cannot be evaluated."""
+        return sum(
+            1 << index for index, one in enumerate(self.devices) if not one.view.is_supported
+        )
+
+    def _with_strings(self, name: str) -> Strings:
+        by_value: dict[str, int] = {}
+        others = self._unsupported
+        for index, candidate in enumerate(self.devices):
+            found = lookup(candidate.device.attributes, name, candidate.id.driver)
+            if isinstance(found, StringAttribute):
+                by_value[found.value] = by_value.get(found.value, 0) | 1 << index
+            else:
+                others |= 1 << index
+        if len(self._strings) >= _ATTRIBUTES:
+            self._strings.clear()
+        known = self._strings[name] = Strings(by_value, others)
+        return known
+
+    def _with_amounts(self, name: str) -> Sequence[int | None]:
+        found = (
+            None
+            if self._unsupported >> index & 1
+            else lookup(candidate.device.capacity, name, candidate.id.driver)
+            for index, candidate in enumerate(self.devices)
+        )
+        if len(self._amounts) >= _ATTRIBUTES:
+            self._amounts.clear()
+        known = self._amounts[name] = tuple(
+            None if one is None else one.value.nanos for one in found
+        )
         return known
 
     def _evaluate(
@@ -208,6 +276,7 @@ class PoolState:
         self.offered = offered
         self.usage = usage
         self.groups = groups
+        self._together: dict[str, int] = {}
 
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
@@ -238,6 +307,18 @@ class PoolState:
                 if left > room.get(name, 0):
                     room[name] = left
         return room
+
+    def most_together(self, name: str) -> int:
+        """The largest number of free devices with a value of an attribute in common."""
+        known = self._together.get(name)
+        if known is None:
+            if len(self._together) >= _ATTRIBUTES:
+                self._together.clear()
+            places = self.offered.places(name).by_value.values()
+            free = self.free & self.offered.here
+            known = max(((free & place).bit_count() for place in places), default=0)
+            self._together[name] = known
+        return known
 
     @cached_property
     def free(self) -> int:

@@ -23,7 +23,7 @@ from carina_dra.cel import AttributeExpression
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
 from carina_dra.placement.eligibility import Eligibility
-from carina_dra.placement.offer import PoolState
+from carina_dra.placement.offer import OfferedPool, PoolState
 from carina_dra.placement.order import Entry, NodeOrder
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
@@ -109,6 +109,8 @@ class Ranking:
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
         """How many of them have been taken."""
+        self._within_reach: Entry | None = None
+        """The first of the others, once it is known not to be out of reach."""
         self._left_out = False
         """Whether nodes were left out that lack an attribute: they cannot be suitable, but fail."""
         self._heap: list[Entry] = []
@@ -167,7 +169,7 @@ class Ranking:
             if self._turn is not turn:
                 self._put_back()  # what another iteration has taken
                 self._turn = turn
-            entry = self._next()
+            entry = self._next(expired)
             if entry is None:
                 return
             name = entry[3]
@@ -188,14 +190,17 @@ class Ranking:
             heappush(self._heap, entry)
         self._aside = []
 
-    def _next(self) -> Entry | None:
+    def _next(self, expired: Callable[[], bool] | None) -> Entry | None:
         """Takes the best entry of all nodes."""
         untouched, heap = self._untouched, self._heap
         while True:
             while self._begun < len(untouched):
                 first = untouched[self._begun]
-                if not self._amounts or self._order.has_room(first[3], self._amounts):
+                if first is self._within_reach or not self._is_out_of_reach(first[3]):
+                    self._within_reach = first
                     break
+                if expired is not None and expired():
+                    raise ExpiredError
                 self._begun += 1
             if self._begun < len(untouched) and not (heap and heap[0] < untouched[self._begun]):
                 entry = untouched[self._begun]
@@ -245,6 +250,26 @@ class Ranking:
             case Refused() | Undecided() | Failed():
                 return None
         assert_never(known)
+
+    def _is_out_of_reach(self, name: str) -> bool:
+        """Whether a node is refused without a look at each of its devices."""
+        if self._is_upstream or not self._demand.compiles:
+            return False  # then an error on a node matters, whatever the node has
+        if self._amounts and not self._order.has_room(name, self._amounts):
+            return True
+        if not self._demand.may_be_out_of_reach:
+            return False
+        try:
+            offer = self._cluster.offer(name)
+        except (AllocationError, KeyError):  # the node's allocations fail, or it is gone
+            return False
+        if len(offer.ready) < len(offer.pools):
+            return False  # what is wrong with a pool is reported
+        ready: Sequence[OfferedPool] = offer.ready
+        if self._cluster.has_wide_pools and not self._order.wide:
+            # None of their devices is asked for, and their usage changes without the node.
+            ready = [one for one in ready if not self._cluster.is_wide(one.pool.id)]
+        return self._demand.is_out_of_reach([self._cluster.pool_state(one) for one in ready])
 
     def _look(self, name: str, entry: Entry, expired: Callable[[], bool] | None) -> None:
         """Finds out more of a node: first whether it meets the conditions, then its devices."""
@@ -300,6 +325,8 @@ class Ranking:
         return self._policy.devices is None
 
     def _check(self, name: str, entry: Entry) -> Refused | Failed | _Bounded:
+        if entry is not self._within_reach and self._is_out_of_reach(name):
+            return Refused()
         offer = self._cluster.offer(name)
         states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
@@ -385,6 +412,7 @@ class Ranking:
 
     def _begin(self, entries: Sequence[Entry]) -> None:
         self._untouched, self._begun, self._heap, self._aside = entries, 0, [], []
+        self._within_reach = None
 
     def _promising(self) -> Sequence[Entry]:
         """The nodes with devices that have the attributes which selectors ask for."""

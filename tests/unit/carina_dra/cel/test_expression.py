@@ -191,6 +191,31 @@ def test_attribute_of_an_unknown_kind_fails_whatever_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attribute", "is_supported"),
+    [
+        (StringAttribute("one"), True),
+        (VersionAttribute("1.0.0"), True),
+        (VersionAttribute("one"), False),
+        (VersionsAttribute(("1.0.0", "one")), False),
+        (UnknownAttribute(), False),
+    ],
+)
+def test_device_is_supported_if_expressions_can_be_evaluated_for_it(
+    attribute: DeviceAttribute, is_supported: bool
+) -> None:
+    seen = CelDevice.of(
+        _DRIVER, Device(name="d", attributes={"x": attribute, "y": IntAttribute(1)})
+    )
+    assert seen.is_supported is is_supported
+    if is_supported:
+        assert compile_selector("true").matches(seen)
+    else:
+        with pytest.raises(EvaluationError, match="attribute x"):
+            compile_selector("true").matches(seen)
+    assert seen.is_supported is is_supported
+
+
+@pytest.mark.parametrize(
     ("expression", "attribute"),
     [
         ("1 + 1", IntAttribute(2)),

@@ -16,6 +16,7 @@ from carina_dra.cel import (
     compile_attribute,
     compile_selector,
 )
+from carina_dra.quantity import Quantity
 from carina_dra.resource import Device, StringAttribute, decode
 from carina_dra.resource.attribute import lookup
 from tests.samples.expressions import random_expression
@@ -66,6 +67,59 @@ def test_equalities_are_those_of_the_top_conjunction(
     expression: str, required: set[tuple[str, str]]
 ) -> None:
     assert compile_selector(expression).equalities == required
+
+
+_C = f'device.capacity["{_DRIVER}"]'
+_LARGE = f'{_C}.memory.compareTo(quantity("2Ki")) >= 0'
+_MEMORY = (f"{_DRIVER}/memory", 2048 * 10**9)
+_COUNTED = " && [1].all(x, x == 1)"
+
+
+@pytest.mark.parametrize(
+    ("expression", "deciding"),
+    [
+        (_IS_FISH, (_FISH,)),
+        (f'{_IS_FISH} && {_A}.kind == "cod"', ((f"{_DRIVER}/kind", "cod"), _FISH)),
+        (f"{_IS_FISH} || true", ()),
+        (_IS_FISH + _COUNTED, ()),
+        ('device.attributes["a/b"].name == "fish"', ()),
+        ('device.attributes["a"]["b/name"] == "fish"', ()),
+    ],
+)
+def test_equalities_decide_if_the_cost_of_the_selector_is_not_counted(
+    expression: str, deciding: tuple[tuple[str, str], ...]
+) -> None:
+    assert compile_selector(expression).deciding == deciding
+
+
+@pytest.mark.parametrize(
+    ("expression", "minimums"),
+    [
+        (_LARGE, (_MEMORY,)),
+        (f'{_C}["memory"].compareTo(quantity("2Ki")) > 0', (_MEMORY,)),
+        (f'{_C}.memory.isGreaterThan(quantity("2Ki"))', (_MEMORY,)),
+        (f'cel.bind(c, {_C}, 1 == 1 && c.memory.compareTo(quantity("2Ki")) >= 0)', (_MEMORY,)),
+        (
+            f'{_LARGE} && {_C}.cores.isGreaterThan(quantity("1m"))',
+            ((f"{_DRIVER}/cores", 10**6), _MEMORY),
+        ),
+        (_LARGE + _COUNTED, ()),
+        (f"{_LARGE} || true", ()),
+        (f"!({_LARGE})", ()),
+        (f'{_C}.memory.compareTo(quantity("2Ki")) <= 0', ()),
+        (f'{_C}.memory.compareTo(quantity("2Ki")) == 0', ()),
+        (f'{_C}.memory.compareTo(quantity("2Ki")) >= -1', ()),
+        (f'{_C}.memory.isLessThan(quantity("2Ki"))', ()),
+        (f'quantity("2Ki").isGreaterThan({_C}.memory)', ()),
+        (f"{_C}.memory.isGreaterThan({_C}.cores)", ()),
+        (f'{_C}.memory.isGreaterThan(quantity("no quantity"))', ()),
+        (f'{_A}.memory.isGreaterThan(quantity("2Ki"))', ()),
+    ],
+)
+def test_minimums_are_those_of_the_top_conjunction(
+    expression: str, minimums: tuple[tuple[str, int], ...]
+) -> None:
+    assert compile_selector(expression).minimums == minimums
 
 
 _VALUES: list[dict[str, Any] | None] = [
@@ -134,6 +188,48 @@ def test_no_device_without_the_equalities_is_selected(
         )
         with suppress(CelError):
             assert has_all or not selector.matches(view)
+
+
+@given(
+    _conditions(),
+    st.lists(st.sampled_from(_VALUES), min_size=len(_NAMES), max_size=len(_NAMES)),
+)
+def test_selector_is_false_for_a_device_with_another_string(
+    condition: str, values: list[dict[str, Any] | None]
+) -> None:
+    attributes = {name: value for name, value in zip(_NAMES, values, strict=True) if value}
+    device = decode(Device, {"name": "d", "attributes": attributes})
+    try:
+        selector = compile_selector(f"cel.bind(g, {_A}, {condition})")
+    except CompileError:
+        return
+    for name, value in selector.deciding:
+        found = lookup(device.attributes, name, _DRIVER)
+        if isinstance(found, StringAttribute) and found.value != value:
+            assert selector.matches(CelDevice.of(_DRIVER, device)) is False
+
+
+_AMOUNTS = st.sampled_from(["0", "1", "2047", "2Ki", "2048.0000000001", "4Ki", "-1"])
+
+
+@given(
+    _AMOUNTS,
+    st.lists(_AMOUNTS, min_size=1, max_size=3),
+    st.sampled_from(["{}.compareTo({}) >= 0", "{}.compareTo({}) > 0", "{}.isGreaterThan({})"]),
+    st.sampled_from(["", ' && device.attributes["other.org"].absent == 1']),
+)
+def test_selector_is_false_for_a_device_with_less(
+    amount: str, required: list[str], form: str, more: str
+) -> None:
+    device = {"name": "d", "capacity": {"memory": {"value": amount}}}
+    view = CelDevice.of(_DRIVER, decode(Device, device))
+    terms = [form.format(f"{_C}.memory", f'quantity("{least}")') for least in required]
+    selector = compile_selector(" && ".join(terms) + more)
+    assert selector.minimums
+    if any(Quantity.parse(amount).nanos < least for _, least in selector.minimums):
+        assert selector.matches(view) is False
+    elif not more and "compareTo" in form and ">=" in form:
+        assert selector.matches(view) is True
 
 
 def test_equal_texts_are_the_same_selector() -> None:

@@ -7,22 +7,26 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.matching import amounts_of
 from carina_dra.placement import eligibility as eligibility_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.placer import Placed, Unplaceable
 from carina_dra.quantity import Quantity
-from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import (
     DRIVER,
     claim,
+    claim_of,
     cluster,
     devices_of,
     give,
     gpu,
+    network,
     placer_of,
     request,
 )
@@ -149,6 +153,68 @@ def test_nodes_without_room_are_not_looked_at() -> None:
         wanted = claim(capacity={"requests": {"memory": "200"}})
         assert devices_of(placer.place(request(wanted))) == [f"n{_NODES - 1:03}/g0"]
     assert (done.searched, done.checked) == (1, 1)
+
+
+_MEMORY = f'device.capacity["{DRIVER}"].memory'
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        claim(selector=f'device.attributes["{DRIVER}"].model == "m4"'),
+        claim(selector=f'{_MEMORY}.compareTo(quantity("80001Mi")) >= 0'),
+        claim(2, selector=f'{_MEMORY}.isGreaterThan(quantity("90Gi"))'),
+        claim_of(
+            {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+            constraints=[{"matchAttribute": f"{DRIVER}/uuid"}],
+        ),
+    ],
+    ids=["of a model that none has", "more memory than any has", "several", "of one value"],
+)
+def test_nodes_out_of_reach_are_not_looked_at(wanted: ResourceClaim) -> None:
+    placer = placer_of(unlike())
+    placer.place(request(claim(selector="false")))  # evaluates the selector of the class
+    with work() as done:
+        assert placer.place(request(wanted)) == Unplaceable(undecided=0, failed=())
+    assert (done.searched, done.checked) == (0, 0)
+
+
+def test_devices_for_all_nodes_count_as_matching_only_if_they_are_asked_for() -> None:
+    devices = [gpu("g0", numa=0), gpu("g1", numa=1)]
+    nodes = cluster(**{f"n{index:03}": devices for index in range(_NODES)})
+    nodes.put_slice(network("net", gpu("n0", numa=0, model="card")))
+    placer = placer_of(nodes)
+
+    def two(selector: str) -> ResourceClaim:
+        selectors = [{"cel": {"expression": selector}}]
+        wanted = {"deviceClassName": "gpu", "count": 2, "selectors": selectors}
+        constraints = [{"matchAttribute": "resource.kubernetes.io/numaNode"}]
+        return claim_of({"name": "gpus", "exactly": wanted}, constraints=constraints)
+
+    with work() as done:
+        answer = placer.place(request(two(f'device.attributes["{DRIVER}"].model == "H200"')))
+    assert answer == Unplaceable(undecided=0, failed=())
+    assert (done.searched, done.checked) == (0, 0)
+    assert devices_of(placer.place(request(two("true")))) == ["n000/g0", "net/n0"]
+
+
+def test_device_in_use_that_a_selector_names_is_not_looked_for() -> None:
+    nodes = cluster(
+        **{
+            f"n{index:03}": [
+                {"name": f"g{number}", "attributes": {"uuid": {"string": f"GPU-{index}-{number}"}}}
+                for number in range(8)
+            ]
+            for index in range(_NODES)
+        }
+    )
+    placer = placer_of(nodes)
+    placer.place(request(claim(selector="false")))
+    wanted = claim(selector=f'device.attributes["{DRIVER}"].uuid == "GPU-7-3"')
+    assert give(nodes, wanted) == ["n007/g3"]
+    with work() as done:
+        assert placer.place(request(wanted)) == Unplaceable(undecided=0, failed=())
+    assert (done.searched, done.checked) == (0, 0)
 
 
 def test_refused_nodes_are_not_looked_at_again() -> None:

@@ -24,6 +24,7 @@ from tests.samples.fleet import (
     give,
     gpu,
     model_is,
+    network,
     partitions,
     request,
 )
@@ -43,6 +44,18 @@ def bound_of(question: Question) -> Bound | Short:
     offer = question.offer
     is_whole = len(offer.ready) == len(offer.pools)
     return demand_of(question).bound(question.states, is_whole=is_whole, wish=True)
+
+
+def is_out_of_reach_of(question: Question) -> bool:
+    """Whether the node of a random question is out of reach."""
+    return demand_of(question).is_out_of_reach(question.states)
+
+
+def is_out_of_reach(of: Cluster, *claims: ResourceClaim) -> bool:
+    """Whether the node `a` is out of reach."""
+    states = [of.pool_state(pool) for pool in of.offer("a").ready]
+    demand = Demand(request(*claims).claims, of.features, SelectorBudget(None))
+    return demand.is_out_of_reach(states)
 
 
 def bound(of: Cluster, *claims: ResourceClaim) -> Bound | Short:
@@ -110,6 +123,21 @@ def test_random_questions_are_of_every_kind() -> None:
     assert min(kinds["refused"], kinds["exact"]) > 50
     assert kinds["refused"] > kinds["not refused, and impossible"]
     assert kinds["exact"] > kinds["too low"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**9))
+def test_node_out_of_reach_has_no_allocation(seed: int) -> None:
+    for question in questions(seed, Policy()):
+        for _ in range(2):  # once more when its selectors have been evaluated
+            if is_out_of_reach_of(question):
+                assert question.allocated is None, question.node
+            bound_of(question)
+
+
+def test_random_questions_have_nodes_out_of_reach() -> None:
+    found = [is_out_of_reach_of(one) for seed in range(25) for one in questions(seed, Policy())]
+    assert min(sum(found), len(found) - sum(found)) > 10
 
 
 # Each condition.
@@ -254,3 +282,107 @@ def test_values_of_two_attributes_must_be_had_by_the_same_devices() -> None:
     assert bound(cluster(a=devices), claim_of(two, constraints=constraints)) == Short("")
     near = [*devices, gpu("g4", root="r1", numa=1)]
     assert isinstance(bound(cluster(a=near), claim_of(two, constraints=constraints)), Bound)
+
+
+# Nodes that are out of reach.
+
+
+def _two(*names: str, **exactly: Any) -> list[dict[str, Any]]:
+    return [{"name": n, "exactly": {"deviceClassName": "gpu", **exactly}} for n in names]
+
+
+def _of_one_node(*meant: str) -> list[dict[str, Any]]:
+    return [{"matchAttribute": _NUMA_NODE, **({"requests": list(meant)} if meant else {})}]
+
+
+_APART: list[dict[str, Any]] = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2")]
+_TOGETHER: list[dict[str, Any]] = [gpu("g0", numa=0), gpu("g1", numa=0)]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        claim_of(*_two("r", count=2), constraints=_of_one_node()),
+        claim_of(*_two("r", "s"), constraints=_of_one_node()),
+        claim_of(*_two("r", "s"), *_two("t"), constraints=_of_one_node("r", "s")),
+        claim_of(*_two("r", count=2), constraints=[*_of_one_node(), {"matchAttribute": PCIE_ROOT}]),
+    ],
+    ids=["one request", "two requests", "two of three requests", "two constraints"],
+)
+def test_node_is_out_of_reach_without_devices_that_match(asked: ResourceClaim) -> None:
+    nodes = cluster(a=_APART)
+    assert is_out_of_reach(nodes, asked)
+    assert not is_possible(nodes, asked)
+
+
+def test_devices_that_match_on_two_pools_count_together() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0)])
+    nodes.put_slice(network("more", gpu("m0", numa=0), nodeName="a"))
+    asked = claim_of(*_two("r", count=2), constraints=_of_one_node())
+    assert not is_out_of_reach(nodes, asked)
+    assert is_possible(nodes, asked)
+
+
+def test_devices_in_use_do_not_count_as_matching_but_for_admin_access() -> None:
+    nodes = cluster(a=_TOGETHER)
+    asked = claim_of(*_two("r", count=2), constraints=_of_one_node())
+    admin = claim_of(*_two("r", count=2, adminAccess=True), constraints=_of_one_node())
+    assert not is_out_of_reach(nodes, asked)
+    give(nodes, claim())
+    assert is_out_of_reach(nodes, asked)
+    assert not is_out_of_reach(nodes, admin)
+    assert is_possible(nodes, admin)
+
+
+def test_shares_of_one_device_match() -> None:
+    nodes = cluster(a=[_memory("80Gi", allowMultipleAllocations=True, **gpu("g0", numa=0))])
+    share = {"capacity": {"requests": {"memory": "30Gi"}}}
+    asked = claim_of(*_two("r", "s", **share), constraints=_of_one_node())
+    assert not is_out_of_reach(nodes, asked)
+
+
+def test_devices_of_two_claims_need_not_match() -> None:
+    nodes = cluster(a=_APART)
+    claims = [claim_of(*_two("r"), constraints=_of_one_node()) for _ in range(2)]
+    assert not is_out_of_reach(nodes, *claims)
+    assert is_possible(nodes, *claims)
+
+
+def test_alternative_that_is_not_meant_need_not_match() -> None:
+    nodes = cluster(a=_APART)
+    alternatives = [
+        {"name": name, "deviceClassName": "gpu", "count": 2} for name in ("close", "far")
+    ]
+    asked = claim_of(
+        {"name": "r", "firstAvailable": alternatives}, constraints=_of_one_node("r/close")
+    )
+    assert not is_out_of_reach(nodes, asked)
+    assert is_possible(nodes, asked)
+
+
+def test_node_is_out_of_reach_if_no_device_has_what_selectors_require() -> None:
+    nodes = cluster(a=[gpu("g0"), gpu("g1")])
+    asked = claim(selector=model_is("A100"))
+    assert not is_out_of_reach(nodes, asked)  # the class's selector has not been evaluated
+    bound(nodes, asked)
+    assert is_out_of_reach(nodes, asked)
+    assert is_out_of_reach(nodes, claim(selector=model_is("B200")))
+    assert not is_out_of_reach(nodes, claim(selector=model_is("H200")))
+
+
+def test_node_on_which_a_selector_may_fail_is_not_out_of_reach() -> None:
+    nodes = cluster(a=[gpu("g0"), {"name": "g1"}])
+    asked = claim(selector=model_is("A100"))
+    for _ in range(2):
+        assert not is_out_of_reach(nodes, asked)
+        found = bound(nodes, asked)
+        assert isinstance(found, Short)
+        assert found.error
+    one, other = _two("r", selectors=[{"cel": {"expression": model_is("A100")}}]), _two("s")
+    nodes = cluster(a=[gpu("g0")])
+    bound(nodes, claim_of(*one, *other))
+    assert not is_out_of_reach(nodes, claim_of(*one, *other))
+
+
+def test_nothing_is_out_of_reach_of_a_pod_without_claims() -> None:
+    assert not is_out_of_reach(cluster(a=[]))

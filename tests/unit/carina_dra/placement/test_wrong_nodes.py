@@ -89,6 +89,47 @@ def test_device_published_before_a_wrong_one_is_given(policy: str) -> None:
     assert devices_of(placer_of(nodes, policy).place(asked)) == ["a/good"]
 
 
+@pytest.mark.parametrize("policy", _OWN_POLICIES)
+def test_missing_attribute_is_reported_whatever_is_known_of_other_devices(policy: str) -> None:
+    placer = placer_of(one_without_model(), policy)
+    for model in ("A100", "B200"):
+        answer = placer.place(request(claim(selector=model_is(model))))
+        assert isinstance(answer, Unplaceable)
+        assert [reason[:5] for reason in answer.failed] == ["n00: "]
+
+
+def test_what_is_reported_does_not_depend_on_what_has_changed() -> None:
+    devices = [gpu("g0", numa=0), gpu("g1", numa=1), {"name": "g2"}]
+    nodes = cluster(a=devices, b=devices)
+    asked = request(
+        claim_of(
+            {
+                "name": "gpus",
+                "exactly": {
+                    "deviceClassName": "gpu",
+                    "count": 2,
+                    "selectors": [{"cel": {"expression": model_is("H200")}}],
+                },
+            },
+            constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
+        )
+    )
+    placer = placer_of(nodes)
+    answer = placer.place(asked)
+    assert isinstance(answer, Unplaceable)
+    nodes.put_slice(network("more", gpu("m0"), nodeName="a"))
+    nodes.remove_slice("more")
+    assert placer.place(asked) == placer_of(nodes).place(asked) == answer
+    assert placer.place(asked, ["a"]) == placer_of(nodes).place(asked, ["a"]) == answer
+
+
+@pytest.mark.parametrize("policy", _POLICIES)
+def test_expression_that_does_not_compile_is_an_error_whatever_nodes_have(policy: str) -> None:
+    asked = request(claim(selector=f"{model_is('A100')} && unknown"))
+    with pytest.raises(AllocationError, match="CEL compile error"):
+        placer_of(cluster(a=[gpu("g0")]), policy).place(asked)
+
+
 # Errors of upstream that end the attempt.
 
 
