@@ -3,7 +3,7 @@
 import json
 
 from carina_dra.kube.collector_pause import collector_paused
-from tests.benchmarks.fleet import Kind, Object, Page, pages
+from tests.benchmarks.fleet import Kind, Page, key_of, pages
 from tests.benchmarks.measurement import Measurement
 from tests.benchmarks.memory import resident_kib
 from tests.benchmarks.stopwatch import took_ms
@@ -24,7 +24,7 @@ def load(subject: Subject) -> None:
             if page.kind is Kind.SLICES:
                 devices += sum(len(each["spec"].get("devices", ())) for each in page.objects)
             elif page.kind is Kind.IN_USE:
-                subject.held += [_key(claim) for claim in page.objects]
+                subject.held += [key_of(claim) for claim in page.objects]
     first_ms = took_ms(lambda: carina.place(scenario.one(0)))
     go = "" if upstream is None else f"; Go decodes the objects in {upstream.decode_s:.1f} s"
     subject.hear(
@@ -41,7 +41,3 @@ def load(subject: Subject) -> None:
     subject.hear(
         Measurement(subject.name, "memory of a device, with its slice and claim", kib, "KiB")
     )
-
-
-def _key(claim: Object) -> str:
-    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
