@@ -4,7 +4,7 @@ Devices are the bits of a number, in the order in which upstream tries them, so 
 that meet several conditions are counted at once.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -83,12 +83,17 @@ class OfferedPool:
         """The groups of devices that consume the same counters."""
         return groups(self.pool)
 
-    @cached_property
-    def unused(self) -> Sequence[GroupState]:
-        """The states of the groups while nothing is in use."""
-        if not self.pool.counters:
-            return [GroupState(0, 1 << index) for index in range(len(self.devices))]
-        return [self.group_state(index, NOTHING) for index in range(len(self.groups))]
+    def states(self, usage: Usage, concerned: Collection[int]) -> Sequence[GroupState]:
+        """The states of all groups; this usage matters to those with these indices only."""
+        if self.pool.counters:
+            return [
+                self.group_state(index, usage if index in concerned else NOTHING)
+                for index in range(len(self.groups))
+            ]
+        return [
+            self.group_state(index, usage) if index in concerned else GroupState(0, 1 << index)
+            for index in range(len(self.devices))
+        ]
 
     def concerned(self, device: DeviceId) -> Sequence[int]:
         """The indices of the groups to which the usage of a device matters."""
@@ -225,8 +230,11 @@ class PoolState:
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
         """The state with this usage; only what differs from `before` is computed."""
         changed = _changed(NOTHING if before is None else before.usage, usage)
-        states = list(offered.unused if before is None else before.groups)
-        for index in {index for device in changed for index in offered.concerned(device)}:
+        concerned = {index for device in changed for index in offered.concerned(device)}
+        if before is None:
+            return cls(offered, usage, offered.states(usage, concerned))
+        states = list(before.groups)
+        for index in concerned:
             states[index] = offered.group_state(index, usage)
         return cls(offered, usage, states)
 
