@@ -82,6 +82,8 @@ class Cluster:
         self._index = AttributeIndex(self._slices)
         self._holdings = Holdings(self._mark_use, self._consumed)
         self._slices_of: dict[PoolId, PoolSlices] = {}
+        self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
+        """Of pools with many slices: the nodes whose slices have each device."""
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._offers: dict[str, Offer] = {}
@@ -410,6 +412,7 @@ class Cluster:
         """The devices of a pool have changed for one node, and for no other."""
         self._resolved.pop(pool, None)
         self._slices_of.pop(pool, None)
+        self._nodes_of.pop(pool, None)
         self._offers.pop(node, None)
         self._mark_node(node)
         self._holdings.publish(pool)
@@ -433,16 +436,28 @@ class Cluster:
 
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
-        specs = [self._slices[name].spec for name in self._pools.get(pool, ())]
-        if len(specs) <= _SLICES or any(spec.shared_counters for spec in specs):
+        names = self._pools.get(pool, ())
+        if len(names) <= _SLICES or any(self._slices[one].spec.shared_counters for one in names):
             self._mark(pool)
             return
-        for spec in specs:
-            if any(device.name in devices for device in spec.devices):
-                if not isinstance(spec.nodes, OnNode):
-                    self._mark(pool)
-                    return
-                self._mark_node(spec.nodes.node_name)
+        nodes_of = self._nodes_of.get(pool)
+        if nodes_of is None:
+            nodes_of = self._nodes_of[pool] = self._nodes_by_device(pool)
+        nodes = {node for device in devices for node in nodes_of.get(device, ())}
+        if None in nodes:
+            self._mark(pool)
+        for node in filter(None, nodes):
+            self._mark_node(node)
+
+    def _nodes_by_device(self, pool: PoolId) -> Mapping[str, Collection[str | None]]:
+        """The nodes whose slices have each device; None for a slice of other nodes."""
+        nodes_of: dict[str, list[str | None]] = {}
+        for name in self._pools[pool]:
+            spec = self._slices[name].spec
+            node = spec.nodes.node_name if isinstance(spec.nodes, OnNode) else None
+            for device in spec.devices:
+                nodes_of.setdefault(device.name, []).append(node)
+        return nodes_of
 
     def _mark(self, pool: PoolId) -> None:
         """The devices of a pool have changed, or which of them are in use."""
@@ -471,6 +486,7 @@ class Cluster:
         """Forgets what follows from the slices of a pool."""
         self._resolved.pop(pool, None)
         self._slices_of.pop(pool, None)
+        self._nodes_of.pop(pool, None)
         reached = None if pool in self._wide else self._reach.nodes_of(pool)
         if reached is None:
             self._offers.clear()

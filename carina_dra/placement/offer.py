@@ -107,6 +107,24 @@ class OfferedPool:
             free |= self.bits[member.id]
         return GroupState(group.used(usage), free)
 
+    def changed(self, before: Usage, after: Usage) -> Collection[DeviceId]:
+        """The devices of the pool whose usage differs, perhaps with those of other nodes."""
+        in_use = max(len(of) for one in (before, after) for of in (one.dedicated, one.shared))
+        if len(self._groups_of) < in_use:
+            # Many of the pool's devices are on other nodes.
+            return [
+                device
+                for device in self._groups_of
+                if before.dedicated.get(device) != after.dedicated.get(device)
+                or before.shared.get(device) is not after.shared.get(device)
+            ]
+        changed = set(before.dedicated.items() ^ after.dedicated.items())
+        devices = {device for device, _ in changed}
+        for device in before.shared.keys() | after.shared.keys():
+            if before.shared.get(device) is not after.shared.get(device):
+                devices.add(device)
+        return devices
+
     @cached_property
     def _groups_of(self) -> Mapping[DeviceId, Sequence[int]]:
         if not self.pool.counters:
@@ -229,7 +247,7 @@ class PoolState:
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
         """The state with this usage; only what differs from `before` is computed."""
-        changed = _changed(NOTHING if before is None else before.usage, usage)
+        changed = offered.changed(NOTHING if before is None else before.usage, usage)
         concerned = {index for device in changed for index in offered.concerned(device)}
         if before is None:
             return cls(offered, usage, offered.states(usage, concerned))
@@ -284,13 +302,3 @@ def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, C
         bit = mask & -mask
         yield bit, devices[bit.bit_length() - 1]
         mask ^= bit
-
-
-def _changed(before: Usage, after: Usage) -> set[DeviceId]:
-    """The devices whose usage differs."""
-    changed = set(before.dedicated.items() ^ after.dedicated.items())
-    devices = {device for device, _ in changed}
-    for device in before.shared.keys() | after.shared.keys():
-        if before.shared.get(device) is not after.shared.get(device):
-            devices.add(device)
-    return devices

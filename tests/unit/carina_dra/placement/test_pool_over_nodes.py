@@ -178,8 +178,7 @@ def test_devices_that_consume_counters_concern_all_nodes() -> None:
 def test_a_pool_with_slices_of_its_own_for_each_node_is_not_wide() -> None:
     nodes = _cluster(cluster_module._MANY + 1)
     moment = nodes.changed_nodes.now
-    taken = DeviceResult("r", DRIVER, _POOL.pool, "g7")
-    nodes.allocate("default/held", Allocation(DeviceAllocation((taken,))))
+    nodes.allocate("default/held", _use("g7"))
     assert not nodes.is_wide(_POOL)
     assert list(nodes.changed_nodes.since(moment)) == [_name(7)]
 
@@ -196,7 +195,8 @@ def test_a_pool_with_counters_for_many_nodes_is_wide() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_cluster_that_follows_updates_answers_as_a_new_one(seed: int, many: int) -> None:
     random, count = Random(seed), 5
-    with patch.object(cluster_module, "_MANY", many):
+    held: dict[str, Allocation] = {}
+    with patch.multiple(cluster_module, _MANY=many, _SLICES=1):
         followed = _cluster(count)
         published = {number: _slice(number, count=count) for number in range(count)}
         placer = placer_of(followed)
@@ -204,15 +204,33 @@ def test_a_cluster_that_follows_updates_answers_as_a_new_one(seed: int, many: in
             number = random.randrange(count)
             published[number] = _random_slice(random, number, count)
             followed.put_slice(published[number])
+            for device in random.sample(_names(count), 2):
+                if device in held:
+                    del held[device]
+                    followed.release(device)
+                elif len(held) < 8:
+                    held[device] = _use(device)
+                    followed.allocate(device, held[device])
             fresh = Cluster()
             for name in followed.nodes:
                 fresh.put_node(Node(name))
             for one in random.sample(list(published.values()), count):
                 fresh.put_slice(one)
+            for name, allocation in held.items():
+                fresh.allocate(name, allocation)
             if random.random() < 0.5:
                 assert _seen(followed) == _seen(fresh)
             asked = request(claim(random.randint(1, 2), selector=model_is("m1")))
             assert placer.place(asked) == placer_of(fresh).place(asked)
+
+
+def _use(device: str) -> Allocation:
+    return Allocation(DeviceAllocation((DeviceResult("r", DRIVER, _POOL.pool, device),)))
+
+
+def _names(count: int) -> list[str]:
+    """The names of the devices in random slices of so many nodes."""
+    return [f"g{number}-{index}" for number in range(count) for index in range(3)]
 
 
 def _random_slice(random: Random, number: int, count: int) -> ResourceSlice:
@@ -232,3 +250,14 @@ def _random_slice(random: Random, number: int, count: int) -> ResourceSlice:
         count=count,
         devices=devices,
     )
+
+
+def test_the_nodes_of_devices_are_found_once_for_many_claims() -> None:
+    nodes = _cluster()
+    find = Cluster._nodes_by_device
+    with patch.object(Cluster, "_nodes_by_device", autospec=True, side_effect=find) as found:
+        for number in range(_NODES):
+            moment = nodes.changed_nodes.now
+            nodes.allocate(f"default/claim-{number}", _use(f"g{number}"))
+            assert list(nodes.changed_nodes.since(moment)) == [_name(number)]
+    assert found.call_count == 1

@@ -43,7 +43,7 @@ from tests.samples.followed_cluster import FollowedCluster
 
 _Change: TypeAlias = Callable[[Cluster], None]
 
-_CACHES = {"_prepared", "_slices_of", "_resolved", "_offers", "_journal", "_index"}
+_CACHES = {"_prepared", "_slices_of", "_nodes_of", "_resolved", "_offers", "_journal", "_index"}
 
 
 def _copied(part: object) -> object:
