@@ -395,7 +395,8 @@ class Cluster:
                 self._mark(pool)
 
     def _set_pool(self, pool: PoolId, names: frozenset[str]) -> None:
-        self._forget_pool(pool)
+        if not names > self._pools.get(pool, frozenset()):
+            self._forget_pool(pool)  # it may reach nodes that it will not reach any more
         if names:
             self._pools[pool] = names
         else:
