@@ -19,6 +19,7 @@ from carina_dra.resource import (
     CounterSet,
     Device,
     DeviceTaintRule,
+    OnNode,
     PerDevice,
     ResourceSlice,
     ResourceSliceSpec,
@@ -50,6 +51,11 @@ class PoolSlice:
     """The devices that consume counters."""
     has_groups: bool
     """Whether a device has compatibility groups."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it matters to the counters of other slices of its pool."""
+        return bool(self.consumers or self.spec.shared_counters)
 
     @classmethod
     def of(cls, published: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> "PoolSlice":
@@ -147,6 +153,72 @@ def _tainted(
     return replace(candidate, device=replace(published, taints=taints) if added else published)
 
 
+class PoolSlices:
+    """All slices of a pool, arranged so that a node is resolved from those that concern it."""
+
+    def __init__(self, slices: Iterable[PoolSlice], features: Features) -> None:
+        """`slices` is not empty."""
+        self.features = features
+        self._known = sorted(slices, key=lambda pool_slice: pool_slice.name)
+        self._newest = max(pool_slice.spec.pool.generation for pool_slice in self._known)
+        self._of_node: dict[str, list[PoolSlice]] = {}
+        self._of_nodes: list[PoolSlice] = []
+        """The slices that do not name one node."""
+        self._sizes: dict[int, int] = {}
+        """The number of slices of each generation, without those that are ignored."""
+        self._counting: dict[int, list[PoolSlice]] = {}
+        """Those of them that have counters or consume them."""
+        for pool_slice in self._known:
+            nodes = pool_slice.spec.nodes
+            if isinstance(nodes, OnNode):
+                self._of_node.setdefault(nodes.node_name, []).append(pool_slice)
+            else:
+                self._of_nodes.append(pool_slice)
+            if _is_supported(pool_slice, features):
+                generation = pool_slice.spec.pool.generation
+                self._sizes[generation] = self._sizes.get(generation, 0) + 1
+                if pool_slice.counts:
+                    self._counting.setdefault(generation, []).append(pool_slice)
+
+    def reaching(self, node: Node) -> list[PoolSlice]:
+        """The slices with devices or counters for the node, by name.
+
+        Raises:
+            AllocationError: a slice's node selector is not valid.
+        """
+        near = sorted(
+            (*self._of_node.get(node.name, ()), *self._of_nodes),
+            key=lambda pool_slice: pool_slice.name,
+        )
+        return [one for one in near if _counts(one, self.features) and _reaches(one, node)]
+
+    def reach_of(self, node: Node) -> tuple[object, ...]:
+        """Which of the slices and devices reach a node: `resolve` depends on nothing else of it.
+
+        Raises:
+            AllocationError: a slice's node selector is not valid.
+        """
+        of_nodes = (
+            tuple(reaches(candidate.device.nodes, node) for candidate in pool_slice.devices)
+            if isinstance(pool_slice.spec.nodes, PerDevice)
+            else reaches(pool_slice.spec.nodes, node)
+            for pool_slice in self._of_nodes
+        )
+        return (node.name if node.name in self._of_node else None, *of_nodes)
+
+    def is_newest(self, generation: int) -> bool:
+        """Whether no slice is of a newer generation."""
+        return generation >= self._newest
+
+    def size(self, generation: int) -> int:
+        """The number of slices of a generation."""
+        return self._sizes.get(generation, 0)
+
+    def counting(self, generation: int) -> Sequence[PoolSlice]:
+        """The slices of a generation that have counters, or devices that consume them."""
+        return self._counting.get(generation, ())
+
+
 def gather(slices: Iterable[PoolSlice], node: Node, features: Features) -> tuple[Pool, ...]:
     """The pools with slices for the node, in the order in which upstream tries them.
 
@@ -156,7 +228,7 @@ def gather(slices: Iterable[PoolSlice], node: Node, features: Features) -> tuple
     by_pool: dict[PoolId, list[PoolSlice]] = {}
     for pool_slice in slices:
         by_pool.setdefault(pool_slice.pool, []).append(pool_slice)
-    found = (resolve(of_pool, node, features) for of_pool in by_pool.values())
+    found = (resolve(PoolSlices(of_pool, features), node) for of_pool in by_pool.values())
     return sort_pools(pool for pool in found if pool is not None)
 
 
@@ -165,18 +237,13 @@ def sort_pools(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: (_has_binding_conditions(pool), pool.id)))
 
 
-def resolve(slices: Iterable[PoolSlice], node: Node, features: Features) -> Pool | None:
+def resolve(slices: PoolSlices, node: Node) -> Pool | None:
     """The pool of these slices as seen from a node; None if none of them concerns it.
 
     Raises:
         AllocationError: a slice's node selector is not valid.
     """
-    known = sorted(slices, key=lambda pool_slice: pool_slice.name)
-    reaching = [
-        pool_slice
-        for pool_slice in known
-        if _counts(pool_slice, features) and _reaches(pool_slice, node)
-    ]
+    reaching = slices.reaching(node)
     if not reaching:
         return None
     generation = max(pool_slice.spec.pool.generation for pool_slice in reaching)
@@ -184,35 +251,16 @@ def resolve(slices: Iterable[PoolSlice], node: Node, features: Features) -> Pool
         pool_slice for pool_slice in reaching if pool_slice.spec.pool.generation == generation
     ]
     expected = current[0].spec.pool.resource_slice_count
-    whole = current
-    if len(current) != expected:
-        # A newer generation without a slice for this node: the pool has left it.
-        if any(pool_slice.spec.pool.generation > generation for pool_slice in known):
-            return None
-        whole = [
-            pool_slice
-            for pool_slice in known
-            if pool_slice.spec.pool.generation == generation and _is_supported(pool_slice, features)
-        ]
-        if len(whole) != expected:
-            return IncompletePool(current[0].pool)
+    if len(current) == expected:
+        return _build(current, (), node, slices.features)
+    # A newer generation without a slice for this node: the pool has left it.
+    if not slices.is_newest(generation):
+        return None
+    if slices.size(generation) != expected:
+        return IncompletePool(current[0].pool)
     reached = set(map(id, current))
-    others = [pool_slice for pool_slice in whole if id(pool_slice) not in reached]
-    return _build(current, others, node, features)
-
-
-def reach_of(slices: Iterable[PoolSlice], node: Node) -> tuple[object, ...]:
-    """Which of the slices and devices reach a node: `resolve` depends on nothing else of it.
-
-    Raises:
-        AllocationError: a slice's node selector is not valid.
-    """
-    return tuple(
-        tuple(reaches(candidate.device.nodes, node) for candidate in pool_slice.devices)
-        if isinstance(pool_slice.spec.nodes, PerDevice)
-        else reaches(pool_slice.spec.nodes, node)
-        for pool_slice in slices
-    )
+    others = [one for one in slices.counting(generation) if id(one) not in reached]
+    return _build(current, others, node, slices.features)
 
 
 def _counts(pool_slice: PoolSlice, features: Features) -> bool:

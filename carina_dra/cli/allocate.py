@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
     """Prints the result for each claim; errors of the input go to standard error."""
     try:
         policy = Policy.parse(arguments.policy)
-        with collector_paused():
+        with collector_paused(freeze=True):
             standard_input = None if sys.stdin is None else sys.stdin.buffer
             objects = read_files(arguments.file, standard_input)
             if arguments.cluster:

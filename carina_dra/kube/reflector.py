@@ -119,9 +119,8 @@ class Reflector(Generic[T]):
                 entry = self._parsed(body) or self.store.entry(key)
                 if entry is not None:
                     entries[key] = entry
-            changes = self.store.replace(entries)
-        for change in changes:
-            self._report(change)
+            for change in self.store.replace(entries):
+                self._report(change)
         return listing.resource_version
 
     def _watch(self, version: str) -> None:

@@ -64,13 +64,16 @@ class AttributeIndex:
 
 
 def _count(spec: ResourceSliceSpec, attribute: str, by_value: dict[str, _Pools], sign: int) -> None:
+    devices: dict[str, int] = {}
     for device in spec.devices:
         found = lookup(device.attributes, attribute, spec.driver)
         if isinstance(found, StringAttribute):
-            pools = by_value.setdefault(found.value, {})
-            pool = PoolId(spec.driver, spec.pool.name)
-            pools[pool] = pools.get(pool, 0) + sign
-            if not pools[pool]:
-                del pools[pool]
-            if not pools:
-                del by_value[found.value]
+            devices[found.value] = devices.get(found.value, 0) + sign
+    pool = PoolId(spec.driver, spec.pool.name)
+    for value, change in devices.items():
+        pools = by_value.setdefault(value, {})
+        pools[pool] = pools.get(pool, 0) + change
+        if not pools[pool]:
+            del pools[pool]
+        if not pools:
+            del by_value[value]

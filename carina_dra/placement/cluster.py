@@ -4,7 +4,7 @@ The state consists of nodes, slices, taint rules, allocated claims and reservati
 from them for a node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -17,8 +17,8 @@ from carina_dra.allocator.pool import (
     Candidate,
     Pool,
     PoolSlice,
+    PoolSlices,
     ReadyPool,
-    reach_of,
     resolve,
     sort_pools,
 )
@@ -36,6 +36,7 @@ from carina_dra.resource import (
     OnNode,
     ResourceClaim,
     ResourceSlice,
+    ResourceSliceSpec,
 )
 
 _POOLS: Final = 64
@@ -43,7 +44,7 @@ _POOLS: Final = 64
 _SLICES: Final = 8
 """Of a pool with more slices it is looked up which of them have the devices that are taken."""
 _MANY: Final = 256
-"""A pool that names or selects more nodes than this is wide."""
+"""A pool that names or selects more nodes than this is wide, unless each has slices of its own."""
 
 _GONE: Final = 1_024
 """About how many nodes that are gone are remembered as changed."""
@@ -74,11 +75,15 @@ class Cluster:
         self._rules: dict[str, DeviceTaintRule] = {}
         self._pools: dict[PoolId, frozenset[str]] = {}
         """The names of each pool's slices."""
+        self._common: dict[PoolId, int] = {}
+        """The number of each pool's slices that may matter to several nodes."""
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
         self._holdings = Holdings(self._mark_use, self._consumed)
-        self._slices_of: dict[PoolId, Sequence[PoolSlice]] = {}
+        self._slices_of: dict[PoolId, PoolSlices] = {}
+        self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
+        """Of pools with many slices: the nodes whose slices have each device."""
         self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
         """Each pool as nodes see it, by which of its slices and devices reach a node."""
         self._pools_before_rules: dict[PoolId, dict[object, _Resolved]] = {}
@@ -145,13 +150,19 @@ class Cluster:
         if before is not None and _pool_of(before) != _pool_of(published):
             self.remove_slice(name)
             before = None
+        pool = _pool_of(published)
         if before is not None:
             self._index.remove(before.spec)
+            self._common[pool] -= _is_common(before.spec)
         self._index.put(published.spec)
+        self._common[pool] = self._common.get(pool, 0) + _is_common(published.spec)
         self._slices[name] = published
         self._forget_slice(name)
-        pool = _pool_of(published)
-        self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
+        node = None if before is None else _only_node(before.spec, published.spec)
+        if node is None or pool in self._wide:
+            self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
+        else:
+            self._change_for(node, pool)
         if before is None:
             self._undo(partial(self.remove_slice, name))
         else:
@@ -164,6 +175,7 @@ class Cluster:
             self._index.remove(published.spec)
             self._forget_slice(name)
             pool = _pool_of(published)
+            self._common[pool] -= _is_common(published.spec)
             self._set_pool(pool, self._pools[pool] - {name})
             self._undo(partial(self.put_slice, published))
 
@@ -329,12 +341,12 @@ class Cluster:
     def _resolve(self, pool: PoolId, node: Node) -> _Resolved:
         slices = self._slices_of.get(pool)
         if slices is None:
-            slices = tuple(self._prepare(name) for name in sorted(self._pools[pool]))
+            slices = PoolSlices(map(self._prepare, self._pools[pool]), self.features)
             self._slices_of[pool] = slices
-        reach = reach_of(slices, node)
+        reach = slices.reach_of(node)
         by_reach = self._resolved.setdefault(pool, {})
         if reach not in by_reach:
-            found = resolve(slices, node, self.features)
+            found = resolve(slices, node)
             ready = None
             if isinstance(found, ReadyPool):
                 before = self._pools_before_rules.get(pool, {}).pop(reach, None)
@@ -395,19 +407,35 @@ class Cluster:
                 self._mark(pool)
 
     def _set_pool(self, pool: PoolId, names: frozenset[str]) -> None:
-        self._forget_pool(pool)
+        if not names > self._pools.get(pool, frozenset()):
+            self._forget_pool(pool)  # it may reach nodes that it will not reach any more
         if names:
             self._pools[pool] = names
         else:
-            del self._pools[pool]
+            del self._pools[pool], self._common[pool]
         self._reach.put_pool(pool, (self._slices[name].spec for name in names))
-        reached = self._reach.nodes_of(pool)
-        if reached is None or len(reached) > _MANY:
+        if self._reaches_many(pool, self._reach.nodes_of(pool)):
             self._wide.add(pool)
         else:
             self._wide.discard(pool)
         self._forget_pool(pool)
         self._holdings.publish(pool)
+
+    def _change_for(self, node: str, pool: PoolId) -> None:
+        """The devices of a pool have changed for one node, and for no other."""
+        self._pools_before_rules.pop(pool, None)
+        self._resolved.pop(pool, None)
+        self._slices_of.pop(pool, None)
+        self._nodes_of.pop(pool, None)
+        self._offers.pop(node, None)
+        self._mark_node(node)
+        self._holdings.publish(pool)
+
+    def _reaches_many(self, pool: PoolId, reached: Collection[str] | None) -> bool:
+        """Whether a change of a pool may concern many nodes; `reached` is None for all."""
+        if reached is None:
+            return True
+        return len(reached) > _MANY and self._common.get(pool, 0) > 0
 
     def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
         """What a device consumes of counters, as it is published, in billionths."""
@@ -423,24 +451,32 @@ class Cluster:
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
         names = self._pools.get(pool, ())
-        if len(names) <= _SLICES:
+        if len(names) <= _SLICES or any(self._slices[one].spec.shared_counters for one in names):
             self._mark(pool)
             return
-        specs = [self._slices[name].spec for name in names]
-        if any(spec.shared_counters for spec in specs):
+        nodes_of = self._nodes_of.get(pool)
+        if nodes_of is None:
+            nodes_of = self._nodes_of[pool] = self._nodes_by_device(pool)
+        nodes = {node for device in devices for node in nodes_of.get(device, ())}
+        if None in nodes:
             self._mark(pool)
-            return
-        for spec in specs:
-            if any(device.name in devices for device in spec.devices):
-                if not isinstance(spec.nodes, OnNode):
-                    self._mark(pool)
-                    return
-                self._mark_node(spec.nodes.node_name)
+        for node in filter(None, nodes):
+            self._mark_node(node)
+
+    def _nodes_by_device(self, pool: PoolId) -> Mapping[str, Collection[str | None]]:
+        """The nodes whose slices have each device; None for a slice of other nodes."""
+        nodes_of: dict[str, list[str | None]] = {}
+        for name in self._pools[pool]:
+            spec = self._slices[name].spec
+            node = spec.nodes.node_name if isinstance(spec.nodes, OnNode) else None
+            for device in spec.devices:
+                nodes_of.setdefault(device.name, []).append(node)
+        return nodes_of
 
     def _mark(self, pool: PoolId) -> None:
         """The devices of a pool have changed, or which of them are in use."""
         reached = self._reach.nodes_of(pool)
-        if pool not in self._wide and (reached is None or len(reached) > _MANY):
+        if pool not in self._wide and self._reaches_many(pool, reached):
             self._wide.add(pool)  # nodes have come after its slices, or have got its labels
             self.wide_moment += 1
         if pool in self._wide:
@@ -469,6 +505,7 @@ class Cluster:
         """Forgets what follows from the slices of a pool."""
         self._resolved.pop(pool, None)
         self._slices_of.pop(pool, None)
+        self._nodes_of.pop(pool, None)
         reached = None if pool in self._wide else self._reach.nodes_of(pool)
         if reached is None:
             self._offers.clear()
@@ -488,3 +525,21 @@ class Cluster:
 
 def _pool_of(published: ResourceSlice) -> PoolId:
     return PoolId(published.spec.driver, published.spec.pool.name)
+
+
+def _is_common(spec: ResourceSliceSpec) -> bool:
+    """Whether a slice may matter to several nodes: it reaches them, or they share counters."""
+    return not isinstance(spec.nodes, OnNode) or _has_counters(spec)
+
+
+def _has_counters(spec: ResourceSliceSpec) -> bool:
+    return bool(spec.shared_counters) or any(one.consumes_counters for one in spec.devices)
+
+
+def _only_node(before: ResourceSliceSpec, after: ResourceSliceSpec) -> str | None:
+    """The one node for which something changes if a slice is replaced; None if others may too."""
+    if before.pool != after.pool or before.nodes != after.nodes:
+        return None
+    if _is_common(before) or _is_common(after) or not isinstance(after.nodes, OnNode):
+        return None
+    return after.nodes.node_name

@@ -9,6 +9,9 @@ The changes of one object come in their order. Objects that refer to each other 
 a claim's allocation may precede the slice with its devices, and a slice its node. Watches of
 different resources are independent, and so is the order of their events.
 
+The first lists are best fed in one pause of Python's garbage collector, and exempt from it later:
+`carina_dra.kube.collector_pause.collector_paused(freeze=True)`.
+
 A feed is used by one thread at a time. Watches that run in threads of their own share a lock or a
 queue.
 """

@@ -4,7 +4,7 @@ Devices are the bits of a number, in the order in which upstream tries them, so 
 that meet several conditions are counted at once.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -90,12 +90,17 @@ class OfferedPool:
         """The groups of devices that consume the same counters."""
         return groups(self.pool)
 
-    @cached_property
-    def unused(self) -> Sequence[GroupState]:
-        """The states of the groups while nothing is in use."""
-        if not self.pool.counters:
-            return [GroupState(0, 1 << index) for index in range(len(self.devices))]
-        return [group.state(NOTHING) for group in self.groups]
+    def states(self, usage: Usage, concerned: Collection[int]) -> Sequence[GroupState]:
+        """The states of all groups; this usage matters to those with these indices only."""
+        if self.pool.counters:
+            return [
+                group.state(usage if index in concerned else NOTHING)
+                for index, group in enumerate(self.groups)
+            ]
+        return [
+            self.groups[index].state(usage) if index in concerned else GroupState(0, 1 << index)
+            for index in range(len(self.devices))
+        ]
 
     def concerned(self, device: DeviceId) -> Sequence[int]:
         """The indices of the groups to which the usage of a device matters."""
@@ -103,6 +108,25 @@ class OfferedPool:
             return self._groups_of.get(device, ())
         index = self.pool.positions.get(device)
         return () if index is None else (index,)
+
+    def changed(self, before: Usage, after: Usage) -> Collection[DeviceId]:
+        """The devices of the pool whose usage differs, perhaps with those of other nodes."""
+        known = self._groups_of if self.pool.counters else self.pool.positions
+        in_use = max(len(of) for one in (before, after) for of in (one.dedicated, one.shared))
+        if len(known) < in_use:
+            # Many of the pool's devices are on other nodes.
+            return [
+                device
+                for device in known
+                if before.dedicated.get(device) != after.dedicated.get(device)
+                or before.shared.get(device) is not after.shared.get(device)
+            ]
+        changed = set(before.dedicated.items() ^ after.dedicated.items())
+        devices = {device for device, _ in changed}
+        for device in before.shared.keys() | after.shared.keys():
+            if before.shared.get(device) is not after.shared.get(device):
+                devices.add(device)
+        return devices
 
     @cached_property
     def _groups_of(self) -> Mapping[DeviceId, Sequence[int]]:
@@ -281,9 +305,12 @@ class PoolState:
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
         """The state with this usage; only what differs from `before` is computed."""
-        changed = _changed(NOTHING if before is None else before.usage, usage)
-        states = list(offered.unused if before is None else before.groups)
-        for index in {index for device in changed for index in offered.concerned(device)}:
+        changed = offered.changed(NOTHING if before is None else before.usage, usage)
+        concerned = {index for device in changed for index in offered.concerned(device)}
+        if before is None:
+            return cls(offered, usage, offered.states(usage, concerned))
+        states = list(before.groups)
+        for index in concerned:
             states[index] = offered.groups[index].state(usage)
         return cls(offered, usage, states)
 
@@ -343,13 +370,3 @@ def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, C
     """The devices of a number, with their bits."""
     for bit in bits_of(mask):
         yield bit, devices[bit.bit_length() - 1]
-
-
-def _changed(before: Usage, after: Usage) -> set[DeviceId]:
-    """The devices whose usage differs."""
-    changed = set(before.dedicated.items() ^ after.dedicated.items())
-    devices = {device for device, _ in changed}
-    for device in before.shared.keys() | after.shared.keys():
-        if before.shared.get(device) is not after.shared.get(device):
-            devices.add(device)
-    return devices

@@ -45,6 +45,8 @@ class CapacityRequestPolicy(Struct):
 class DeviceCapacity(Struct):
     """The amount of a capacity, and the policy for requests."""
 
+    SHARED: ClassVar[bool] = True
+
     value: Quantity
     request_policy: CapacityRequestPolicy | None = None
 

@@ -59,6 +59,8 @@ class DeviceClaim(Struct):
 class ResourceClaimSpec(Struct):
     """What is requested. Immutable."""
 
+    SHARED: ClassVar[bool] = True
+
     devices: DeviceClaim = field(default_factory=DeviceClaim)
 
 

@@ -30,6 +30,7 @@ from carina_dra.resource.schema import (
     known_members,
     union_members,
 )
+from carina_dra.resource.sharing import shared
 from carina_dra.resource.value_codec import (
     LEAVES,
     Codec,
@@ -103,13 +104,14 @@ def _codec(kind: Any, *, strict: bool) -> Codec:
         case (known, unrecognized) if unrecognized is Unrecognized:
             return closed_enumeration(known) if strict else open_enumeration(known)
         case (_, _, *_) if union_members(kind):
-            return _union(kind, strict=strict)
+            return shared(_union(kind, strict=strict))
         case _:
             pass
     if isinstance(kind, type) and issubclass(kind, Enum):
         return closed_enumeration(kind)
     if isinstance(kind, type) and issubclass(kind, Struct) and not issubclass(kind, Member):
-        return _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
+        of_kind = _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
+        return shared(of_kind) if kind.SHARED else of_kind
     raise TypeError(f"{kind} has no codec")  # a Member is read and written by its object
 
 
@@ -322,6 +324,8 @@ def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
     readers = {name: alternative.read for name, alternative in alternatives.items()}
 
     def take(others: dict[str, Any]) -> Member | None:
+        if not others:  # nearly always
+            return None
         present = _taken(others, readers)
         if len(present) > 1:
             raise BadValueError(f"has {' and '.join(present)}, but only one of them may be present")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource.schema import Struct
@@ -18,6 +19,8 @@ class Counter(Struct):
 class CounterSet(Struct):
     """Counters that devices of a pool consume together."""
 
+    SHARED: ClassVar[bool] = True
+
     name: str
     counters: Mapping[str, Counter] = field(default_factory=dict)
 
@@ -25,6 +28,8 @@ class CounterSet(Struct):
 @dataclass(frozen=True, slots=True)
 class DeviceCounterConsumption(Struct):
     """What a device consumes from one counter set."""
+
+    SHARED: ClassVar[bool] = True
 
     counter_set: str
     counters: Mapping[str, Counter] = field(default_factory=dict)

@@ -37,6 +37,8 @@ class Struct:
     """Members that the type does not know. They are written as they were read."""
     NOT_READ: ClassVar[frozenset[str]] = frozenset()
     """Members that the API has but the type does not: they are in `unknown`."""
+    SHARED: ClassVar[bool] = False
+    """Whether many objects of a cluster have equal values: reading makes one value for them all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ def measure(scenario: Scenario, hear: Hear, *, scale: float = 1, compare: bool =
             UpstreamAllocator(stack.enter_context(oracle.running("bench"))) if compare else None
         )
         subject = Subject(scenario, size(scenario, scale), Carina(), upstream, hear)
+        if scenario.churn is not None:
+            turnover.churn(subject, scenario.churn)
         loading.load(subject)
         answered = [(each, decisions.ask(subject, each)) for each in scenario.questions]
         for event in scenario.events:
@@ -35,8 +37,6 @@ def measure(scenario: Scenario, hear: Hear, *, scale: float = 1, compare: bool =
         if scenario.denser is not None:
             question, measurement = answered[0]
             decisions.denser(subject, scenario.denser, question, measurement.value)
-        if scenario.churn is not None:
-            turnover.churn(subject, scenario.churn)
         if scenario.goals.gang_s is not None:
             turnover.gang(subject, scenario.goals.gang_s)
         if scenario.goals.release_s is not None:

@@ -8,7 +8,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
-from tests.benchmarks.fleet import CLASSES, Kind, Page, Pod
+from tests.benchmarks.fleet import CLASSES, Kind, Page, Pod, key_of
 from tests.benchmarks.stopwatch import cpu_ms
 
 DEFAULT_POLICY: Final = Policy()
@@ -54,7 +54,7 @@ class Carina:
         placement = self.place(pod)
         if not isinstance(placement, Placed):
             return []
-        keys = [f"{claim['metadata']['namespace']}/{claim['metadata']['name']}" for claim in pod]
+        keys = [key_of(claim) for claim in pod]
         for key, allocation in zip(keys, placement.allocated.allocations, strict=True):
             self.cluster.allocate(key, allocation)
         return keys

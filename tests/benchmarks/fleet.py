@@ -77,6 +77,11 @@ def pages(fleet: Fleet) -> Iterator[Page]:
             yield Page(kind, page)
 
 
+def key_of(claim: Object) -> str:
+    """`namespace/name` of a claim."""
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+
+
 class Asking(Enum):
     """How pods of a question differ, and whether they get their devices."""
 

@@ -1,5 +1,6 @@
 """What a reflector does where a server misbehaves: seen on the embedded API, with its faults."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.client import Client
 from carina_dra.kube.reflector import Reflector
+from carina_dra.kube.store import ObjectChange
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import Failure, expired
 from simulation.api_server.server import ApiServer
@@ -137,3 +139,21 @@ def test_a_server_restored_from_a_backup_is_listed_again(
     server.start()
     make(client, "d")
     eventually(lambda: list(reflector.store.snapshot()) == [ObjectKey("default", "d")])
+
+
+def test_the_collector_is_paused_while_a_list_is_reported_and_not_later(client: Client) -> None:
+    enabled: list[bool] = []
+
+    def note(_: ObjectChange[str]) -> None:
+        enabled.append(gc.isenabled())
+
+    make(client, "a")
+    reflector = Reflector(client, CONFIG_MAPS, lambda body: "seen", on_change=note)
+    reflector.start()
+    try:
+        assert reflector.wait_synced(10)
+        assert enabled == [False]
+        make(client, "b")
+        eventually(lambda: enabled == [False, True])
+    finally:
+        reflector.stop()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.group import WHOLE, DeviceGroup, bits_of, groups
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.pool import Candidate, PoolSlice, ReadyPool, resolve
+from carina_dra.allocator.pool import Candidate, PoolSlice, PoolSlices, ReadyPool, resolve
 from carina_dra.allocator.usage import DeviceId, Share, Usage
 from tests.samples.fleet import DRIVER, slices
 
@@ -56,7 +56,7 @@ def _cases(draw: st.DrawFn) -> _Case:
     ]
     counters = [_counter_set(name) for name in _SETS]
     published = slices("pool", {"nodeName": _HERE, "sharedCounters": counters}, *specs)
-    pool = resolve(map(PoolSlice.of, published), Node(_HERE), DEFAULT_FEATURES)
+    pool = resolve(PoolSlices(map(PoolSlice.of, published), DEFAULT_FEATURES), Node(_HERE))
     assert isinstance(pool, ReadyPool)
     every = sorted({device.id for device in (*pool.devices, *pool.elsewhere)})
     ids = st.lists(st.sampled_from(every), max_size=4, unique=True) if every else st.just([])
@@ -167,7 +167,7 @@ def test_devices_of_a_name_on_two_nodes_are_in_use_together() -> None:
     )
     counters = {"nodeName": _HERE, "sharedCounters": [_counter_set("gpu-0")]}
     published = slices("pool", counters, *specs)
-    pool = resolve(map(PoolSlice.of, published), Node(_HERE), DEFAULT_FEATURES)
+    pool = resolve(PoolSlices(map(PoolSlice.of, published), DEFAULT_FEATURES), Node(_HERE))
     assert isinstance(pool, ReadyPool)
     (group,) = groups(pool)
 

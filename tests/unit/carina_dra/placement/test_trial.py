@@ -47,6 +47,7 @@ _CACHES = {
     "_prepared",
     "_slices_before_rules",
     "_slices_of",
+    "_nodes_of",
     "_resolved",
     "_pools_before_rules",
     "_offers",
