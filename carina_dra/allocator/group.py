@@ -23,6 +23,9 @@ NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 
+Counter: TypeAlias = tuple[str, str]
+"""A counter set and a counter in it."""
+
 Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
 """Where a device is, by attribute."""
 
@@ -46,7 +49,7 @@ class DeviceGroup:
         """The usage of the scarcest counter or capacity, in millionths."""
         parts = []
         if self.totals:
-            left = self._left(usage)
+            left = self.left(usage)
             parts = [_part(total - left[key], total) for key, total in self._total.items()]
         for member in self.members:
             if member.id in usage.dedicated:
@@ -63,8 +66,8 @@ class DeviceGroup:
 
         The first share of a device takes the counters for all shares.
         """
-        left = self._left(usage)
-        for member, drawn in self._drawn_by_member:
+        left = self.left(usage)
+        for member, drawn in self.draws:
             if member.id not in usage.dedicated and (
                 member.id in usage.shared or _fits(drawn, left)
             ):
@@ -82,10 +85,10 @@ class DeviceGroup:
         return self._blocked[1]
 
     def _count_blocked(self, usage: Usage) -> Mapping[DeviceId, int]:
-        left = self._left(usage)
+        left = self.left(usage)
         free = [
             (member, drawn)
-            for member, drawn in self._drawn_by_member
+            for member, drawn in self.draws
             if member.id not in usage.dedicated and _fits(drawn, left)
         ]
         thirsty = _by_amount(drawn for _, drawn in free)
@@ -110,7 +113,7 @@ class DeviceGroup:
         ]
 
     @cached_property
-    def _total(self) -> Mapping["_Counter", int]:
+    def _total(self) -> Mapping[Counter, int]:
         return {
             (name, counter): total
             for name, amounts in self.totals.items()
@@ -118,12 +121,13 @@ class DeviceGroup:
         }
 
     @cached_property
-    def _drawn_by_member(self) -> Sequence[tuple[Candidate, Mapping["_Counter", int]]]:
+    def draws(self) -> Sequence[tuple[Candidate, Mapping[Counter, int]]]:
+        """The members with what each consumes of the group's counters."""
         return [(member, self._drawn(member)) for member in self.members]
 
-    def _drawn(self, device: Candidate) -> Mapping["_Counter", int]:
+    def _drawn(self, device: Candidate) -> Mapping[Counter, int]:
         """What a device consumes of the group's counters; it may consume others, elsewhere."""
-        drawn: dict[_Counter, int] = {}
+        drawn: dict[Counter, int] = {}
         for consumption in device.device.consumes_counters:
             for name, counter in consumption.counters.items():
                 key = consumption.counter_set, name
@@ -131,8 +135,8 @@ class DeviceGroup:
                     drawn[key] = drawn.get(key, 0) + counter.value.nanos
         return drawn
 
-    def _left(self, usage: Usage) -> Mapping["_Counter", int]:
-        """What the devices in use leave of each counter."""
+    def left(self, usage: Usage) -> Mapping[Counter, int]:
+        """What the devices in use leave of each counter; less than nothing if overdrawn."""
         if not self.totals or not (usage.dedicated or usage.shared):
             return self._total
         left = dict(self._total)
@@ -142,9 +146,6 @@ class DeviceGroup:
                     left[key] -= amount
         return left
 
-
-_Counter: TypeAlias = tuple[str, str]
-"""A counter set and a counter in it."""
 
 Uses: TypeAlias = Sequence[tuple[DeviceGroup, int]]
 """Groups with their usage in millionths."""
@@ -200,19 +201,19 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
     return [name for name in consumed if name in pool.counters]
 
 
-def _fits(drawn: Mapping[_Counter, int], left: Mapping[_Counter, int]) -> bool:
+def _fits(drawn: Mapping[Counter, int], left: Mapping[Counter, int]) -> bool:
     return all(amount <= left[key] for key, amount in drawn.items())
 
 
-_Thirsty: TypeAlias = Mapping[_Counter, tuple[Sequence[int], Sequence[int]]]
+_Thirsty: TypeAlias = Mapping[Counter, tuple[Sequence[int], Sequence[int]]]
 """By counter: the amounts consumed, ascending, and for each the devices that consume it or more.
 
 Devices are the bits of a number. A last entry without devices follows.
 """
 
 
-def _by_amount(drawn_by_device: Iterable[Mapping[_Counter, int]]) -> _Thirsty:
-    devices: dict[_Counter, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+def _by_amount(drawn_by_device: Iterable[Mapping[Counter, int]]) -> _Thirsty:
+    devices: dict[Counter, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for index, drawn in enumerate(drawn_by_device):
         for key, amount in drawn.items():
             devices[key][amount] |= 1 << index
@@ -227,7 +228,7 @@ def _by_amount(drawn_by_device: Iterable[Mapping[_Counter, int]]) -> _Thirsty:
 
 
 def _blocking(
-    drawn: Mapping[_Counter, int], left: Mapping[_Counter, int], thirsty: _Thirsty, itself: int
+    drawn: Mapping[Counter, int], left: Mapping[Counter, int], thirsty: _Thirsty, itself: int
 ) -> int:
     """The number of devices that no longer fit beside one that consumes `drawn`."""
     blocked = 0

@@ -4,9 +4,10 @@ A node that meets the conditions may still not have the devices. A node that doe
 not, so the search need not look at it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
@@ -18,6 +19,7 @@ from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.placement.packing import Packing, Want
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import All, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
@@ -53,6 +55,10 @@ class _Alternative:
     source: Alternative
     count: int
 
+    def want(self, devices: int) -> Want:
+        """That it wants its number of these devices."""
+        return Want(devices, self.count, draws=not self.source.admin_access)
+
 
 @dataclass(frozen=True, slots=True)
 class _Match:
@@ -77,6 +83,10 @@ class Demand:
                     tuple(_Alternative(one, _least(one)) for one in request.alternatives)
                 )
             self._matches += _matches(claim, first)
+        self._every = _Match(
+            (), tuple((index, frozenset()) for index in range(len(self._requests)))
+        )
+        """All requests together."""
         exclusive = not any(one.source.admin_access for of in self._requests for one in of)
         self.devices = (
             sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
@@ -89,7 +99,10 @@ class Demand:
             for named in one.source.selectors
         )
         """Whether all selectors do."""
-        self._least = _least_amounts(self._requests)
+        sharing = [of for of in self._requests if not any(one.source.admin_access for one in of)]
+        self._sharing = len(sharing)
+        """How many requests a device could serve if it were shared: each gets it once."""
+        self._amounts = _least_amounts(sharing)
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
@@ -133,38 +146,36 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        levels = self._levels(available, states)
-        if sum(level.bit_count() for level in levels) < self.devices:
-            return Short(errors[0] if errors else "")
-        first = self._first_matching(available, levels, states)
+        packing = Packing(self._levels(available, states), states)
+        first = self._first_matching(available, packing, states)
         if first is None:
             return Short(errors[0] if errors else "")
         among = None if errors or self.has_all else _union(available)
         if not wish or not self._several:
             return Bound(sum(first), 0, among)
-        masks = [of[rank] for of, rank in zip(available, first, strict=True)]
-        counts = [
-            self._count(of[rank], mask, states)
-            for of, rank, mask in zip(self._requests, first, masks, strict=True)
-        ]
-        distance = least_distance(masks, counts, self.devices, levels, states)
-        return Bound(sum(first), distance, among)
+        wants = []
+        for of, rank, masks in zip(self._requests, first, available, strict=True):
+            count = self._count(of[rank], masks[rank], states)
+            wants.append(replace(of[rank].want(masks[rank]), count=count))
+        return Bound(sum(first), least_distance(wants, packing, states), among)
 
     def _first_matching(
-        self,
-        available: list[list[int]],
-        levels: Sequence[int],
-        states: Sequence[PoolState],
+        self, available: list[list[int]], packing: Packing, states: Sequence[PoolState]
     ) -> list[int] | None:
-        """The first alternatives, after each constraint has left the devices that others leave."""
-        first = self._first(available)
+        """The first alternatives, after each constraint has left the devices that others leave.
+
+        None if the devices are not enough.
+        """
+        first = self._first(available, packing)
+        if first is None or not self._is_enough_within(self._every, available, -1, packing):
+            return None
         for _ in range(_ROUNDS if self._matches else 0):
             if first is None:
                 break
             before = [list(masks) for masks in available]
             for match in self._matches:
-                self._leave_matching(match, available, levels, states)
-            first = self._first(available)
+                self._leave_matching(match, available, packing, states)
+            first = self._first(available, packing)
             if available == before:
                 break
         return first
@@ -220,7 +231,7 @@ class Demand:
         either, shift = _union(available), 0
         levels = [either]
         for state in states:
-            shared = state.offered.shareable & either >> shift if self.devices > 1 else 0
+            shared = state.offered.shareable & either >> shift if self._sharing > 1 else 0
             for bit, one in devices_of(shared, state.offered.devices):
                 shares = self._shares(one, state)
                 levels += [0] * (shares - len(levels))
@@ -231,21 +242,22 @@ class Demand:
 
     def _shares(self, one: Candidate, state: PoolState) -> int:
         """How many of the requests can have a share of a device at most."""
-        shares = self.devices
+        shares = self._sharing
         in_use = state.usage.shared.get(one.id)
         used = in_use.amounts if in_use else _NO_AMOUNTS
-        for name, least in self._least.items():
+        for name, together in self._amounts.items():
             capacity = one.device.capacity.get(name)
             if capacity is not None:
-                shares = min(shares, (capacity.value.nanos - used.get(name, 0)) // least)
+                left = capacity.value.nanos - used.get(name, 0)
+                shares = min(shares, bisect_right(together, left))
         return shares
 
-    def _first(self, available: Sequence[Sequence[int]]) -> list[int] | None:
+    def _first(self, available: Sequence[Sequence[int]], packing: Packing) -> list[int] | None:
         """The first alternative of each request that has enough devices; None if one has none."""
         first = []
         for of, masks in zip(self._requests, available, strict=True):
             for rank, (one, mask) in enumerate(zip(of, masks, strict=True)):
-                if mask.bit_count() >= one.count:
+                if packing.has(one.want(mask)):
                     first.append(rank)
                     break
             else:
@@ -256,7 +268,7 @@ class Demand:
         self,
         match: _Match,
         available: list[list[int]],
-        levels: Sequence[int],
+        packing: Packing,
         states: Sequence[PoolState],
     ) -> None:
         """Leaves the devices with a value that enough devices have for all requests together."""
@@ -264,35 +276,29 @@ class Demand:
         for together in [[one] for one in places] if are_many(places) else [places]:
             leave = 0
             for within in intersections(together):
-                if self._is_enough_within(match, available, within, levels):
+                if self._is_enough_within(match, available, within, packing):
                     leave |= within
             for request, meant in match.requests:
                 for rank in meant:
                     available[request][rank] &= leave
 
     def _is_enough_within(
-        self,
-        match: _Match,
-        available: Sequence[Sequence[int]],
-        within: int,
-        levels: Sequence[int],
+        self, match: _Match, available: Sequence[Sequence[int]], within: int, packing: Packing
     ) -> bool:
-        together = needed = 0
+        """Whether the requests can be served together, by devices within a place where meant."""
+        requests = []
         for request, meant in match.requests:
-            least: int | None = None
-            for rank, one in enumerate(self._requests[request]):
-                mask = available[request][rank]
-                if rank in meant:
-                    mask &= within
-                if mask.bit_count() >= one.count:
-                    together |= mask
-                    least = one.count if least is None else min(least, one.count)
-            if least is None:
+            wants = [
+                want
+                for rank, one in enumerate(self._requests[request])
+                if packing.has(
+                    want := one.want(available[request][rank] & (within if rank in meant else -1))
+                )
+            ]
+            if not wants:
                 return False
-            needed += least
-        if not self.devices:
-            return True
-        return sum((level & together).bit_count() for level in levels) >= needed
+            requests.append(wants)
+        return packing.has_all(requests)
 
 
 def _union(available: Sequence[Sequence[int]]) -> int:
@@ -320,16 +326,18 @@ def _may_fail(claim: Claim) -> bool:
     )
 
 
-def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, int]:
-    """The least amount of each capacity that all requests ask for, in billionths."""
-    wanted = [one.source.capacity for of in requests for one in of]
-    asked = [
-        {name: amount.nanos for name, amount in one.requests.items()} if one is not None else {}
-        for one in wanted
-    ]
-    names = set.intersection(*map(set, asked)) if asked else set()
-    least = {name: min(amounts[name] for amounts in asked) for name in names}
-    return {name: amount for name, amount in least.items() if amount > 0}
+def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, Sequence[int]]:
+    """What one request, two and so on ask for of each capacity together at least, in billionths."""
+    asked: dict[str, list[int]] = {}
+    for of in requests:
+        amounts = [one.source.capacity.requests if one.source.capacity else {} for one in of]
+        for name in set.intersection(*(set(of_one) for of_one in amounts)):
+            least = max(0, min(of_one[name].nanos for of_one in amounts))
+            asked.setdefault(name, []).append(least)
+    return {
+        name: list(accumulate(sorted([0] * (len(requests) - len(least)) + least)))
+        for name, least in asked.items()
+    }
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:

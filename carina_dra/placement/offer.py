@@ -16,6 +16,7 @@ from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.placement.knapsack import PackedGroup, PoolKnapsacks, Remainder
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import OnNode, lookup
 
@@ -82,6 +83,11 @@ class OfferedPool:
     def groups(self) -> tuple[DeviceGroup, ...]:
         """The groups of devices that consume the same counters."""
         return groups(self.pool)
+
+    @cached_property
+    def knapsacks(self) -> PoolKnapsacks:
+        """What the devices draw from counters."""
+        return PoolKnapsacks(self.groups, self.bits)
 
     @cached_property
     def unused(self) -> Sequence[GroupState]:
@@ -216,19 +222,37 @@ class OfferedPool:
 class PoolState:
     """A pool at a moment: all that follows from which of its devices are in use."""
 
-    def __init__(self, offered: OfferedPool, usage: Usage, groups: Sequence[GroupState]) -> None:
+    def __init__(
+        self,
+        offered: OfferedPool,
+        usage: Usage,
+        groups: Sequence[GroupState],
+        remainders: dict[int, Remainder],
+    ) -> None:
         self.offered = offered
         self.usage = usage
         self.groups = groups
+        self.remainders = remainders
+        """What is left to groups, where it has been asked for, by their index."""
 
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
         """The state with this usage; only what differs from `before` is computed."""
         changed = _changed(NOTHING if before is None else before.usage, usage)
         states = list(offered.unused if before is None else before.groups)
+        remainders = {} if before is None else dict(before.remainders)
         for index in {index for device in changed for index in offered.concerned(device)}:
             states[index] = offered.group_state(index, usage)
-        return cls(offered, usage, states)
+            remainders.pop(index, None)
+        return cls(offered, usage, states, remainders)
+
+    def remainder(self, packed: PackedGroup) -> Remainder:
+        """What is left of the counters of a group."""
+        remainder = self.remainders.get(packed.index)
+        if remainder is None:
+            remainder = packed.remainder(self.usage, self.offered.bits)
+            self.remainders[packed.index] = remainder
+        return remainder
 
     @property
     def uses(self) -> Uses:

@@ -8,6 +8,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
+from carina_dra.placement.packing import Packing, Want
 
 Entry: TypeAlias = tuple[int, int, int, str]
 """A node with the best score that it could have: alternatives, distance, use, and its name."""
@@ -114,4 +115,7 @@ class NodeOrder:
         # The usage of a wide pool changes without the node.
         if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
             self._rooms[name] = states[0].room
-        return least_distance([free], [needed], needed, [free], states) if self._close else 0
+        if not self._close:
+            return 0
+        # What counters leave to several devices is looked at when it is the node's turn.
+        return least_distance([Want(free, needed, draws=False)], Packing([free], states), states)
