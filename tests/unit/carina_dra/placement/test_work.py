@@ -5,16 +5,29 @@ from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
+from carina_dra.allocator.group import PCIE_ROOT
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.search import Search
 from carina_dra.placement import attribute_index, offer
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.resource import DeviceTaintRule, ResourceSlice, decode
-from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, cluster, gpu, place, slices
+from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
+from tests.samples.fleet import (
+    CLASSES,
+    DRIVER,
+    claim,
+    claim_of,
+    cluster,
+    gpu,
+    model_is,
+    place,
+    slices,
+)
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
+_ROOT = {PCIE_ROOT: {"string": "r0"}}
 _ALL = {"deviceClassName": "gpu", "allocationMode": "All"}
 
 
@@ -187,3 +200,48 @@ def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:
         again = placer.place(asked)
     assert isinstance(again, Placed)
     assert again.node == first.node
+
+
+def _of_one_gpu(*kinds: str) -> ResourceClaim:
+    of_kind = (
+        {
+            "name": f"of-{kind}",
+            "exactly": {
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": model_is(kind)}}],
+            },
+        }
+        for kind in kinds
+    )
+    return claim_of(*of_kind, constraints=[{"matchAttribute": PCIE_ROOT}])
+
+
+def test_search_that_no_wish_has_limited_is_not_repeated_without_it() -> None:
+    """The places of the partitions overlap; the slots would suffice."""
+    slots = [{"name": "gpu", "counters": {f"slot-{index}": {"value": "1"} for index in range(4)}}]
+    devices = [
+        {
+            **gpu(name, model=name[0], root="r0", numa=0),
+            "consumesCounters": [
+                {
+                    "counterSet": "gpu",
+                    "counters": {f"slot-{index}": {"value": "1"} for index in taken},
+                }
+            ],
+        }
+        for name, taken in (("a0", (0, 1)), ("a1", (2, 3)), ("b0", (1, 2)))
+    ]
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for published in slices("a", {"sharedCounters": slots}, {"devices": devices}):
+        nodes.put_slice(published)
+    with patch("carina_dra.allocator.allocate.Search", wraps=Search) as searches:
+        assert not isinstance(place(nodes, _of_one_gpu("a", "b")), Placed)
+    assert searches.call_count == 1
+
+
+def test_devices_that_no_wish_can_be_fulfilled_for_are_found_without() -> None:
+    devices = [gpu("g0", model="a", nvlink="n0"), gpu("g1", model="b", nvlink="n1")]
+    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Unplaceable)  # no root
+    devices = [{**one, "attributes": {**one["attributes"], **_ROOT}} for one in devices]
+    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Placed)
