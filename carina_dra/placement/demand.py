@@ -54,10 +54,22 @@ class _Alternative:
 
     source: Alternative
     count: int
+    amounts: Amounts
+    """What it asks for of the capacities of each device, in billionths."""
+    together: Amounts
+    """The same of all its devices."""
+
+    @classmethod
+    def of(cls, source: Alternative) -> "_Alternative":
+        """An alternative of a request."""
+        count, asked = _least(source), source.capacity.requests if source.capacity else {}
+        amounts = {name: max(0, amount.nanos) for name, amount in asked.items()}
+        together = {name: count * amount for name, amount in amounts.items()}
+        return cls(source, count, amounts, together)
 
     def want(self, devices: int) -> Want:
         """That it wants its number of these devices."""
-        return Want(devices, self.count, draws=not self.source.admin_access)
+        return Want(devices, self.count, not self.source.admin_access, self.together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +91,7 @@ class Demand:
         for claim in claims:
             first = len(self._requests)
             for request in claim.requests:
-                self._requests.append(
-                    tuple(_Alternative(one, _least(one)) for one in request.alternatives)
-                )
+                self._requests.append(tuple(map(_Alternative.of, request.alternatives)))
             self._matches += _matches(claim, first)
         self._every = _Match(
             (), tuple((index, frozenset()) for index in range(len(self._requests)))
@@ -118,6 +128,24 @@ class Demand:
                 for name, amount in wanted.capacity.requests.items():
                     amounts[name] = max(amount.nanos, amounts.get(name, 0))
         return amounts
+
+    @property
+    def amounts_together(self) -> tuple[tuple[str, Mapping[str, int]], ...]:
+        """The amounts that devices with a value of an attribute in common must have left together.
+
+        In billionths, with the attribute.
+        """
+        together = []
+        for match in self._matches:
+            amounts: dict[str, int] = {}
+            for index, meant in match.requests:
+                of = self._requests[index]
+                if len(of) == len(meant) and not any(one.source.admin_access for one in of):
+                    for name, amount in _least_of([one.together for one in of]).items():
+                        amounts[name] = amounts.get(name, 0) + amount
+            if amounts:
+                together += [(attribute, amounts) for attribute in match.attributes]
+        return tuple(together)
 
     @property
     def attributes(self) -> frozenset[tuple[str, str]]:
@@ -330,13 +358,21 @@ def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, S
     """What one request, two and so on ask for of each capacity together at least, in billionths."""
     asked: dict[str, list[int]] = {}
     for of in requests:
-        amounts = [one.source.capacity.requests if one.source.capacity else {} for one in of]
-        for name in set.intersection(*(set(of_one) for of_one in amounts)):
-            least = max(0, min(of_one[name].nanos for of_one in amounts))
-            asked.setdefault(name, []).append(least)
+        for name, amount in _least_of([one.amounts for one in of]).items():
+            asked.setdefault(name, []).append(amount)
     return {
         name: list(accumulate(sorted([0] * (len(requests) - len(least)) + least)))
         for name, least in asked.items()
+    }
+
+
+def _least_of(alternatives: Sequence[Amounts]) -> Amounts:
+    """The least amounts of alternatives; of a capacity that one does not ask for it is nothing."""
+    first, *others = alternatives
+    return {
+        name: least
+        for name, amount in first.items()
+        if (least := min([amount, *(other.get(name, 0) for other in others)]))
     }
 
 

@@ -234,6 +234,7 @@ class PoolState:
         self.groups = groups
         self.remainders = remainders
         """What is left to groups, where it has been asked for, by their index."""
+        self._rooms: dict[str, Mapping[str, int]] = {}
 
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
@@ -266,14 +267,34 @@ class PoolState:
     def room(self) -> Mapping[str, int]:
         """The largest amount of each capacity that a free device has left, in billionths."""
         room: dict[str, int] = {}
-        for _, candidate in devices_of(self.free, self.offered.devices):
-            share = self.usage.shared.get(candidate.id)
-            used = share.amounts if share else {}
-            for name, capacity in candidate.device.capacity.items():
-                left = capacity.value.nanos - used.get(name, 0)
-                if left > room.get(name, 0):
-                    room[name] = left
+        for bit, candidate in devices_of(self.free, self.offered.devices):
+            for name in candidate.device.capacity:
+                room[name] = max(room.get(name, 0), self.left(name, bit))
         return room
+
+    def room_within(self, attribute: str) -> Mapping[str, int]:
+        """The same of free devices together that may have a value of an attribute in common."""
+        room = self._rooms.get(attribute)
+        if room is None:
+            if len(self._rooms) >= _ATTRIBUTES:
+                self._rooms.clear()
+            places = self.offered.places(attribute)
+            masks = [mask | places.anywhere for mask in places.by_value.values() or (0,)]
+            room = self._rooms[attribute] = {
+                name: max(self.left(name, mask & self.free) for mask in masks) for name in self.room
+            }
+        return room
+
+    def left(self, name: str, devices: int) -> int:
+        """What is left of a capacity of devices together, in billionths."""
+        together = 0
+        for _, candidate in devices_of(devices, self.offered.devices):
+            capacity = candidate.device.capacity.get(name)
+            if capacity is not None:
+                share = self.usage.shared.get(candidate.id)
+                used = share.amounts.get(name, 0) if share else 0
+                together += max(0, capacity.value.nanos - used)
+        return together
 
     @cached_property
     def free(self) -> int:

@@ -1,13 +1,14 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
+from carina_dra.placement.offer import PoolState
 from carina_dra.placement.packing import Packing, Want
 
 Entry: TypeAlias = tuple[int, int, int, str]
@@ -39,18 +40,31 @@ class NodeOrder:
         self._moment = -1
         self._entries: list[Entry] = []
         self._by_name: dict[str, Entry] = {}
-        self._rooms: dict[str, Mapping[str, int]] = {}
-        """Of nodes with shared devices: what capacity a device has left at most."""
+        self._rooms: dict[str, PoolState] = {}
+        """The pools of nodes whose shareable devices are in one pool, their own."""
 
     def entries(self) -> list[Entry]:
         """The entries of all nodes, the best first; not to be changed."""
         self._catch_up()
         return self._entries
 
-    def has_room(self, node: str, amounts: Mapping[str, int]) -> bool:
-        """Whether a device of the node may have so much left of each capacity, in billionths."""
-        room = self._rooms.get(node)
-        return room is None or all(room.get(name, 0) >= amount for name, amount in amounts.items())
+    def has_room(
+        self,
+        node: str,
+        amounts: Mapping[str, int],
+        together: Collection[tuple[str, Mapping[str, int]]] = (),
+    ) -> bool:
+        """Whether the devices of a node may have these amounts of capacities left, in billionths.
+
+        One device has all of `amounts`. Devices with a value of an attribute in common have what
+        is asked for `together` with the attribute.
+        """
+        state = self._rooms.get(node)
+        if state is None:
+            return True
+        return _suffices(state.room, amounts) and all(
+            _suffices(state.room_within(attribute), of_all) for attribute, of_all in together
+        )
 
     def entry(self, node: str) -> Entry | None:
         """The entry of a node; a new object each time the node changes. None if there is none."""
@@ -114,8 +128,12 @@ class NodeOrder:
         is_alone = len(offer.pools) == len(states) == 1 and states[0].offered.shareable
         # The usage of a wide pool changes without the node.
         if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
-            self._rooms[name] = states[0].room
+            self._rooms[name] = states[0]
         if not self._close:
             return 0
         # What counters leave to several devices is looked at when it is the node's turn.
         return least_distance([Want(free, needed, draws=False)], Packing([free], states), states)
+
+
+def _suffices(room: Mapping[str, int], amounts: Mapping[str, int]) -> bool:
+    return all(room.get(name, 0) >= amount for name, amount in amounts.items())

@@ -5,9 +5,11 @@ counters that they draw from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
+from carina_dra.allocator.usage import Amounts
 from carina_dra.placement.knapsack import PoolKnapsacks
 from carina_dra.placement.offer import PoolState
 
@@ -21,6 +23,8 @@ class Want:
     count: int
     draws: bool = True
     """Whether nobody else can have them then; false for admin access."""
+    amounts: Amounts = field(default_factory=dict)
+    """What all of them together consume of capacities at least, in billionths."""
 
 
 class Packing:
@@ -53,7 +57,7 @@ class Packing:
             for want in wants:
                 either |= want.devices
         needed = sum(min(want.count for want in wants) for wants in drawing)
-        if not self._serve(either, needed):
+        if not (self._serve(either, needed) and self._have_capacity(drawing, either)):
             return False
         alike = self._alike(drawing)
         if len(alike) == 1:
@@ -111,6 +115,27 @@ class Packing:
                 return False
         return True
 
+    def _have_capacity(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
+        """Whether these devices have left what the requests consume of capacities together.
+
+        Only shareable devices can have too little: each of the others has enough for its request.
+        """
+        if not any(either >> shift & state.offered.shareable for shift, state in self._pools):
+            return True
+        needed: dict[str, int] = {}
+        for wants in requests:
+            for name in wants[0].amounts:
+                least = min(want.amounts.get(name, 0) for want in wants)
+                needed[name] = needed.get(name, 0) + least
+        for name, amount in needed.items():
+            left = sum(
+                state.left(name, either >> shift & (1 << len(state.offered.devices)) - 1)
+                for shift, state in self._pools
+            )
+            if amount > left:
+                return False
+        return True
+
     def _suffice(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
         """Whether the counters suffice for what the requests draw at least, of these devices."""
         for shift, state, knapsacks in self._drawing:
@@ -140,10 +165,14 @@ class Packing:
     @cached_property
     def _drawing(self) -> Sequence[tuple[int, PoolState, PoolKnapsacks]]:
         """The pools with groups of several devices, each with its first bit."""
-        drawing = []
-        shift = 0
-        for state in self._states:
-            if state.offered.pool.counters and state.offered.knapsacks.groups:
-                drawing.append((shift, state, state.offered.knapsacks))
-            shift += len(state.offered.devices)
-        return drawing
+        return [
+            (shift, state, state.offered.knapsacks)
+            for shift, state in self._pools
+            if state.offered.pool.counters and state.offered.knapsacks.groups
+        ]
+
+    @cached_property
+    def _pools(self) -> Sequence[tuple[int, PoolState]]:
+        """The pools, each with its first bit."""
+        sizes = (len(state.offered.devices) for state in self._states)
+        return list(zip(accumulate(sizes, initial=0), self._states, strict=False))

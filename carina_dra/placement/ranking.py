@@ -105,6 +105,7 @@ class Ranking:
         self._spent: dict[str, int] = {}
         """What the selectors have cost on each node, as the node is."""
         self._amounts = demand.amounts
+        self._together = () if self._is_upstream else demand.amounts_together
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
@@ -194,7 +195,9 @@ class Ranking:
         while True:
             while self._begun < len(untouched):
                 first = untouched[self._begun]
-                if not self._amounts or self._order.has_room(first[3], self._amounts):
+                if not self._amounts and not self._together:
+                    break
+                if self._order.has_room(first[3], self._amounts, self._together):
                     break
                 self._begun += 1
             if self._begun < len(untouched) and not (heap and heap[0] < untouched[self._begun]):

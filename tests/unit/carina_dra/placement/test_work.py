@@ -11,6 +11,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Search
 from carina_dra.placement import attribute_index, offer
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
@@ -100,6 +101,20 @@ def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() ->
     with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
+
+
+def test_nodes_without_room_for_shares_of_one_device_are_not_looked_at() -> None:
+    """Each request alone has room, and both have room on two devices."""
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
+    devices = [{**gpu(f"g{index}", root=f"r{index}"), **shared} for index in range(2)]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    requests = [{"name": f"share-{number}", "exactly": wanted} for number in range(2)]
+    together = claim_of(*requests, constraints=[{"matchAttribute": PCIE_ROOT}])
+    with patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as bound:
+        assert not isinstance(place(nodes, together), Placed)
+        assert bound.call_count == 0
+        assert isinstance(place(nodes, claim_of(*requests)), Placed)
 
 
 class _Names(list[str]):
