@@ -211,11 +211,12 @@ class _Searches:
         ]
         several = asks_for_several(self._claims)
         first = dict.fromkeys(prioritized, 0)
-        if several:
-            close = self._closest(first, least_distance)
-            if close is not None:
-                return close
-        if prioritized:  # later alternatives may fail, such as one for all devices
+        close = self._closest(first, least_distance) if several else None
+        if isinstance(close, tuple):
+            return close
+        if isinstance(close, Impossible) and not prioritized:
+            return close, FAR
+        if prioritized and close is None:  # later ones may fail, such as one for all devices
             outcome = self._find(_with_alternatives(self._claims, first))
             if isinstance(outcome, Found):
                 return outcome, FAR if several else 0
@@ -227,7 +228,7 @@ class _Searches:
         chosen = ranks(outcome.choices)
         if several and chosen != first:
             close = self._closest(chosen, 0)
-            if close is not None:
+            if isinstance(close, tuple):
                 return close
         return outcome, FAR if several else 0
 
@@ -248,16 +249,22 @@ class _Searches:
 
     def _closest(
         self, alternatives: Mapping[tuple[int, str], int], least_distance: int
-    ) -> tuple[Found, int] | None:
-        """The closest devices for these alternatives; None if all are far from each other."""
+    ) -> tuple[Found, int] | Impossible | None:
+        """The closest devices for these alternatives; None if all are far from each other.
+
+        `Impossible` if there are none, close or not.
+        """
         claims = _with_alternatives(self._claims, alternatives)
         for distance, in_common in closeness(self._state.published):
             if distance < least_distance:
                 continue
             with suppress(AllocationError):  # only the search without a wish may fail
-                outcome = self._search(claims, in_common, self._wish_limit())
+                search = self._begin(claims, in_common)
+                outcome = self._run(search, self._wish_limit(), 0)
                 if isinstance(outcome, Found):
                     return outcome, distance
+                if isinstance(outcome, Impossible) and not search.rests_on_wish:
+                    return outcome
         return None
 
     def _earliest(self, outcome: Found, prioritized: Sequence[tuple[int, str]]) -> Found:

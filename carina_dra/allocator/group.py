@@ -26,8 +26,11 @@ Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
 """Where a device is, by attribute."""
 
 
-_Drawn: TypeAlias = tuple[tuple[int, int], ...]
-"""What is consumed of the counters of a group: the index of each, and the amount."""
+Counter: TypeAlias = tuple[str, str]
+"""A counter set and a counter in it."""
+
+Drawn: TypeAlias = tuple[tuple[int, int], ...]
+"""What is consumed of the counters of a group: the index of each, and the amount in billionths."""
 
 
 class GroupState(NamedTuple):
@@ -47,7 +50,7 @@ class _Named(NamedTuple):
 
     member: Candidate | None
     bit: int
-    drawn: _Drawn
+    drawn: Drawn
     """What they consume together."""
 
 
@@ -96,6 +99,14 @@ class DeviceGroup:
             parts += _parts(self._named[device].member, usage)
         free = self._fitting(left) | self._bits_of(taken.shared)
         return GroupState(max(parts, default=0), free & ~self._bits_of(taken.dedicated))
+
+    def left(self, usage: Usage) -> Sequence[int]:
+        """What the devices in use leave of each counter; less than nothing if overdrawn."""
+        return self._left(self._taken(usage))
+
+    def paid(self, usage: Usage) -> int:
+        """The members that are shared: the first share has taken what others need, too."""
+        return self._bits_of(self._taken(usage).shared)
 
     def blocked(self, usage: Usage, among: int) -> Mapping[int, int]:
         """How many other free members the use of each free member would block, by its bit.
@@ -151,7 +162,7 @@ class DeviceGroup:
     def _beyond(self, left: Sequence[int], member: int, free: int) -> int:
         """The number of free members that no longer fit beside this one."""
         blocked = 0
-        for counter, amount in self._drawn[member]:
+        for counter, amount in self.drawn[member]:
             amounts, at_least = self._thirsty[counter]
             blocked |= at_least[bisect_right(amounts, left[counter] - amount)]
         return (blocked & free & ~member).bit_count()
@@ -161,8 +172,13 @@ class DeviceGroup:
         return [total for amounts in self.totals.values() for total in amounts.values()]
 
     @cached_property
-    def _drawn(self) -> Mapping[int, _Drawn]:
-        """What each member consumes, by its bit."""
+    def counters(self) -> Sequence[Counter]:
+        """The counters, in the order of their indices."""
+        return [(name, counter) for name, of in self.totals.items() for counter in of]
+
+    @cached_property
+    def drawn(self) -> Mapping[int, Drawn]:
+        """What each member consumes, by its bit; it may consume counters of other groups."""
         index = self._index()
         members = zip(self.members, self.bits, strict=True)
         return {bit: _drawn(member, index) for member, bit in members}
@@ -170,7 +186,7 @@ class DeviceGroup:
     @cached_property
     def _named(self) -> Mapping[DeviceId, _Named]:
         members = zip(self.members, self.bits, strict=True)
-        named = {member.id: _Named(member, bit, self._drawn[bit]) for member, bit in members}
+        named = {member.id: _Named(member, bit, self.drawn[bit]) for member, bit in members}
         index = self._index() if self.elsewhere else {}
         for device in self.elsewhere:
             same = named.get(device.id, _Named(None, 0, ()))
@@ -184,7 +200,7 @@ class DeviceGroup:
         A last entry without devices follows.
         """
         by_amount: list[dict[int, int]] = [{} for _ in self._total]
-        for bit, drawn in self._drawn.items():
+        for bit, drawn in self.drawn.items():
             for counter, amount in drawn:
                 by_amount[counter][amount] = by_amount[counter].get(amount, 0) | bit
         thirsty = []
@@ -196,10 +212,9 @@ class DeviceGroup:
             thirsty.append((amounts, at_least[::-1]))
         return thirsty
 
-    def _index(self) -> Mapping[tuple[str, str], int]:
+    def _index(self) -> Mapping[Counter, int]:
         """The indices of the counters, by counter set and name."""
-        names = ((name, counter) for name, of in self.totals.items() for counter in of)
-        return {counter: index for index, counter in enumerate(names)}
+        return {counter: index for index, counter in enumerate(self.counters)}
 
 
 Uses: TypeAlias = Sequence[Sequence[tuple[DeviceGroup, int]]]
@@ -267,7 +282,7 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
     return [name for name in consumed if name in pool.counters]
 
 
-def _drawn(device: Candidate, index: Mapping[tuple[str, str], int]) -> _Drawn:
+def _drawn(device: Candidate, index: Mapping[Counter, int]) -> Drawn:
     """What a device consumes of the counters of this index; it may consume others."""
     drawn: dict[int, int] = {}
     for consumption in device.device.consumes_counters:

@@ -208,6 +208,11 @@ class Search:
         self._chosen: list[list[Choice]] = [[] for _ in claims]
         self._is_too_large = False
         """Whether the last attempt failed at the limit of devices per claim."""
+        self.rests_on_wish = False
+        """Whether devices have been refused only to have an attribute of `in_common` in common.
+
+        If not, the search is the one without `in_common`.
+        """
         self._stack = [iter([_Position(claim=0)])]
 
     def run(
@@ -349,7 +354,9 @@ class Search:
         constraints = self._constrain(claim, option, index)
         if constraints is None:
             self._ledger.put_back(drawn)
-            if must and not self._in_common:  # a wish that cannot be fulfilled is no error
+            if must and self._in_common:
+                self.rests_on_wish = True  # a wish that cannot be fulfilled is no error
+            elif must:
                 raise AllocationError(
                     f"{alternative}: cannot add device {candidate.id} because a claim constraint "
                     "would not be satisfied"
@@ -433,6 +440,7 @@ class Search:
             else:
                 values = option.matching.values(index, rule.attribute)
             if values is None or not rule.state.add(values):
+                self.rests_on_wish |= rule.is_wish
                 for constraint in added:
                     constraint.remove()
                 return None

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
+from carina_dra.allocator.group import Counter
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import (
@@ -29,7 +30,7 @@ from carina_dra.placement.changes import Changes
 from carina_dra.placement.holdings import Holdings
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
-from carina_dra.placement.reservation import Counter, Reservation
+from carina_dra.placement.reservation import Reservation
 from carina_dra.resource import (
     Allocation,
     DeviceTaintRule,

@@ -4,9 +4,10 @@ A node that meets the conditions may still not have the devices. A node that doe
 not, so the search need not look at it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
@@ -18,6 +19,7 @@ from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.placement.packing import Packing, Want
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import All, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
@@ -52,6 +54,22 @@ class _Alternative:
 
     source: Alternative
     count: int
+    amounts: Amounts
+    """What it asks for of the capacities of each device, in billionths."""
+    together: Amounts
+    """The same of all its devices."""
+
+    @classmethod
+    def of(cls, source: Alternative) -> "_Alternative":
+        """An alternative of a request."""
+        count, asked = _least(source), source.capacity.requests if source.capacity else {}
+        amounts = {name: max(0, amount.nanos) for name, amount in asked.items()}
+        together = {name: count * amount for name, amount in amounts.items()}
+        return cls(source, count, amounts, together)
+
+    def want(self, devices: int) -> Want:
+        """That it wants its number of these devices."""
+        return Want(devices, self.count, not self.source.admin_access, self.together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +91,12 @@ class Demand:
         for claim in claims:
             first = len(self._requests)
             for request in claim.requests:
-                self._requests.append(
-                    tuple(_Alternative(one, _least(one)) for one in request.alternatives)
-                )
+                self._requests.append(tuple(map(_Alternative.of, request.alternatives)))
             self._matches += _matches(claim, first)
+        self._every = _Match(
+            (), tuple((index, frozenset()) for index in range(len(self._requests)))
+        )
+        """All requests together."""
         exclusive = not any(one.source.admin_access for of in self._requests for one in of)
         self.devices = (
             sum(min(one.count for one in of) for of in self._requests) if exclusive else 0
@@ -97,7 +117,10 @@ class Demand:
         """Whether each alternative requires what a device may lack without an evaluation."""
         self.may_be_out_of_reach = self.compiles and bool(self._together or self._is_deciding)
         """Whether a node can be out of reach of the claims."""
-        self._least = _least_amounts(self._requests)
+        sharing = [of for of in self._requests if not any(one.source.admin_access for one in of)]
+        self._sharing = len(sharing)
+        """How many requests a device could serve if it were shared: each gets it once."""
+        self._amounts = _least_amounts(sharing)
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
@@ -113,6 +136,24 @@ class Demand:
                 for name, amount in wanted.capacity.requests.items():
                     amounts[name] = max(amount.nanos, amounts.get(name, 0))
         return amounts
+
+    @property
+    def amounts_together(self) -> tuple[tuple[str, Mapping[str, int]], ...]:
+        """The amounts that devices with a value of an attribute in common must have left together.
+
+        In billionths, with the attribute.
+        """
+        together = []
+        for match in self._matches:
+            amounts: dict[str, int] = {}
+            for index, meant in match.requests:
+                of = self._requests[index]
+                if len(of) == len(meant) and not any(one.source.admin_access for one in of):
+                    for name, amount in _least_of([one.together for one in of]).items():
+                        amounts[name] = amounts.get(name, 0) + amount
+            if amounts:
+                together += [(attribute, amounts) for attribute in match.attributes]
+        return tuple(together)
 
     @property
     def attributes(self) -> frozenset[tuple[str, str]]:
@@ -141,26 +182,20 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        first = self._first(available)
+        if not self._may_be_enough(available):
+            return Short(errors[0] if errors else "")
+        packing = Packing(self._levels(available, states), states)
+        first = self._first_matching(available, packing, states)
         if first is None:
             return Short(errors[0] if errors else "")
-        levels = self._levels(available, states)
-        if sum(level.bit_count() for level in levels) < self.devices:
-            return Short(errors[0] if errors else "")
-        if self._matches:
-            first = self._first_matching(first, available, levels, states)
-            if first is None:
-                return Short(errors[0] if errors else "")
         among = None if errors or self.has_all else _union(available)
         if not wish or not self._several:
             return Bound(sum(first), 0, among)
-        masks = [of[rank] for of, rank in zip(available, first, strict=True)]
-        counts = [
-            self._count(of[rank], mask, states)
-            for of, rank, mask in zip(self._requests, first, masks, strict=True)
-        ]
-        distance = least_distance(masks, counts, self.devices, levels, states)
-        return Bound(sum(first), distance, among)
+        wants = []
+        for of, rank, masks in zip(self._requests, first, available, strict=True):
+            count = self._count(of[rank], masks[rank], states)
+            wants.append(replace(of[rank].want(masks[rank]), count=count))
+        return Bound(sum(first), least_distance(wants, packing, states), among)
 
     def is_out_of_reach(self, states: Sequence[PoolState]) -> bool:
         """Whether a node cannot have the devices, as is known without a look at each device.
@@ -184,21 +219,30 @@ class Demand:
                         return False
         return True
 
+    def _may_be_enough(self, available: Sequence[Sequence[int]]) -> bool:
+        """Whether each request has an alternative with enough devices, though not together."""
+        return all(
+            any(mask.bit_count() >= one.count for one, mask in zip(of, masks, strict=True))
+            for of, masks in zip(self._requests, available, strict=True)
+        )
+
     def _first_matching(
-        self,
-        first: list[int] | None,
-        available: list[list[int]],
-        levels: Sequence[int],
-        states: Sequence[PoolState],
+        self, available: list[list[int]], packing: Packing, states: Sequence[PoolState]
     ) -> list[int] | None:
-        """The first alternatives, after each constraint has left the devices that others leave."""
-        for _ in range(_ROUNDS):
+        """The first alternatives, after each constraint has left the devices that others leave.
+
+        None if the devices are not enough.
+        """
+        first = self._first(available, packing)
+        if first is None or not self._is_enough_within(self._every, available, -1, packing):
+            return None
+        for _ in range(_ROUNDS if self._matches else 0):
             if first is None:
                 break
             before = [list(masks) for masks in available]
             for match in self._matches:
-                self._leave_matching(match, available, levels, states)
-            first = self._first(available)
+                self._leave_matching(match, available, packing, states)
+            first = self._first(available, packing)
             if available == before:
                 break
         return first
@@ -267,7 +311,7 @@ class Demand:
         either, shift = _union(available), 0
         levels = [either]
         for state in states:
-            shared = state.offered.shareable & either >> shift if self.devices > 1 else 0
+            shared = state.offered.shareable & either >> shift if self._sharing > 1 else 0
             for bit, one in devices_of(shared, state.offered.devices):
                 shares = self._shares(one, state)
                 levels += [0] * (shares - len(levels))
@@ -278,21 +322,22 @@ class Demand:
 
     def _shares(self, one: Candidate, state: PoolState) -> int:
         """How many of the requests can have a share of a device at most."""
-        shares = self.devices
+        shares = self._sharing
         in_use = state.usage.shared.get(one.id)
         used = in_use.amounts if in_use else _NO_AMOUNTS
-        for name, least in self._least.items():
+        for name, together in self._amounts.items():
             capacity = one.device.capacity.get(name)
             if capacity is not None:
-                shares = min(shares, (capacity.value.nanos - used.get(name, 0)) // least)
+                left = capacity.value.nanos - used.get(name, 0)
+                shares = min(shares, bisect_right(together, left))
         return shares
 
-    def _first(self, available: Sequence[Sequence[int]]) -> list[int] | None:
+    def _first(self, available: Sequence[Sequence[int]], packing: Packing) -> list[int] | None:
         """The first alternative of each request that has enough devices; None if one has none."""
         first = []
         for of, masks in zip(self._requests, available, strict=True):
             for rank, (one, mask) in enumerate(zip(of, masks, strict=True)):
-                if mask.bit_count() >= one.count:
+                if packing.has(one.want(mask)):
                     first.append(rank)
                     break
             else:
@@ -303,7 +348,7 @@ class Demand:
         self,
         match: _Match,
         available: list[list[int]],
-        levels: Sequence[int],
+        packing: Packing,
         states: Sequence[PoolState],
     ) -> None:
         """Leaves the devices with a value that enough devices have for all requests together."""
@@ -311,35 +356,29 @@ class Demand:
         for together in [[one] for one in places] if are_many(places) else [places]:
             leave = 0
             for within in intersections(together):
-                if self._is_enough_within(match, available, within, levels):
+                if self._is_enough_within(match, available, within, packing):
                     leave |= within
             for request, meant in match.requests:
                 for rank in meant:
                     available[request][rank] &= leave
 
     def _is_enough_within(
-        self,
-        match: _Match,
-        available: Sequence[Sequence[int]],
-        within: int,
-        levels: Sequence[int],
+        self, match: _Match, available: Sequence[Sequence[int]], within: int, packing: Packing
     ) -> bool:
-        together = needed = 0
+        """Whether the requests can be served together, by devices within a place where meant."""
+        requests = []
         for request, meant in match.requests:
-            least: int | None = None
-            for rank, one in enumerate(self._requests[request]):
-                mask = available[request][rank]
-                if rank in meant:
-                    mask &= within
-                if mask.bit_count() >= one.count:
-                    together |= mask
-                    least = one.count if least is None else min(least, one.count)
-            if least is None:
+            wants = [
+                want
+                for rank, one in enumerate(self._requests[request])
+                if packing.has(
+                    want := one.want(available[request][rank] & (within if rank in meant else -1))
+                )
+            ]
+            if not wants:
                 return False
-            needed += least
-        if not self.devices:
-            return True
-        return sum((level & together).bit_count() for level in levels) >= needed
+            requests.append(wants)
+        return packing.has_all(requests)
 
 
 def _union(available: Sequence[Sequence[int]]) -> int:
@@ -373,16 +412,26 @@ def _may_fail(claim: Claim) -> bool:
     )
 
 
-def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, int]:
-    """The least amount of each capacity that all requests ask for, in billionths."""
-    wanted = [one.source.capacity for of in requests for one in of]
-    asked = [
-        {name: amount.nanos for name, amount in one.requests.items()} if one is not None else {}
-        for one in wanted
-    ]
-    names = set.intersection(*map(set, asked)) if asked else set()
-    least = {name: min(amounts[name] for amounts in asked) for name in names}
-    return {name: amount for name, amount in least.items() if amount > 0}
+def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, Sequence[int]]:
+    """What one request, two and so on ask for of each capacity together at least, in billionths."""
+    asked: dict[str, list[int]] = {}
+    for of in requests:
+        for name, amount in _least_of([one.amounts for one in of]).items():
+            asked.setdefault(name, []).append(amount)
+    return {
+        name: list(accumulate(sorted([0] * (len(requests) - len(least)) + least)))
+        for name, least in asked.items()
+    }
+
+
+def _least_of(alternatives: Sequence[Amounts]) -> Amounts:
+    """The least amounts of alternatives; of a capacity that one does not ask for it is nothing."""
+    first, *others = alternatives
+    return {
+        name: least
+        for name, amount in first.items()
+        if (least := min([amount, *(other.get(name, 0) for other in others)]))
+    }
 
 
 def _matches(claim: Claim, first: int) -> Iterator[_Match]:

@@ -1,29 +1,21 @@
 """How close devices of a node could be at best, by counting those in the same place."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Final
 
 from carina_dra.allocator.preference import CLOSENESS, FAR
 from carina_dra.placement.offer import Places, PoolState
+from carina_dra.placement.packing import Packing, Want
 
 _COMBINATIONS: Final = 256
 """The number of combinations of values that are looked at; of more, one is taken to fit."""
 
 
-def least_distance(
-    masks: Sequence[int],
-    counts: Sequence[int],
-    together: int,
-    levels: Sequence[int],
-    states: Sequence[PoolState],
-) -> int:
-    """The least distance of devices of which each mask gives its count.
-
-    All masks `together` give so many devices or shares. `levels` are the devices that can give
-    one, two and more of them.
-    """
+def least_distance(wants: Sequence[Want], packing: Packing, states: Sequence[PoolState]) -> int:
+    """The least distance that the devices of all wants may have to each other."""
     for distance, names in enumerate(CLOSENESS):
         known = [places for name in names if (places := places_of(name, states)).is_known]
         if not known:
@@ -31,10 +23,10 @@ def least_distance(
         if are_many(known):
             return distance
         for within in intersections(known):
-            if sum((level & within).bit_count() for level in levels) >= together and all(
-                (mask & within).bit_count() >= count
-                for mask, count in zip(masks, counts, strict=True)
-            ):
+            if any((want.devices & within).bit_count() < want.count for want in wants):
+                continue
+            there = [replace(want, devices=want.devices & within) for want in wants]
+            if all(map(packing.has, there)) and packing.has_all([[want] for want in there]):
                 return distance
     return FAR
 

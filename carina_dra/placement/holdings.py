@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from carina_dra.allocator.group import Counter
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.offer import NOTHING
-from carina_dra.placement.reservation import Counter, Reservation, held
+from carina_dra.placement.reservation import Reservation, held
 from carina_dra.resource import Allocation, DeviceResult
 
 

@@ -16,6 +16,7 @@ from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.placement.knapsack import PackedGroup, PoolKnapsacks, Remainder
 from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import OnNode, StringAttribute, lookup
 
@@ -89,6 +90,11 @@ class OfferedPool:
     def groups(self) -> tuple[DeviceGroup, ...]:
         """The groups of devices that consume the same counters."""
         return groups(self.pool)
+
+    @cached_property
+    def knapsacks(self) -> PoolKnapsacks:
+        """What the devices draw from counters."""
+        return PoolKnapsacks(self.groups)
 
     def states(self, usage: Usage, concerned: Collection[int]) -> Sequence[GroupState]:
         """The states of all groups; this usage matters to those with these indices only."""
@@ -296,11 +302,20 @@ class OfferedPool:
 class PoolState:
     """A pool at a moment: all that follows from which of its devices are in use."""
 
-    def __init__(self, offered: OfferedPool, usage: Usage, groups: Sequence[GroupState]) -> None:
+    def __init__(
+        self,
+        offered: OfferedPool,
+        usage: Usage,
+        groups: Sequence[GroupState],
+        remainders: dict[int, Remainder],
+    ) -> None:
         self.offered = offered
         self.usage = usage
         self.groups = groups
         self._together: dict[str, int] = {}
+        self.remainders = remainders
+        """What is left to groups, where it has been asked for, by their index."""
+        self._rooms: dict[str, Mapping[str, int]] = {}
 
     @classmethod
     def of(cls, offered: OfferedPool, usage: Usage, before: "PoolState | None") -> "PoolState":
@@ -308,11 +323,19 @@ class PoolState:
         changed = offered.changed(NOTHING if before is None else before.usage, usage)
         concerned = {index for device in changed for index in offered.concerned(device)}
         if before is None:
-            return cls(offered, usage, offered.states(usage, concerned))
-        states = list(before.groups)
+            return cls(offered, usage, offered.states(usage, concerned), {})
+        states, remainders = list(before.groups), dict(before.remainders)
         for index in concerned:
             states[index] = offered.groups[index].state(usage)
-        return cls(offered, usage, states)
+            remainders.pop(index, None)
+        return cls(offered, usage, states, remainders)
+
+    def remainder(self, packed: PackedGroup) -> Remainder:
+        """What is left of the counters of a group."""
+        remainder = self.remainders.get(packed.index)
+        if remainder is None:
+            remainder = self.remainders[packed.index] = packed.remainder(self.usage)
+        return remainder
 
     @cached_property
     def uses(self) -> Sequence[tuple[DeviceGroup, int]]:
@@ -326,13 +349,9 @@ class PoolState:
     def room(self) -> Mapping[str, int]:
         """The largest amount of each capacity that a free device has left, in billionths."""
         room: dict[str, int] = {}
-        for _, candidate in devices_of(self.free, self.offered.devices):
-            share = self.usage.shared.get(candidate.id)
-            used = share.amounts if share else {}
-            for name, capacity in candidate.device.capacity.items():
-                left = capacity.value.nanos - used.get(name, 0)
-                if left > room.get(name, 0):
-                    room[name] = left
+        for bit, candidate in devices_of(self.free, self.offered.devices):
+            for name in candidate.device.capacity:
+                room[name] = max(room.get(name, 0), self.left(name, bit))
         return room
 
     def most_together(self, name: str) -> int:
@@ -346,6 +365,30 @@ class PoolState:
             known = max(((free & place).bit_count() for place in places), default=0)
             self._together[name] = known
         return known
+
+    def room_within(self, attribute: str) -> Mapping[str, int]:
+        """The same of free devices together that may have a value of an attribute in common."""
+        room = self._rooms.get(attribute)
+        if room is None:
+            if len(self._rooms) >= _ATTRIBUTES:
+                self._rooms.clear()
+            places = self.offered.places(attribute)
+            masks = [mask | places.anywhere for mask in places.by_value.values() or (0,)]
+            room = self._rooms[attribute] = {
+                name: max(self.left(name, mask & self.free) for mask in masks) for name in self.room
+            }
+        return room
+
+    def left(self, name: str, devices: int) -> int:
+        """What is left of a capacity of devices together, in billionths."""
+        together = 0
+        for _, candidate in devices_of(devices, self.offered.devices):
+            capacity = candidate.device.capacity.get(name)
+            if capacity is not None:
+                share = self.usage.shared.get(candidate.id)
+                used = share.amounts.get(name, 0) if share else 0
+                together += max(0, capacity.value.nanos - used)
+        return together
 
     @cached_property
     def free(self) -> int:

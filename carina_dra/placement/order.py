@@ -1,7 +1,7 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
@@ -9,6 +9,7 @@ from carina_dra.allocator.preference import Order, usage_of_node
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
 from carina_dra.placement.offer import Offer, PoolState
+from carina_dra.placement.packing import Packing, Want
 
 Entry: TypeAlias = tuple[int, int, int, str]
 """A node with the best score that it could have: alternatives, distance, use, and its name."""
@@ -51,12 +52,23 @@ class NodeOrder:
         self._sort()
         return self._sorted
 
-    def has_room(self, node: str, amounts: Mapping[str, int]) -> bool:
-        """Whether a device of the node may have so much left of each capacity, in billionths."""
-        shared = self._shared.get(node)
-        if shared is None:
+    def has_room(
+        self,
+        node: str,
+        amounts: Mapping[str, int],
+        together: Collection[tuple[str, Mapping[str, int]]] = (),
+    ) -> bool:
+        """Whether the devices of a node may have these amounts of capacities left, in billionths.
+
+        One device has all of `amounts`. Devices with a value of an attribute in common have what
+        is asked for `together` with the attribute.
+        """
+        state = self._shared.get(node)
+        if state is None:
             return True
-        return all(shared.room.get(name, 0) >= amount for name, amount in amounts.items())
+        return _suffices(state.room, amounts) and all(
+            _suffices(state.room_within(attribute), of_all) for attribute, of_all in together
+        )
 
     def entry(self, node: str) -> Entry | None:
         """The entry of a node; a new object each time the node changes. None if there is none."""
@@ -127,4 +139,11 @@ class NodeOrder:
         # The usage of a wide pool changes without the node.
         if is_alone and not self._cluster.is_wide(states[0].offered.pool.id):
             self._shared[name] = states[0]
-        return least_distance([free], [needed], needed, [free], states) if self._close else 0
+        if not self._close:
+            return 0
+        # What counters leave to several devices is looked at when it is the node's turn.
+        return least_distance([Want(free, needed, draws=False)], Packing([free], states), states)
+
+
+def _suffices(room: Mapping[str, int], amounts: Mapping[str, int]) -> bool:
+    return all(room.get(name, 0) >= amount for name, amount in amounts.items())

@@ -105,6 +105,7 @@ class Ranking:
         self._spent: dict[str, int] = {}
         """What the selectors have cost on each node, as the node is."""
         self._amounts = demand.amounts
+        self._amounts_together = demand.amounts_together
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
@@ -255,7 +256,8 @@ class Ranking:
         """Whether a node is refused without a look at each of its devices."""
         if self._is_upstream or not self._demand.compiles:
             return False  # then an error on a node matters, whatever the node has
-        if self._amounts and not self._order.has_room(name, self._amounts):
+        asks = self._amounts or self._amounts_together
+        if asks and not self._order.has_room(name, self._amounts, self._amounts_together):
             return True
         if not self._demand.may_be_out_of_reach:
             return False

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
+from carina_dra.allocator.group import Counter
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceResult
-
-Counter: TypeAlias = tuple[str, str]
-"""A counter set and a counter in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,14 +64,22 @@ def _four_of_numa(number: int) -> Pod:
 
 def _too_many_of_one_gpu(number: int) -> Pod:
     """Partitions of one GPU of which each fits, and any two; a third does not."""
-    three = ("3g.40gb", "3g.40gb", "1g.10gb")
+    return _of_one_gpu(number, "3g.40gb", "3g.40gb", "1g.10gb")
+
+
+def _overlapping_on_one_gpu(number: int) -> Pod:
+    """Partitions of one GPU for which its memory slices suffice, but not their places."""
+    return _of_one_gpu(number, "4g.40gb", "2g.20gb", "2g.20gb")
+
+
+def _of_one_gpu(number: int, *profiles: str) -> Pod:
     requests = (
         request(
             f'{ATTRIBUTES}.type == "mig" && {ATTRIBUTES}.profile == "{profile}" '
             f'&& {ATTRIBUTES}.uuid != "{number}"',
             name=f"part-{index}",
         )
-        for index, profile in enumerate(three)
+        for index, profile in enumerate(profiles)
     )
     return pod(*requests, constraints=(match(f"{DRIVER}/uuid"),))
 
@@ -106,6 +114,12 @@ SCENARIO: Final = Scenario(
             "3 partitions of a GPU, of which any two fit, new kind",
             Asking.NEW,
             _too_many_of_one_gpu,
+            50,
+        ),
+        Question(
+            "3 partitions of a GPU whose places overlap, new kind",
+            Asking.NEW,
+            _overlapping_on_one_gpu,
             50,
         ),
         Question("4 partitions of a NUMA node, new kind", Asking.NEW, _four_of_numa, 50),

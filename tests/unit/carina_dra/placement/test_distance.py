@@ -12,6 +12,7 @@ from carina_dra.allocator.preference import CLOSENESS, FAR, Policy, closeness, h
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance, places_of
 from carina_dra.placement.offer import PoolState
+from carina_dra.placement.packing import Packing, Want
 from tests.samples.fleet import cluster, gpu, network
 from tests.samples.random_questions import questions
 
@@ -24,7 +25,7 @@ def _least(of: Cluster, count: int) -> int:
     """The least distance of so many devices of the node `a`."""
     states = _states(of)
     every = (1 << sum(len(state.offered.devices) for state in states)) - 1
-    return least_distance([every], [count], count, [every], states)
+    return least_distance([Want(every, count)], Packing([every], states), states)
 
 
 def _tried(devices: Sequence[Candidate], count: int, *, lists: bool) -> int:
@@ -47,7 +48,8 @@ def test_no_devices_are_closer_than_the_least_distance(seed: int, count: int) ->
         states, lists = question.states, question.cluster.features.list_attributes
         devices = [device for state in states for device in state.offered.devices]
         every = (1 << len(devices)) - 1
-        assert least_distance([every], [count], count, [every], states) <= _tried(
+        wants = [Want(every, count, draws=False)]
+        assert least_distance(wants, Packing([every], states), states) <= _tried(
             devices, count, lists=lists
         )
 
@@ -79,10 +81,15 @@ def test_requests_must_all_have_their_devices_in_one_place() -> None:
     nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=0), gpu("g2", numa=1)])
     states = _states(nodes)
     near = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE))
-    assert least_distance([0b001, 0b010], [1, 1], 2, [0b011], states) == near
-    assert least_distance([0b001, 0b100], [1, 1], 2, [0b101], states) == FAR
-    assert least_distance([0b011, 0b001], [1, 1], 2, [0b011], states) == near
-    assert least_distance([0b001, 0b001], [1, 1], 2, [0b001], states) == FAR
+
+    def least(*masks: int) -> int:
+        packing = Packing([0b111], states)
+        return least_distance([Want(mask, 1) for mask in masks], packing, states)
+
+    assert least(0b001, 0b010) == near
+    assert least(0b001, 0b100) == FAR
+    assert least(0b011, 0b001) == near
+    assert least(0b001, 0b001) == FAR
 
 
 def test_places_of_several_pools_are_put_together() -> None:

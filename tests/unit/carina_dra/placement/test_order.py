@@ -5,6 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carina_dra.allocator.group import NUMA_NODE
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import CLOSENESS, FAR, Order, Policy
 from carina_dra.placement.cluster import Cluster
@@ -46,7 +47,7 @@ def test_entry_is_never_worse_than_the_best_allocation(seed: int, policy: str) -
         assert entry is not None
         assert entry <= (score.alternatives, score.distance, score.use, question.node)
         assert entry[2] == score.use
-        assert order.has_room(question.node, demand.amounts)
+        assert order.has_room(question.node, demand.amounts, demand.amounts_together)
 
 
 @settings(max_examples=30, deadline=None)
@@ -165,3 +166,27 @@ def test_room_is_what_a_device_has_left() -> None:
     nodes.release(asked.key)
     order.entries()
     assert order.has_room("a", wanted)
+
+
+def test_room_within_an_attribute_is_what_its_devices_have_left_together() -> None:
+    memory = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80"}}}
+    devices = [{**gpu(f"g{index}", numa=index // 2), **memory} for index in range(4)]
+    nodes = cluster(a=devices)
+    order = order_of(nodes, 2)
+
+    def has_room(amount: str) -> bool:
+        order.entries()
+        wanted = {"memory": Quantity.parse(amount).nanos}
+        return order.has_room("a", {}, [(NUMA_NODE, wanted)])
+
+    assert has_room("160")
+    assert not has_room("161")
+    held = [claim(2, capacity={"requests": {"memory": "30"}}) for _ in range(2)]
+    assert all(give(nodes, one) for one in held)
+    assert has_room("160")  # on the other NUMA node
+    last = claim(4, capacity={"requests": {"memory": "10"}})
+    assert give(nodes, last)
+    assert has_room("140")
+    assert not has_room("141")
+    nodes.release(last.key)
+    assert has_room("160")

@@ -5,14 +5,17 @@ from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
+from carina_dra.allocator.group import PCIE_ROOT
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.search import Search
 from carina_dra.cel import Selector
 from carina_dra.placement import attribute_index, offer
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
-from carina_dra.resource import DeviceTaintRule, ResourceSlice, decode
+from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
 from tests.samples.fleet import (
     CLASSES,
     DRIVER,
@@ -21,11 +24,13 @@ from tests.samples.fleet import (
     cluster,
     devices_of,
     gpu,
+    model_is,
     place,
     slices,
 )
 
 _NODES = {f"n{index:02}": [gpu("g0"), gpu("g1")] for index in range(20)}
+_ROOT = {PCIE_ROOT: {"string": "r0"}}
 _ALL = {"deviceClassName": "gpu", "allocationMode": "All"}
 
 
@@ -115,6 +120,20 @@ def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() ->
     with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
+
+
+def test_nodes_without_room_for_shares_of_one_device_are_not_looked_at() -> None:
+    """Each request alone has room, and both have room on two devices."""
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
+    devices = [{**gpu(f"g{index}", root=f"r{index}"), **shared} for index in range(2)]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    requests = [{"name": f"share-{number}", "exactly": wanted} for number in range(2)]
+    together = claim_of(*requests, constraints=[{"matchAttribute": PCIE_ROOT}])
+    with patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as bound:
+        assert not isinstance(place(nodes, together), Placed)
+        assert bound.call_count == 0
+        assert isinstance(place(nodes, claim_of(*requests)), Placed)
 
 
 class _Names(list[str]):
@@ -215,3 +234,48 @@ def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:
         again = placer.place(asked)
     assert isinstance(again, Placed)
     assert again.node == first.node
+
+
+def _of_one_gpu(*kinds: str) -> ResourceClaim:
+    of_kind = (
+        {
+            "name": f"of-{kind}",
+            "exactly": {
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": model_is(kind)}}],
+            },
+        }
+        for kind in kinds
+    )
+    return claim_of(*of_kind, constraints=[{"matchAttribute": PCIE_ROOT}])
+
+
+def test_search_that_no_wish_has_limited_is_not_repeated_without_it() -> None:
+    """The places of the partitions overlap; the slots would suffice."""
+    slots = [{"name": "gpu", "counters": {f"slot-{index}": {"value": "1"} for index in range(4)}}]
+    devices = [
+        {
+            **gpu(name, model=name[0], root="r0", numa=0),
+            "consumesCounters": [
+                {
+                    "counterSet": "gpu",
+                    "counters": {f"slot-{index}": {"value": "1"} for index in taken},
+                }
+            ],
+        }
+        for name, taken in (("a0", (0, 1)), ("a1", (2, 3)), ("b0", (1, 2)))
+    ]
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for published in slices("a", {"sharedCounters": slots}, {"devices": devices}):
+        nodes.put_slice(published)
+    with patch("carina_dra.allocator.allocate.Search", wraps=Search) as searches:
+        assert not isinstance(place(nodes, _of_one_gpu("a", "b")), Placed)
+    assert searches.call_count == 1
+
+
+def test_devices_that_no_wish_can_be_fulfilled_for_are_found_without() -> None:
+    devices = [gpu("g0", model="a", nvlink="n0"), gpu("g1", model="b", nvlink="n1")]
+    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Unplaceable)  # no root
+    devices = [{**one, "attributes": {**one["attributes"], **_ROOT}} for one in devices]
+    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Placed)

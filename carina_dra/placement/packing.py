@@ -1,0 +1,178 @@
+"""How many devices of a node can be had together at most: conditions on several devices.
+
+Each of the devices can be had alone. Together they must be enough, and so must what is left of the
+counters that they draw from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+from carina_dra.allocator.usage import Amounts
+from carina_dra.placement.knapsack import PoolKnapsacks
+from carina_dra.placement.offer import PoolState
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A number of devices, each of which can be had alone."""
+
+    devices: int
+    """One a bit."""
+    count: int
+    draws: bool = True
+    """Whether nobody else can have them then; false for admin access."""
+    amounts: Amounts = field(default_factory=dict)
+    """What all of them together consume of capacities at least, in billionths."""
+
+
+class Packing:
+    """Which devices of a node can be had together, as far as it can be told without a search."""
+
+    def __init__(self, levels: Sequence[int], states: Sequence[PoolState]) -> None:
+        """`levels` are the devices that can serve one request, those that can serve two, and so on.
+
+        All but the first have shareable devices only.
+        """
+        self._levels = levels
+        self._states = states
+
+    def has(self, want: Want) -> bool:
+        """Whether the devices may be had together."""
+        if want.draws:
+            return self._have([want.devices], want.count)
+        return want.devices.bit_count() >= want.count
+
+    def has_all(self, requests: Sequence[Sequence[Want]]) -> bool:
+        """Whether all requests may be served together, each by one of its alternatives.
+
+        Each of the alternatives must be possible by itself.
+        """
+        if len(requests) == 1:
+            return True
+        drawing = [wants for wants in requests if all(want.draws for want in wants)]
+        either = 0
+        for wants in drawing:
+            for want in wants:
+                either |= want.devices
+        needed = sum(min(want.count for want in wants) for wants in drawing)
+        if not (self._serve(either, needed) and self._have_capacity(drawing, either)):
+            return False
+        alike = self._alike(drawing)
+        if len(alike) == 1:
+            return True
+        return all(
+            self._serve(wants[0].devices, wants[0].count) for wants in alike if len(wants) == 1
+        ) and self._suffice(alike, either)
+
+    @staticmethod
+    def _alike(requests: Sequence[Sequence[Want]]) -> list[Sequence[Want]]:
+        """The requests, but those that want the same devices as one: they want them together."""
+        counts: dict[int, int] = {}
+        different: list[Sequence[Want]] = []
+        for wants in requests:
+            if len(wants) == 1:
+                (want,) = wants
+                counts[want.devices] = counts.get(want.devices, 0) + want.count
+            else:
+                different.append(wants)
+        return [*different, *([Want(devices, count)] for devices, count in counts.items())]
+
+    def _serve(self, devices: int, count: int) -> bool:
+        """Whether devices may serve so many requests; a shareable one may serve several."""
+        return self._have([level & devices for level in self._levels], count)
+
+    def _have(self, levels: Sequence[int], count: int) -> bool:
+        """Whether so many devices may be had together, each level for itself.
+
+        No device of another level is missing in the first one.
+        """
+        spare = sum(level.bit_count() for level in levels) - count
+        if spare < 0 or count <= 1:
+            return spare >= 0
+        either = levels[0]
+        drawing = [
+            (shift, state, packed)
+            for shift, state, knapsacks in self._drawing
+            for packed in knapsacks.groups
+            if (of := either >> shift & packed.devices) & (of - 1)
+        ]
+        beside = sum(
+            max(0, (level >> shift & packed.devices).bit_count() - 1)
+            for shift, _, packed in drawing
+            for level in levels
+        )
+        if beside <= spare:
+            return True  # one of each group is enough
+        for shift, state, packed in drawing:
+            most = state.offered.knapsacks.most(
+                either >> shift & packed.devices, state.remainder(packed)
+            )
+            for level in levels:
+                spare -= max(0, (level >> shift & packed.devices).bit_count() - most)
+            if spare < 0:
+                return False
+        return True
+
+    def _have_capacity(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
+        """Whether these devices have left what the requests consume of capacities together.
+
+        Only shareable devices can have too little: each of the others has enough for its request.
+        """
+        if not any(either >> shift & state.offered.shareable for shift, state in self._pools):
+            return True
+        needed: dict[str, int] = {}
+        for wants in requests:
+            for name in wants[0].amounts:
+                least = min(want.amounts.get(name, 0) for want in wants)
+                needed[name] = needed.get(name, 0) + least
+        for name, amount in needed.items():
+            left = sum(
+                state.left(name, either >> shift & (1 << len(state.offered.devices)) - 1)
+                for shift, state in self._pools
+            )
+            if amount > left:
+                return False
+        return True
+
+    def _suffice(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
+        """Whether the counters suffice for what the requests draw at least, of these devices."""
+        for shift, state, knapsacks in self._drawing:
+            left: dict[int, int] = {}
+            for packed in knapsacks.groups:
+                if either >> shift & packed.devices:
+                    for knapsack, amount in state.remainder(packed).left.items():
+                        left[knapsack] = left.get(knapsack, 0) + amount
+            for knapsack in knapsacks.families:
+                drawn = sum(
+                    min(self._least(want, shift, state, knapsack) for want in wants)
+                    for wants in requests
+                )
+                if drawn > left.get(knapsack, 0):
+                    return False
+        return True
+
+    @staticmethod
+    def _least(want: Want, shift: int, state: PoolState, knapsack: int) -> int:
+        """What a request draws at least of a pool's counters."""
+        devices = want.devices >> shift
+        if devices & state.offered.shareable:
+            return 0  # another request may draw for it
+        count = want.count - (want.devices ^ devices << shift).bit_count()
+        return state.offered.knapsacks.knapsacks[knapsack].least(devices, count)
+
+    @cached_property
+    def _drawing(self) -> Sequence[tuple[int, PoolState, PoolKnapsacks]]:
+        """The pools with groups of several devices, each with its first bit."""
+        return [
+            (shift, state, state.offered.knapsacks)
+            for shift, state in self._pools
+            if state.offered.pool.counters and state.offered.knapsacks.groups
+        ]
+
+    @cached_property
+    def _pools(self) -> Sequence[tuple[int, PoolState]]:
+        """The pools, each with its first bit."""
+        sizes = (len(state.offered.devices) for state in self._states)
+        return list(zip(accumulate(sizes, initial=0), self._states, strict=False))
