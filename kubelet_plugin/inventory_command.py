@@ -6,7 +6,7 @@ It needs no cluster and no configuration, and changes nothing.
 import os
 import platform
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -17,6 +17,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, ObservedGpu
@@ -56,8 +57,14 @@ def run(arguments: Namespace) -> int:
     library = NvmlLibrary(host, nvml_libraries(Path(arguments.driver_root)))
     inventory = NvmlReader(host, library).read()
     library.close()
+    driver = arguments.driver_name
+    kinds = arguments.device_kinds or default_kinds(driver)
     published = resource_slices(
-        pool(devices(inventory), driver=arguments.driver_name, node=arguments.node_name),
+        pool(
+            [device for device in devices(inventory) if device.kind in kinds],
+            driver=driver,
+            node=arguments.node_name,
+        ),
         generation=1,
     )
     output = OutputFormat(arguments.output)
@@ -204,10 +211,24 @@ def _dotted(version: tuple[int, int] | None) -> str | None:
     return f"{version[0]}.{version[1]}" if version else None
 
 
+def _kinds(text: str) -> frozenset[DeviceKind]:
+    try:
+        return parse_kinds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXIT_CODES
     add_output_argument(parser)
+    parser.add_argument(
+        "--device-kinds",
+        type=_kinds,
+        default=os.environ.get("CARINA_DEVICE_KINDS"),
+        metavar="KINDS",
+        help="kinds of devices, separated by commas [those that the plugin publishes by default]",
+    )
     for setting, default, description in (
         ("node-name", platform.node().lower(), "name of the node"),
         ("driver-name", "gpu.carina.dev", "name of the DRA driver"),

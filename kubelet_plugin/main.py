@@ -143,7 +143,8 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
                 )
                 stop.set()
                 return
-            publisher.publish(devices(inventory))
+            published = chosen.published_kinds
+            publisher.publish([each for each in devices(inventory) if each.kind in published])
             gpus_changed.set()
 
         poller = InventoryPoller(

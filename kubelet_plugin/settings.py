@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.functional_validators import AfterValidator, BeforeValidator
 
+from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+
 ENVIRONMENT_PREFIX = "CARINA_"
 _DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
 _DRIVER_NAME = r"^(?=[a-z])" + _DNS_LABELS[1:]  # the CDI vendor, which begins with a letter
@@ -48,8 +50,13 @@ def _off(value: object) -> object:
     return "off" if value is False else value  # YAML reads an unquoted off as False
 
 
+def _kinds(value: object) -> object:
+    return parse_kinds(value) if isinstance(value, str) else value
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address)]
+DeviceKinds = Annotated[frozenset[DeviceKind], BeforeValidator(_kinds)]
 
 
 class Settings(BaseModel):
@@ -110,6 +117,11 @@ class Settings(BaseModel):
         le=3600,
         description="seconds between checks that prepared claims still have what they need",
     )
+    device_kinds: DeviceKinds | None = Field(
+        None,
+        description="kinds of devices that are published, separated by commas: gpu, monitor; "
+        "default: all, but only gpu if driver_name is gpu.nvidia.com",
+    )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
         description="what to do with GPUs that a device plugin or another DRA driver also offers "
@@ -141,6 +153,11 @@ class Settings(BaseModel):
                     f"{_SOCKET_PATH_BYTES} bytes that Linux allows; shorten one of them"
                 )
         return self
+
+    @property
+    def published_kinds(self) -> frozenset[DeviceKind]:
+        """The kinds of devices that are published."""
+        return default_kinds(self.driver_name) if self.device_kinds is None else self.device_kinds
 
     @property
     def plugin_directory(self) -> Path:

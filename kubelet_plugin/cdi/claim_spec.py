@@ -29,6 +29,7 @@ from kubelet_plugin.cdi.spec import (
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.whole import WholeGpu
 
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -187,7 +188,7 @@ def _variables(claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice) 
 def _cuda_name(device: GpuDevice) -> str:
     """Returns the name of the device in CUDA_VISIBLE_DEVICES."""
     match device:
-        case WholeGpu(gpu=gpu):
+        case WholeGpu(gpu=gpu) | Monitor(gpu=gpu):
             return gpu.uuid
     assert_never(device)
 

@@ -22,7 +22,13 @@ from carina_dra.resource import (
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import AllocationRefused, ApiUnavailable, ClaimGone
-from kubelet_plugin.devices.name import DeviceName, UnknownName, WholeGpuName, parse_name
+from kubelet_plugin.devices.name import (
+    DeviceName,
+    MonitorName,
+    UnknownName,
+    WholeGpuName,
+    parse_name,
+)
 
 _WRITTEN_IN = {
     AllocationConfigSource.CLASS: "of the DeviceClass",
@@ -96,6 +102,15 @@ def read_allocation(
         if len(elsewhere) == len(results):
             return _not_allocated_here(reference, problem)
         return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+    without_access = [result for result in results if _lacks_admin_access(result)]
+    if without_access:
+        problem = (
+            f"has device {without_access[0].device} allocated to request "
+            f"{without_access[0].request} without admin access, for which alone it is; write "
+            "adminAccess: true in the request, in a namespace with the label "
+            'resource.kubernetes.io/admin-access: "true", or select devices of another type'
+        )
+        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
     try:
         devices = _devices(reference, results, allocation, driver)
     except DeviceConfigError as error:
@@ -136,10 +151,16 @@ def _devices(
     )
 
 
+def _lacks_admin_access(result: DeviceResult) -> bool:
+    return isinstance(parse_name(result.device), MonitorName) and not result.admin_access
+
+
 def _accepts(name: DeviceName) -> type[DeviceConfig]:
     """Returns the kind of configuration that a device accepts."""
     match name:
-        case WholeGpuName() | UnknownName():  # an unknown device is refused later, as missing
+        case (
+            WholeGpuName() | MonitorName() | UnknownName()
+        ):  # an unknown device is refused later, as missing
             return GpuConfig
     assert_never(name)
 

@@ -17,15 +17,16 @@ from carina_dra.resource import (
     VersionAttribute,
     limits,
 )
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, NvLink
 
 _STANDARD: Final = "resource.kubernetes.io"
 
 
-def gpu_attributes(kind: str, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
+def gpu_attributes(kind: DeviceKind, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
     """Returns the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
     text = {
-        "type": kind,
+        "type": str(kind),
         "uuid": gpu.uuid,
         "productName": gpu.product_name,
         "brand": gpu.brand,

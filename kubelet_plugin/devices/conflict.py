@@ -7,7 +7,7 @@ needed, because the kubelet may ask to prepare a device before it has unprepared
 from dataclasses import dataclass
 from typing import assert_never
 
-from kubelet_plugin.devices.name import DeviceName, UnknownName, WholeGpuName, gpu_name
+from kubelet_plugin.devices.name import DeviceName, MonitorName, UnknownName, WholeGpuName, gpu_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,15 @@ def conflict(one: Hold, other: Hold) -> bool:
     """
     if one.share_id is not None and other.share_id is not None and one.device == other.device:
         return False
-    return gpu_name(one.device) == gpu_name(other.device) and _overlap(one.device)
+    same_gpu = gpu_name(one.device) == gpu_name(other.device)
+    return same_gpu and _overlaps(one.device) and _overlaps(other.device)
 
 
-def _overlap(device: DeviceName) -> bool:
-    """Returns whether the device overlaps every other device on its GPU."""
+def _overlaps(device: DeviceName) -> bool:
+    """Returns whether the device overlaps every other device on its GPU that uses the GPU."""
     match device:
+        case MonitorName():
+            return False
         case WholeGpuName() | UnknownName():
             return True
     assert_never(device)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 _OF_GPU = re.compile(r"gpu-(0|[1-9]\d*)(?P<rest>-.*)?")
+_MONITOR = "-monitor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,16 @@ class WholeGpuName:
 
     def __str__(self) -> str:
         return f"gpu-{self.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorName:
+    """`gpu-<minor>-monitor`."""
+
+    minor: int
+
+    def __str__(self) -> str:
+        return f"gpu-{self.minor}{_MONITOR}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +44,22 @@ class UnknownName:
         return self.text
 
 
-DeviceName: TypeAlias = WholeGpuName | UnknownName
+DeviceName: TypeAlias = WholeGpuName | MonitorName | UnknownName
 
 
 def parse_name(text: str) -> DeviceName:
     """Parses the name of a device."""
-    match = _OF_GPU.fullmatch(text)
-    if match is None:
+    found = _OF_GPU.fullmatch(text)
+    if found is None:
         return UnknownName(text, None)
-    minor = int(match[1])
-    return UnknownName(text, minor) if match["rest"] else WholeGpuName(minor)
+    minor = int(found[1])
+    match found["rest"]:
+        case None:
+            return WholeGpuName(minor)
+        case str(rest) if rest == _MONITOR:
+            return MonitorName(minor)
+        case _:
+            return UnknownName(text, minor)
 
 
 def gpu_name(name: DeviceName) -> str:
@@ -51,7 +68,7 @@ def gpu_name(name: DeviceName) -> str:
     For a name without a minor number, returns the name itself.
     """
     match name:
-        case WholeGpuName(minor):
+        case WholeGpuName(minor) | MonitorName(minor):
             return f"gpu-{minor}"
         case UnknownName(text, minor):
             return text if minor is None else f"gpu-{minor}"

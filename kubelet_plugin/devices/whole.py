@@ -1,11 +1,13 @@
 """The kind `gpu`: a whole GPU."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from carina_dra.resource import Device as PublishedDevice
 from carina_dra.resource import DeviceCounterConsumption
 from kubelet_plugin.devices.attributes import gpu_attributes, gpu_memory
 from kubelet_plugin.devices.counters import counter_set_name, counters
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import WholeGpuName
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
@@ -15,6 +17,7 @@ from kubelet_plugin.inventory.gpu import Gpu, GpuState
 class WholeGpu:
     """A whole GPU as a device."""
 
+    kind: ClassVar[DeviceKind] = DeviceKind.GPU
     gpu: Gpu
     state: GpuState
 
@@ -27,7 +30,7 @@ class WholeGpu:
         """Returns the device for a ResourceSlice. It consumes all counters of its GPU."""
         return PublishedDevice(
             name=self.name,
-            attributes=gpu_attributes("gpu", self.gpu, self.state),
+            attributes=gpu_attributes(self.kind, self.gpu, self.state),
             capacity=gpu_memory(self.gpu),
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),

@@ -5,11 +5,14 @@ vanished. `wanted` also depends on the current devices.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.failure import ClaimError, DeviceMissing, DeviceUnhealthy
 from kubelet_plugin.devices.device import GpuDevice
-from kubelet_plugin.inventory.health import in_order
+from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.whole import WholeGpu
+from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
 from kubelet_plugin.prepare.resource import ClaimSpec, Identity, NodeResource, spec_identity
 
 
@@ -41,6 +44,16 @@ def _usable(claim: NodeClaim, name: str, devices: Mapping[str, GpuDevice]) -> Gp
     device = devices.get(name)
     if device is None:
         raise ClaimError(DeviceMissing(claim, name, tuple(sorted(devices))))
-    for problem in in_order(device.state.problems):
+    for problem in in_order(_preventing(device)):
         raise ClaimError(DeviceUnhealthy(claim, name, device.gpu.uuid, problem))
     return device
+
+
+def _preventing(device: GpuDevice) -> Problems:
+    """Returns the problems that prevent the use of a device."""
+    match device:
+        case WholeGpu():
+            return device.state.problems
+        case Monitor():
+            return HEALTHY  # a GPU with problems is one to be looked at
+    assert_never(device)

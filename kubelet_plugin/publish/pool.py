@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from carina_dra.resource import CounterSet, limits
 from carina_dra.resource import Device as PublishedDevice
-from kubelet_plugin.devices.counters import counter_set
+from kubelet_plugin.devices.counters import counter_set, counter_set_name
 from kubelet_plugin.devices.device import GpuDevice
 
 T = TypeVar("T")
@@ -50,9 +50,10 @@ class Pool:
 
 def pool(devices: Sequence[GpuDevice], *, driver: str, node: str) -> Pool:
     """Returns the pool of a node's devices, in their order."""
-    gpus = {device.gpu.minor: device.gpu for device in devices}
-    counter_sets = [counter_set(gpu) for gpu in gpus.values()]
     published = [device.published(driver) for device in devices]
+    consumed = {each.counter_set for device in published for each in device.consumes_counters}
+    sets = {counter_set_name(device.gpu): device.gpu for device in devices}
+    counter_sets = [counter_set(gpu) for name, gpu in sets.items() if name in consumed]
     return Pool(
         driver,
         node,

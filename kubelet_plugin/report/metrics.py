@@ -48,7 +48,7 @@ class Metrics:
         )
         self.devices = Gauge(
             "carina_devices",
-            "Devices of this node, by type and state (ready, lost, unreadable).",
+            "Devices of this node, by type and state of the GPU (ready, lost, unreadable).",
             ("type", "state"),
             registry=registry,
         )

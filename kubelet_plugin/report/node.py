@@ -7,12 +7,14 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import assert_never
 
 from carina_dra.kube.errors import ApiError, Forbidden, Unauthorized
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.change import (
     DriverArrived,
@@ -69,9 +71,11 @@ class NodeReport:
 
     def inventory_seen(self, inventory: Inventory) -> None:
         """Reports the first inventory, and each that differs from the previous one."""
-        states = Counter(health.state(device.state.problems) for device in devices(inventory))
-        for state in health.STATES:
-            self._metrics.devices.labels("gpu", state).set(states[state])
+        seen = Counter(
+            (device.kind, health.state(device.state.problems)) for device in devices(inventory)
+        )
+        for kind, state in product(DeviceKind, health.STATES):
+            self._metrics.devices.labels(kind, state).set(seen[kind, state])
 
     def inventory_changed(self, change: InventoryChange) -> None:
         """Reports a single change between two reads."""

@@ -6,6 +6,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,9 +139,13 @@ def _show_slices(console: Console, client: Client) -> None:
         console.say(f"{node}:")
         for device in offered:
             product, uuid = _text(device, "productName"), _text(device, "uuid")
-            memory = device.capacity["memory"].value
+            memory = device.capacity["memory"].value if device.capacity else "to be seen only"
             console.say(f"  {device.name}  {product}  {memory}  {uuid}")
-    console.check(f"all {_GPUS} GPUs are published", sum(map(len, devices.values())) == _GPUS)
+    kinds = Counter(_text(device, "type") for offered in devices.values() for device in offered)
+    console.check(
+        f"all {_GPUS} GPUs are published, to be used and to be monitored",
+        kinds == {"gpu": _GPUS, "monitor": _GPUS},
+    )
 
 
 def _text(device: Device, name: str) -> str:

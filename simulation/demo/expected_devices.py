@@ -28,10 +28,14 @@ def allocated(claims: Iterable[Body]) -> list[tuple[str, str]]:
 
 
 def devices_of(container: Body, given: Iterable[tuple[str, str]]) -> list[str]:
-    """The devices that a container should see: those of the requests it names, by default all."""
+    """The GPUs that a container should see: those of the requests it names, by default all."""
     claims = container.get("resources", {}).get("claims", ())
     named = {entry["request"] for entry in claims if "request" in entry}
-    return sorted(device for request, device in given if not named or request in named)
+    return sorted(
+        device.removesuffix("-monitor")
+        for request, device in given
+        if not named or request in named
+    )
 
 
 def devices_behind(paths: Iterable[str]) -> list[str]:

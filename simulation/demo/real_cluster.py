@@ -170,10 +170,12 @@ def _show_pod(console: Console, cluster: Cluster, name: str, namespace: str) -> 
 
 
 def _uuids(cluster: Cluster) -> dict[str, str]:
+    """The UUIDs of the GPUs that can be used, by the names of their devices."""
     return {
         device["name"]: device["attributes"]["uuid"]["string"]
         for body in _get(cluster, "resourceslices")["items"]
         for device in body["spec"].get("devices", ())
+        if device["attributes"]["type"]["string"] == "gpu"
     }
 
 

@@ -99,6 +99,11 @@ class Cluster:
         (account,) = (item["metadata"] for item in listed if item["kind"] == "ServiceAccount")
         (role,) = (item for item in listed if item["kind"] == "ClusterRole")
         (driver,) = (name for rule in role["rules"] for name in rule.get("resourceNames", ()))
+        (of_admins,) = (
+            item["metadata"]["name"]
+            for item in listed
+            if item["kind"] == "DeviceClass" and item["metadata"].get("labels")
+        )
         plugin = f"--as=system:serviceaccount:{account['namespace']}:{account['name']}"
         policies = {
             item["metadata"]["name"]
@@ -106,8 +111,9 @@ class Cluster:
             if item["kind"] == "ValidatingAdmissionPolicy"
         }
         for probe, user in (
-            (_probe(driver, {"nodeName": "probe"}), (plugin,)),  # not by a pod of that node
-            (_probe(driver, {"allNodes": True}), ()),
+            (_probe_slice(driver, {"nodeName": "probe"}), (plugin,)),  # not by a pod of that node
+            (_probe_slice(driver, {"allNodes": True}), ()),
+            (_probe_claim(of_admins), ()),
         ):
             process.wait_for(
                 f"{', '.join(sorted(policies))} to be in force",
@@ -224,7 +230,7 @@ def running_cluster(
         yield cluster
 
 
-def _probe(driver: str, nodes: Mapping[str, object]) -> dict[str, object]:
+def _probe_slice(driver: str, nodes: Mapping[str, object]) -> dict[str, object]:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -235,6 +241,16 @@ def _probe(driver: str, nodes: Mapping[str, object]) -> dict[str, object]:
             "devices": [{"name": "probe"}],
             **nodes,
         },
+    }
+
+
+def _probe_claim(device_class: str) -> dict[str, object]:
+    request = {"name": "probe", "exactly": {"deviceClassName": device_class}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
     }
 
 

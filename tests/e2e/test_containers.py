@@ -150,7 +150,10 @@ def _monitor(workloads: Workloads) -> None:
     """Makes a pod with admin access to every GPU."""
     label = "resource.kubernetes.io/admin-access=true"
     workloads.kubectl("label", "namespace", workloads.namespace, label)
-    workloads.claim("all", request(allocationMode="All", adminAccess=True))
+    of_all = request(
+        deviceClassName="monitor.gpu.carina.dev", allocationMode="All", adminAccess=True
+    )
+    workloads.claim("all", of_all)
     workloads.pod("monitor", "all")
 
 
@@ -163,16 +166,36 @@ def test_admin_access_sees_every_gpu_and_says_so(workloads: Workloads) -> None:
     assert len([name for name in environment if name.endswith("_ADMIN_ACCESS")]) == 8
 
 
-@pytest.mark.xfail(
-    reason="the scheduler draws counters for admin access too (kubernetes #140729)", strict=True
-)
-def test_admin_access_sees_gpus_in_use(workloads: Workloads) -> None:
-    workloads.pod_with_own_claim("user")
+def test_monitor_sees_every_gpu_while_all_are_in_use(workloads: Workloads) -> None:
+    workloads.claim("everything", request(count=8))
+    workloads.pod("user", "everything")
     workloads.wait_running("user")
 
-    _monitor(workloads)
+    for _ in ("started", "restarted"):
+        _monitor(workloads)
+        workloads.wait_running("monitor")
+        assert len(workloads.gpus("monitor")) == 8
+        workloads.delete("monitor")
+        workloads.kubectl("delete", "resourceclaim", "all")
 
-    assert workloads.why_not_scheduled("monitor") is None
+
+def test_monitor_that_is_allocated_without_admin_access_is_not_prepared(
+    workloads: Workloads,
+) -> None:
+    selector = "device.attributes['gpu.carina.dev'].type == 'monitor'"
+    workloads.cluster.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "any-type"},
+            "spec": {"selectors": [{"cel": {"expression": selector}}]},
+        }
+    )
+    workloads.claim("sneaky", request(deviceClassName="any-type"))
+    workloads.pod("sneaky", "sneaky")
+
+    said = workloads.wait_event("ResourceClaim", "sneaky", "PrepareFailed")
+    assert "without admin access" in said
 
 
 def test_gpus_seen_with_admin_access_are_free_for_others(workloads: Workloads) -> None:

@@ -67,11 +67,18 @@ def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["own-node-only", "pool-of-node"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "carina-kubelet-plugin-own-node-only",
+        "carina-kubelet-plugin-pool-of-node",
+        "carina-admin-access-required",
+    ],
+)
 def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster, name: str) -> None:
     if not cluster.controllers_run:
         pytest.skip("a controller checks the types, and here is only an API server")
-    policy = f"validatingadmissionpolicy/carina-kubelet-plugin-{name}"
+    policy = f"validatingadmissionpolicy/{name}"
 
     cluster.kubectl("wait", policy, "--for=jsonpath={.status.observedGeneration}=1")
 

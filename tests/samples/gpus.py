@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink, ObservedGpu
 from kubelet_plugin.inventory.health import (
@@ -94,3 +95,9 @@ def whole(minor: int, *problems: Problem, nvlink: NvLink | None = None, **facts:
     """A GPU as a device."""
     seen = observed(minor, *problems, nvlink=nvlink, **facts)
     return WholeGpu(seen.gpu, seen.state)
+
+
+def monitor(minor: int, *problems: Problem, **facts: Any) -> Monitor:
+    """The sight of a GPU as a device."""
+    seen = observed(minor, *problems, **facts)
+    return Monitor(seen.gpu, seen.state)

@@ -27,6 +27,9 @@ def inventory(
     )
 
 
+_GPUS = ("gpu-0", "gpu-1", "gpu-3", "gpu-5")
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> SimulatedNode:
     return SimulatedNode.create(tmp_path / "node", "mixed", name="node-1")
@@ -50,9 +53,33 @@ def test_table_shows_the_gpus_and_the_slices(node: SimulatedNode) -> None:
             "00001-gpu.carina.dev-node-1-*",
             "gpu.carina.dev",
             "node-1",
-            "devices gpu-0, gpu-1, gpu-3, gpu-5",
+            f"devices {', '.join((*_GPUS, *(f'{gpu}-monitor' for gpu in _GPUS)))}",
         ],
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        (["--device-kinds", "gpu"], {}),
+        ([], {"CARINA_DEVICE_KINDS": "gpu"}),
+        (["--driver-name", "gpu.nvidia.com"], {}),
+    ],
+    ids=["by a flag", "by the environment", "by the driver's name"],
+)
+def test_kinds_that_the_plugin_does_not_publish_are_left_out(
+    node: SimulatedNode, options: list[str], environment: dict[str, str]
+) -> None:
+    done = inventory(node, *options, **environment)
+
+    assert done.stdout.splitlines()[-1].endswith("devices gpu-0, gpu-1, gpu-3, gpu-5")
+
+
+def test_unknown_kind_of_device_is_refused(node: SimulatedNode) -> None:
+    done = inventory(node, "--device-kinds", "gpu,mug")
+
+    assert done.returncode == 2
+    assert "'mug' is not a kind of device; write some of gpu, monitor" in done.stderr
 
 
 def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:

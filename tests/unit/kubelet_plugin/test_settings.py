@@ -37,6 +37,8 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
         (("--node-name", "n", "--poll-seconds", "0"), "greater than 0"),
         (("--node-name", "n", "--repair-seconds", "0"), "greater than 0"),
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
+        (("--node-name", "n", "--device-kinds", "gpu,mug"), "'mug' is not a kind of device; write"),
+        (("--node-name", "n", "--device-kinds", ""), "'' is not a kind of device; write"),
         (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),
         (("--node-name", "n", "--http-address", "::1:8080"), "must be HOST:PORT"),
         (("--node-name", "n", "--http-address", "[::1]:70000"), "must be HOST:PORT"),
@@ -82,6 +84,25 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.touch()
     assert loaded("--node-name", "n", "--config", str(file)) == loaded("--node-name", "n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "kinds"),
+    [
+        ((), {"gpu", "monitor"}),
+        (("--driver-name", "gpu.nvidia.com"), {"gpu"}),
+        (("--driver-name", "gpu.nvidia.com", "--device-kinds", "gpu, monitor"), {"gpu", "monitor"}),
+        (("--device-kinds", "monitor"), {"monitor"}),
+    ],
+)
+def test_kinds_that_are_published(flags: tuple[str, ...], kinds: set[str]) -> None:
+    assert loaded("--node-name", "n", *flags).published_kinds == kinds
+
+
+def test_kinds_can_be_a_list_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("device_kinds: [gpu]\n")
+    assert loaded("--node-name", "n", "--config", str(file)).published_kinds == {"gpu"}
 
 
 def test_an_abbreviated_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,16 @@ GOOD = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "GpuConfig"}
 BAD = {**GOOD, "shareing": 1}
 
 
-def read(*configs: dict[str, Any]) -> Reading:
-    """Reads a claim that was allocated a GPU with these configurations."""
-    result = {"request": "gpu", "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
+def read(*configs: dict[str, Any], device: str = "gpu-0", admin: bool = False) -> Reading:
+    """Reads a claim that was allocated a device with these configurations."""
+    result: dict[str, Any] = {
+        "request": "gpu",
+        "driver": DRIVER,
+        "pool": "node-1",
+        "device": device,
+    }
+    if admin:
+        result["adminAccess"] = True
     body = {
         "metadata": {"namespace": "default", "name": "train", "uid": UID},
         "spec": {"devices": {"requests": []}},
@@ -54,3 +61,14 @@ def test_a_configuration_with_a_mistake_is_refused_by_its_place(source: str, wor
 )
 def test_a_configuration_that_is_for_others_is_left_alone(foreign: dict[str, Any]) -> None:
     assert isinstance(read(foreign, config(GOOD)), Wanted)
+
+
+def test_monitor_is_for_claims_with_admin_access_only() -> None:
+    assert isinstance(read(device="gpu-0-monitor", admin=True), Wanted)
+
+    reading = read(device="gpu-0-monitor")
+    assert isinstance(reading, Refused)
+    assert str(reading.failure).startswith(
+        "ResourceClaim default/train has device gpu-0-monitor allocated to request gpu without "
+        "admin access"
+    )

@@ -11,6 +11,9 @@ from kubelet_plugin.devices.name import parse_name
     [
         ("gpu-0", None, "gpu-0", None, False),
         ("gpu-0", None, "gpu-1", None, True),
+        ("gpu-0", None, "gpu-0-monitor", None, True),
+        ("gpu-0-monitor", None, "gpu-0-monitor", None, True),
+        ("gpu-0-monitor", None, "gpu-0-later", None, True),
         ("gpu-0", "a", "gpu-0", "b", True),
         ("gpu-0", "a", "gpu-0", None, False),
         ("gpu-0", None, "gpu-0-later", None, False),

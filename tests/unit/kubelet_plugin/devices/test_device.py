@@ -3,6 +3,7 @@
 import pytest
 
 from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import GpuState, MigMode
 from kubelet_plugin.inventory.health import NvmlFailure
@@ -13,14 +14,20 @@ from kubelet_plugin.inventory.inventory import (
     Inventory,
     UnknownGpu,
 )
-from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, observed, whole
+from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, monitor, observed, whole
 
 
-def test_a_gpu_is_one_device_named_after_its_minor_number() -> None:
-    (device,) = devices(DriverReady((observed(3),)))
+def test_devices_of_a_gpu_are_named_after_its_minor_number() -> None:
+    found = devices(DriverReady((observed(3),)))
 
-    assert device == WholeGpu(gpu(3), GpuState())
-    assert device.name == "gpu-3"
+    assert found == (WholeGpu(gpu(3), GpuState()), Monitor(gpu(3), GpuState()))
+    assert [device.name for device in found] == ["gpu-3", "gpu-3-monitor"]
+
+
+def test_monitors_come_last_since_the_scheduler_takes_the_first_device_that_fits() -> None:
+    found = devices(DriverReady((observed(0), observed(1))))
+
+    assert [device.kind for device in found] == ["gpu", "gpu", "monitor", "monitor"]
 
 
 def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
@@ -31,13 +38,18 @@ def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
         whole(1, LOST),
         whole(2, UNREADABLE),
         whole(3),
+        monitor(0),
+        monitor(1, LOST),
+        monitor(2, UNREADABLE),
+        monitor(3),
     )
 
 
-def test_a_gpu_in_mig_mode_is_no_whole_gpu() -> None:
+def test_a_gpu_in_mig_mode_can_be_monitored_but_not_used_whole() -> None:
     seen = (observed(0, mig=MIG, mig_mode=MigMode.ON), observed(1, mig=MIG))
 
-    assert [device.name for device in devices(DriverReady(seen))] == ["gpu-1"]
+    names = [device.name for device in devices(DriverReady(seen))]
+    assert names == ["gpu-1", "gpu-0-monitor", "gpu-1-monitor"]
 
 
 @pytest.mark.parametrize(

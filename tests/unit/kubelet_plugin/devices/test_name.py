@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kubelet_plugin.devices.name import (
     DeviceName,
+    MonitorName,
     UnknownName,
     WholeGpuName,
     gpu_name,
@@ -18,6 +19,8 @@ from kubelet_plugin.devices.name import (
     [
         ("gpu-0", WholeGpuName(0), "gpu-0"),
         ("gpu-12", WholeGpuName(12), "gpu-12"),
+        ("gpu-12-monitor", MonitorName(12), "gpu-12"),
+        ("gpu-12-monitors", UnknownName("gpu-12-monitors", 12), "gpu-12"),
         ("gpu-12-later", UnknownName("gpu-12-later", 12), "gpu-12"),
         ("gpu-012", UnknownName("gpu-012", None), "gpu-012"),
         ("nic-0", UnknownName("nic-0", None), "nic-0"),

@@ -29,7 +29,7 @@ from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
 from tests.samples.claims import UID, allocated, claim
-from tests.samples.gpus import LOST, UNREADABLE, gpu, whole
+from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, whole
 
 DRIVER = "gpu.carina.dev"
 
@@ -98,11 +98,21 @@ def test_a_made_claim_has_a_spec_with_what_is_granted(node: Node) -> None:
     assert any(value.endswith(gpu(0).uuid) for value in device["containerEdits"]["env"])
 
 
+def test_a_gpu_with_a_problem_can_be_monitored(node: Node) -> None:
+    node.devices["gpu-0-monitor"] = monitor(0, LOST, driver_version=node.version)
+    node.make(claim(allocated("gpu-0-monitor", admin_access=True)))
+    [device] = json.loads(node.spec.read_bytes())["devices"]
+    edits = device["containerEdits"]
+    assert [entry["hostPath"] for entry in edits["deviceNodes"]] == ["/dev/nvidia0"]
+    assert {value.partition("=")[2] for value in edits["env"]} == {gpu(0).uuid, "true"}
+
+
 def test_making_again_changes_nothing(node: Node) -> None:
     node.make(claim())
     before = node.spec.stat()
     node.make(claim())
-    assert node.spec.stat() == before
+    after = node.spec.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")])

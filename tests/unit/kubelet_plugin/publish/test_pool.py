@@ -23,7 +23,7 @@ from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from tests.samples import golden_slices
-from tests.samples.gpus import LOST, MIG, UNREADABLE, whole
+from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, whole
 
 
 def pool_of(*devices: GpuDevice) -> Pool:
@@ -74,6 +74,20 @@ def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
     names = [f"gpu-{minor}" for minor in range(number_of_gpus)]
     assert [found.name for content in counters for found in content.counter_sets] == names
     assert [found.name for content in devices for found in content.devices] == names
+
+
+def test_monitor_consumes_nothing_and_is_tainted_by_no_problem() -> None:
+    (device,) = published(monitor(0, LOST))
+
+    assert device.attributes["type"] == StringAttribute("monitor")
+    assert (device.capacity, device.consumes_counters, device.taints) == ({}, (), ())
+
+
+def test_counter_set_that_no_device_consumes_is_left_out() -> None:
+    counters, _ = pool_of(whole(1), monitor(0), monitor(1)).slices
+
+    assert isinstance(counters, CounterSlice)
+    assert [each.name for each in counters.counter_sets] == ["gpu-1"]
 
 
 def test_a_gpu_that_can_be_partitioned_counts_engines_and_memory_slices() -> None:

@@ -1,0 +1,40 @@
+"""The kind `monitor`: the sight of a GPU, whoever uses it.
+
+kube-scheduler draws a device's counters for claims with admin access too (kubernetes #140729), so
+that the device `gpu` cannot be allocated for monitoring while the GPU is in use. A monitor consumes
+nothing. It is only for claims with admin access (KEP-5018): an admission policy requires it of
+claims that name the DeviceClass, and the plugin requires it of all.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from carina_dra.resource import Device as PublishedDevice
+from kubelet_plugin.devices.attributes import gpu_attributes
+from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.name import MonitorName
+from kubelet_plugin.inventory.gpu import Gpu, GpuState
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """The sight of a GPU as a device."""
+
+    kind: ClassVar[DeviceKind] = DeviceKind.MONITOR
+    gpu: Gpu
+    state: GpuState
+
+    @property
+    def name(self) -> str:
+        """The name of the device in its pool, `gpu-<minor>-monitor`."""
+        return str(MonitorName(self.gpu.minor))
+
+    def published(self, _driver: str) -> PublishedDevice:
+        """Returns the device for a ResourceSlice.
+
+        It has no taints: a GPU with a problem is one to be looked at, and a single tainted device
+        would keep claims for all of a node from being allocated.
+        """
+        return PublishedDevice(
+            name=self.name, attributes=gpu_attributes(self.kind, self.gpu, self.state)
+        )
