@@ -1,0 +1,134 @@
+"""What a search tries, where it ends, and what it does not try."""
+
+from typing import Any
+
+import pytest
+
+from carina_dra.allocator.allocate import Allocated, choose
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.preference import FAR, Policy
+from carina_dra.allocator.request import check
+from carina_dra.allocator.search import Impossible
+from carina_dra.resource import ResourceClaim
+from tests.conformance.answer import attempt
+from tests.samples.fleet import CLASSES, claim, cluster, gpu
+
+_NUMBER = 'device.attributes["d"].n'
+
+
+def _request(name: str, count: int = 1, selector: str = "true", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "deviceClassName": "any",
+        "count": count,
+        "selectors": [{"cel": {"expression": selector}}],
+        **more,
+    }
+
+
+def _exactly(name: str, count: int = 1, selector: str = "true") -> dict[str, Any]:
+    asked = _request(name, count, selector)
+    return {"name": asked.pop("name"), "exactly": asked}
+
+
+def _case(
+    devices: list[dict[str, Any]], *claims: dict[str, Any], **slice_fields: Any
+) -> dict[str, Any]:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "nodeName": "n", "pool": pool, "devices": devices, **slice_fields}
+    return {
+        "features": ["DRAPrioritizedList"],
+        "node": {"metadata": {"name": "n"}},
+        "classes": [{"metadata": {"name": "any"}, "spec": {}}],
+        "slices": [{"metadata": {"name": "s"}, "spec": spec}],
+        "claims": [
+            {"metadata": {"name": f"c{index}"}, "spec": {"devices": asked}}
+            for index, asked in enumerate(claims)
+        ],
+        "allocatedDevices": [],
+    }
+
+
+def _numbered(*numbers: int) -> list[dict[str, Any]]:
+    return [
+        {"name": f"dev-{index}", "attributes": {"n": {"int": number}}}
+        for index, number in enumerate(numbers)
+    ]
+
+
+def _devices(case: dict[str, Any]) -> list[str]:
+    found = attempt(case)
+    assert isinstance(found, Allocated)
+    return [result.device for one in found.allocations for result in one.devices.results]
+
+
+def test_alternative_with_too_many_devices_does_not_end_the_search_for_the_next() -> None:
+    """The first device of the later alternative has none beside it that the constraint allows."""
+    alternatives = [_request("many", 33, f"{_NUMBER} < 10"), _request("one", 1, f"{_NUMBER} < 10")]
+    first = {"name": "first", "firstAvailable": alternatives}
+    devices = [
+        {"name": name, "attributes": {"n": {"int": number}, "side": {"string": side}}}
+        for name, number, side in (("a", 1, "left"), ("b", 2, "right"), ("c", 10, "right"))
+    ]
+    asked = {
+        "requests": [first, _exactly("second", 1, f"{_NUMBER} == 10")],
+        "constraints": [{"matchAttribute": "d/side"}],
+    }
+    assert _devices(_case(devices, asked)) == ["b", "c"]
+
+
+def test_request_that_is_impossible_alone_ends_a_long_search_for_its_claim() -> None:
+    requests = [
+        _exactly("first", 3, f"{_NUMBER} >= 0"),
+        _exactly("second", 3, f"{_NUMBER} >= 0"),
+        _exactly("hopeless", 1, f"{_NUMBER} > 100"),
+    ]
+    found = attempt(_case(_numbered(*range(24)), {"requests": requests}))
+    assert isinstance(found, Impossible)
+    assert found.steps <= 2 * 5_000  # the search, and that for the request alone
+
+
+def test_device_that_fails_late_in_a_long_search_is_an_error_though_a_part_is_impossible() -> None:
+    """The selector of the first claim fails on the last device, to which it comes at last."""
+    devices = [*_numbered(*range(11)), {"name": "last"}]
+    has_number = f'"n" in device.attributes["d"] && {_NUMBER} >= 0'
+    case = _case(
+        devices,
+        {"requests": [_exactly("failing", 1, f"{_NUMBER} >= 0")]},
+        {"requests": [_exactly("many", 5, has_number)]},
+        {"requests": [_exactly("hopeless", 1, f"{has_number} && {_NUMBER} > 100")]},
+    )
+    with pytest.raises(AllocationError, match="d/p/last: CEL runtime error"):
+        attempt(case)
+
+
+@pytest.mark.parametrize(
+    ("gates", "is_free"),
+    [
+        ([], True),
+        (["DRAListTypeAttributes"], False),
+        (["DRAOptionalNodeOperations"], False),
+    ],
+    ids=["no alpha feature", "another alpha feature", "the feature"],
+)
+def test_device_that_skips_node_operations_is_for_nodes_that_declare_it(
+    gates: list[str], *, is_free: bool
+) -> None:
+    """Without any alpha feature, the field is not known: everything is prepared."""
+    skipping = {"skipNodeOperations": ["NodePrepareResources"]}
+    case = _case([{"name": "dev"}], {"requests": [_exactly("r")]}, **skipping)
+    case["features"] = gates
+    assert isinstance(attempt(case), Allocated) == is_free
+    case["node"]["status"] = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
+    declared = is_free or gates == ["DRAOptionalNodeOperations"]
+    assert isinstance(attempt(case), Allocated) == declared
+
+
+def _steps(asked: ResourceClaim, least_distance: int) -> int:
+    nodes = cluster(a=[gpu("g0", numa=0, root="r0"), gpu("g1", numa=1, root="r1")])
+    claims = [check(asked, CLASSES, nodes.features)]
+    return choose(claims, nodes.state("a"), policy=Policy(), least_distance=least_distance).steps
+
+
+def test_devices_closer_than_the_least_distance_are_not_searched_for() -> None:
+    assert _steps(claim(2), FAR) < _steps(claim(2), FAR - 1) < _steps(claim(2), 0)
