@@ -82,6 +82,11 @@ def test_use_is_that_of_the_scarcest_counter() -> None:
     assert group.used(_usage("quarter", "half")) == WHOLE // 4 * 3
 
 
+def test_use_is_at_most_all_though_allocators_conflicted() -> None:
+    (group,) = _groups(*partitions("a", 4, half=2, most=3))
+    assert group.used(_usage("half", "most")) == WHOLE
+
+
 def test_free_devices_are_not_in_use_and_have_their_counters_left() -> None:
     (group,) = _groups(*partitions("a", 4, whole=4, half=2, other=2, quarter=1))
     assert _names(*group.free(_usage("half"))) == ["other", "quarter"]

@@ -1,16 +1,21 @@
 """Which of several possible allocations is chosen."""
 
+from typing import Any
+
 import pytest
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import UPSTREAM, Order, Policy
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed
 from tests.samples.fleet import (
     claim,
     claim_of,
     cluster,
     give,
     gpu,
+    model_is,
+    place,
     slices,
 )
 
@@ -95,6 +100,52 @@ def test_earlier_alternative_wins_over_a_fuller_node() -> None:
         for model in ("H200", "L40S")
     ]
     assert give(nodes, claim_of({"name": "gpu", "firstAvailable": alternatives})) == ["b/g0"]
+
+
+def _alternatives(name: str, *models: str) -> dict[str, Any]:
+    """A request for a GPU of the first possible model."""
+    return {
+        "name": name,
+        "firstAvailable": [
+            {
+                "name": model.lower(),
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": model_is(model)}}],
+            }
+            for model in models
+        ],
+    }
+
+
+def test_alternatives_count_request_by_request() -> None:
+    """The H200 is the first alternative of either request, but not of both."""
+    nodes = cluster(a=[gpu("g0", model="L40S"), gpu("g1", model="H200"), gpu("g2", model="L40S")])
+    requests = [_alternatives(name, "H200", "L40S") for name in ("first", "second")]
+    placed = place(nodes, claim_of(*requests))
+    assert isinstance(placed, Placed)
+    assert [result.device for result in placed.allocated.allocations[0].devices.results] == [
+        "g1",
+        "g0",
+    ]
+
+
+def test_score_has_the_sum_of_the_alternatives() -> None:
+    nodes = cluster(a=[gpu(f"g{index}", model="L40S") for index in range(3)])
+    requests = [_alternatives(name, "B200", "L40S") for name in ("first", "second")]
+    placed = place(nodes, claim_of(*requests, _alternatives("third", "L40S", "B200")))
+    assert isinstance(placed, Placed)
+    assert placed.allocated.score.alternatives == 2
+
+
+def test_later_alternative_that_would_fail_is_not_needed() -> None:
+    """All devices of a pool cannot be asked for while its driver updates it."""
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(slices("b", {"nodeName": "a", "devices": []}, {"devices": []})[0])
+    exactly = {"name": "one", "deviceClassName": "gpu"}
+    every = {"name": "all", "deviceClassName": "gpu", "allocationMode": "All"}
+    asked = claim_of({"name": "gpus", "firstAvailable": [exactly, every]})
+    assert give(nodes, asked) == ["a/g0"]
+    assert give(nodes, claim_of({"name": "gpus", "firstAvailable": [exactly, every]})) == []
 
 
 _PARTITIONS = [

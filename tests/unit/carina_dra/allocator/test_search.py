@@ -1,16 +1,18 @@
 """What a search tries, where it ends, and what it does not try."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from carina_dra.allocator.allocate import Allocated, choose
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.matching import Matching
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import check
-from carina_dra.allocator.search import Impossible
+from carina_dra.allocator.search import CutShort, Impossible, Matchings, Search
 from carina_dra.resource import ResourceClaim
-from tests.conformance.answer import attempt
+from tests.conformance.answer import attempt, read
 from tests.samples.fleet import CLASSES, claim, cluster, gpu
 
 _NUMBER = 'device.attributes["d"].n'
@@ -122,6 +124,79 @@ def test_device_that_skips_node_operations_is_for_nodes_that_declare_it(
     case["node"]["status"] = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
     declared = is_free or gates == ["DRAOptionalNodeOperations"]
     assert isinstance(attempt(case), Allocated) == declared
+
+
+def test_selector_is_not_evaluated_on_devices_in_use() -> None:
+    case = _case(
+        [{"name": "in-use"}, *_numbered(1)], {"requests": [_exactly("r", 1, f"{_NUMBER} == 1")]}
+    )
+    with pytest.raises(AllocationError, match="d/p/in-use: CEL runtime error"):
+        attempt(case)
+    case["allocatedDevices"] = [{"driver": "d", "pool": "p", "device": "in-use"}]
+    assert _devices(case) == ["dev-0"]
+
+
+def test_claim_with_too_many_devices_is_not_searched_for_with_others_of_them() -> None:
+    """With all 32 devices of its first request, a claim can have no other device."""
+    alternatives = [_request("many", 32), _request("one", 1)]
+    asked = [{"name": "first", "firstAvailable": alternatives}, _exactly("second")]
+    found = attempt(_case(_numbered(*range(40)), {"requests": asked}))
+    assert isinstance(found, Allocated)
+    assert len(found.allocations[0].devices.results) == 2
+    assert found.steps < 50
+
+
+def test_admin_access_takes_no_share_of_a_device() -> None:
+    shared = {
+        "name": "dev",
+        "allowMultipleAllocations": True,
+        "capacity": {"memory": {"value": "8"}},
+    }
+    seeing = _exactly("seeing")
+    seeing["exactly"]["adminAccess"] = True
+    using = {"requests": [_exactly("using")]}
+    case = _case([shared], {"requests": [seeing]}, using)
+    case["features"] = ["DRAAdminAccess", "DRAConsumableCapacity"]
+    assert _devices(case) == ["dev", "dev"]
+    case["claims"] = [*case["claims"], {"metadata": {"name": "c2"}, "spec": {"devices": using}}]
+    assert isinstance(attempt(case), Impossible)
+
+
+# Steps.
+
+
+def _pair_of_nine(*more: dict[str, Any]) -> dict[str, Any]:
+    """Nine devices of 16, of which any nine have a number in common."""
+    asked = {
+        "requests": [_exactly("nine", 9), *more],
+        "constraints": [{"distinctAttribute": "d/n", "requests": ["nine"]}],
+    }
+    return _case(_numbered(*range(8), *range(8)), asked)
+
+
+def test_search_that_was_cut_short_goes_on_where_it_was() -> None:
+    claims, state = read(_pair_of_nine())
+    at_once = Search(claims, state, Matchings(state.published, state.features)).run()
+    search = Search(claims, state, Matchings(state.published, state.features))
+    for limit in (0, 1, 2, 50, 500):
+        assert search.run(limit) == CutShort(limit)
+    assert search.run() == at_once == Impossible(at_once.steps)
+    assert at_once.steps > 500
+
+
+@pytest.mark.parametrize("policy", ["upstream", "binpack"])
+@pytest.mark.parametrize("limit", [0, 1, 999, 4_999, 5_000, 5_001, 7_000, 10_000])
+def test_all_searches_on_a_node_keep_the_step_limit_together(policy: str, limit: int) -> None:
+    claims, state = read(_pair_of_nine(_exactly("one")))
+    found = choose(claims, state, policy=Policy.parse(policy), max_steps=limit)
+    assert found == CutShort(limit)
+
+
+def test_each_device_is_matched_with_a_request_once() -> None:
+    case = _pair_of_nine()
+    with patch.object(Matching, "refused_by", autospec=True, side_effect=Matching.refused_by) as by:
+        attempt(case)
+    assert by.call_count == 16
 
 
 def _steps(asked: ResourceClaim, least_distance: int) -> int:

@@ -130,6 +130,11 @@ def test_device_of_another_node_is_not_interchangeable_with_one_of_this() -> Non
     assert not _Point(slices("a", per_device)).are_alike("d0", "d1")
 
 
+def test_devices_that_the_node_need_not_prepare_are_not_interchangeable_with_others() -> None:
+    skipping = {"devices": [{"name": "d1"}], "skipNodeOperations": ["*"]}
+    assert not _Point(slices("a", {"devices": [{"name": "d0"}]}, skipping)).are_alike("d0", "d1")
+
+
 @pytest.mark.parametrize(
     ("asked", "in_common"),
     [

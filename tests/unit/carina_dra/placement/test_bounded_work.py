@@ -210,3 +210,12 @@ def test_cost_of_a_node_is_considered_before_the_node_is_looked_at() -> None:
     assert isinstance(placed, Placed)
     assert placed.node == "n050"
     assert (done.searched, done.checked) == (1, 1)
+
+
+def test_orders_of_nodes_are_kept_for_few_numbers_of_devices() -> None:
+    """Above 8 devices, an order is that of a smaller number, a power of two up to 64."""
+    placer = placer_of(cluster(a=[gpu("g0")]))
+    for devices in (1, 7, 8, 9, 15, 16, 64, 65, 200):
+        claims = [claim(min(32, devices - before)) for before in range(0, devices, 32)]
+        placer.place(request(*claims))
+    assert {devices for devices, _ in placer._orders} == {1, 7, 8, 16, 64}
