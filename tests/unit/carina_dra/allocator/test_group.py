@@ -75,6 +75,18 @@ def test_device_of_two_counter_sets_joins_their_devices() -> None:
     assert [_names(*group.members) for group in apart] == [["x"], ["y"], ["z"]]
 
 
+def test_counter_sets_are_joined_through_others() -> None:
+    sets = [{"name": name, "counters": {"memory": {"value": "2"}}} for name in "xyz"]
+    devices = [
+        {"name": "x", **consumption(x=1)},
+        {"name": "z", **consumption(z=1)},
+        {"name": "xy", **consumption(x=1, y=1)},
+        {"name": "zy", **consumption(z=1, y=1)},
+    ]
+    (group,) = _groups(*slices("a", {"sharedCounters": sets}, {"devices": devices}))
+    assert _names(*group.members) == ["x", "z", "xy", "zy"]
+
+
 def test_use_is_that_of_the_scarcest_counter() -> None:
     (group,) = _groups(*partitions("a", 4, half=2, quarter=1))
     assert group.used(Usage()) == 0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import UPSTREAM, Order, Policy
+from carina_dra.allocator.preference import FAR, UPSTREAM, Order, Policy
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed
 from tests.samples.fleet import (
@@ -53,6 +53,21 @@ def test_one_pcie_root_comes_before_one_numa_node() -> None:
         gpu("g2", numa=1, root="r1"),
     ]
     assert give(cluster(a=gpus), claim(2)) == ["a/g1", "a/g2"]
+
+
+def test_devices_of_two_requests_are_close_to_each_other() -> None:
+    gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
+    requests = ({"name": name, "exactly": {"deviceClassName": "gpu"}} for name in "ab")
+    assert give(cluster(a=gpus), claim_of(*requests)) == ["a/g0", "a/g2"]
+
+
+@pytest.mark.parametrize(("count", "distance"), [(1, 0), (2, FAR)])
+def test_devices_whose_places_are_unknown_are_far_from_each_other(
+    count: int, distance: int
+) -> None:
+    placed = place(cluster(a=[gpu("g0"), gpu("g1")]), claim(count))
+    assert isinstance(placed, Placed)
+    assert placed.allocated.score.distance == distance
 
 
 def test_far_apart_is_better_than_nothing() -> None:

@@ -5,9 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
+from carina_dra.allocator import matching as matching_module
 from carina_dra.allocator.allocate import Allocated, choose
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.matching import Matching
+from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import check
 from carina_dra.allocator.search import CutShort, Impossible, Matchings, Search
@@ -162,6 +163,22 @@ def test_admin_access_takes_no_share_of_a_device() -> None:
     assert isinstance(attempt(case), Impossible)
 
 
+@pytest.mark.parametrize(("wanted", "is_possible"), [("8", True), ("9", False)])
+def test_admin_access_is_to_devices_of_the_capacity_though_others_use_it(
+    wanted: str, *, is_possible: bool
+) -> None:
+    shared = {
+        "name": "dev",
+        "allowMultipleAllocations": True,
+        "capacity": {"memory": {"value": "8"}},
+    }
+    seeing = _exactly("seeing")
+    seeing["exactly"] |= {"adminAccess": True, "capacity": {"requests": {"memory": wanted}}}
+    case = _case([shared], {"requests": [_exactly("using")]}, {"requests": [seeing]})
+    case["features"] = ["DRAAdminAccess", "DRAConsumableCapacity"]
+    assert isinstance(attempt(case), Allocated) == is_possible
+
+
 # Steps.
 
 
@@ -194,9 +211,15 @@ def test_all_searches_on_a_node_keep_the_step_limit_together(policy: str, limit:
 
 def test_each_device_is_matched_with_a_request_once() -> None:
     case = _pair_of_nine()
-    with patch.object(Matching, "refused_by", autospec=True, side_effect=Matching.refused_by) as by:
+    case["features"] = ["DRAConsumableCapacity"]
+    with (
+        patch.object(
+            Matching, "refused_by", autospec=True, side_effect=Matching.refused_by
+        ) as matched,
+        patch.object(matching_module, "amounts_of", wraps=amounts_of) as counted,
+    ):
         attempt(case)
-    assert by.call_count == 16
+    assert (matched.call_count, counted.call_count) == (16, 16)
 
 
 def _steps(asked: ResourceClaim, least_distance: int) -> int:

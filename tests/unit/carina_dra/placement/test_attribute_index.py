@@ -105,6 +105,14 @@ def test_indexed_attributes_are_asked_for_before_others() -> None:
     assert looks.call_count == 0
 
 
+def test_nothing_is_kept_of_values_that_are_gone() -> None:
+    known = {"a": _with_serials("a", "a0", "a1")}
+    index = AttributeIndex(known)
+    index.pools_with(f"{DRIVER}/serial", "a0")
+    index.remove(known.pop("a").spec)
+    assert list(index._pools.values()) == [{}]
+
+
 def test_attribute_that_is_no_string_is_not_indexed() -> None:
     number = {"name": "g0", "attributes": {"model": {"version": "1.0.0"}}}
     index = AttributeIndex({"a": slices("a", {"devices": [number]})[0]})

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
-from carina_dra.allocator.matching import amounts_of
+from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.placement import eligibility as eligibility_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
@@ -104,6 +104,18 @@ def test_like_claim_looks_at_one_or_two_nodes() -> None:
             assert isinstance(placed, Placed)
             assert max(done.searched, done.checked) <= 2
             nodes.allocate(asked.key, placed.allocated.allocations[0])
+
+
+def test_devices_that_were_checked_are_not_matched_again_to_choose_among_them() -> None:
+    placer = placer_of(unlike())
+    with (
+        work() as done,
+        patch.object(Matching, "refused_by", autospec=True, side_effect=Matching.refused_by) as by,
+    ):
+        asked = claim(2, selector=f'device.attributes["{DRIVER}"].model in ["m3"]')
+        assert isinstance(placer.place(request(asked)), Placed)
+    assert done.searched > 0
+    assert by.call_count == 0
 
 
 def test_like_claim_looks_at_no_node_if_nothing_has_changed() -> None:

@@ -202,6 +202,14 @@ def test_nodes_of_a_reservation_that_holds_the_same_as_before_have_not_changed()
     assert set(nodes.changed_nodes.since(before)) == {"a"}
 
 
+def test_claims_beside_those_of_a_reservation_may_not_use_it() -> None:
+    nodes, owner, other = cluster(a=[gpu("g0"), gpu("g1")]), claim(), claim()
+    _reserve(nodes, "kept", [owner], "a/g0")
+    assert devices_of(placer_of(nodes).place(request(owner, other))) == []
+    _reserve(nodes, "kept", [owner, other], "a/g0")
+    assert devices_of(placer_of(nodes).place(request(owner, other))) == ["a/g0", "a/g1"]
+
+
 def test_what_is_wrong_with_a_node_of_reserved_devices_is_a_reason() -> None:
     nodes, owner = cluster(a=[gpu("g0"), gpu("g0")]), claim()
     _reserve(nodes, "kept", [owner], "a/g0")

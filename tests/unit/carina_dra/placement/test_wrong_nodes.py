@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
+from carina_dra.allocator.preference import CLOSENESS
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, Unplaceable
 from carina_dra.placement.reservation import Reservation
@@ -87,6 +89,17 @@ def test_device_published_before_a_wrong_one_is_given(policy: str) -> None:
     asked = request(claim(selector=model_is("H200")))
     assert devices_of(placer_of(nodes, "upstream").place(asked)) == ["a/good"]
     assert devices_of(placer_of(nodes, policy).place(asked)) == ["a/good"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_devices_before_a_wrong_one_have_the_distance_that_they_have(count: int) -> None:
+    """One device is close to itself."""
+    good = [gpu(f"good-{index}", numa=0) for index in range(count)]
+    nodes = cluster(a=[*good, {"name": "wrong"}])
+    placed = placer_of(nodes).place(request(claim(count, selector=model_is("H200"))))
+    assert isinstance(placed, Placed)
+    expected = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE)) if count > 1 else 0
+    assert placed.allocated.score.distance == expected
 
 
 # Errors of upstream that end the attempt.
