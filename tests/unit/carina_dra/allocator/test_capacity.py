@@ -73,6 +73,12 @@ def test_smallest_step_that_counts_is_a_thousandth() -> None:
     assert _taken(capacity, "2m") == "1"
 
 
+def test_amount_between_thousandths_is_an_error_of_a_range_that_counts_in_them() -> None:
+    capacity = _capacity(default="1m", validRange={"min": "1m", "step": "1m"})
+    with pytest.raises(CapacityError, match="not a representable milli value"):
+        _taken(capacity, "1500u", fractional=True)
+
+
 def test_device_that_lacks_a_requested_capacity_cannot_serve() -> None:
     wanted = CapacityRequirements({"cores": Quantity.parse("1")})
     assert consumed_capacity(_capacity(), wanted, fractional=False) is None

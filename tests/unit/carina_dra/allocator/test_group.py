@@ -104,6 +104,12 @@ def test_free_devices_are_not_in_use_and_have_their_counters_left() -> None:
     assert _names(*group.free(_usage("half"))) == ["other", "quarter"]
 
 
+def test_device_with_shares_has_taken_its_counters() -> None:
+    (group,) = _groups(*partitions("a", 4, whole=4, half=2, other=2))
+    share = Usage.of([DeviceResult("r", DRIVER, "a", "half", share_id="s")])
+    assert (_names(*group.free(share)), group.used(share)) == (["half", "other"], WHOLE // 2)
+
+
 def _over_two_nodes() -> DeviceGroup:
     """A device of node a; one of node b consumes its counters and those of another set."""
     pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 3}

@@ -105,6 +105,25 @@ def test_device_that_fails_late_in_a_long_search_is_an_error_though_a_part_is_im
         attempt(case)
 
 
+def test_amount_that_fails_late_in_a_long_search_is_an_error_though_a_part_is_impossible() -> None:
+    """The amount is too large for the range of the last device, and for that of no other."""
+    memory = {"value": "20000000000000000000"}
+    ranged = {**memory, "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}
+    devices = [{**device, "capacity": {"memory": memory}} for device in _numbered(*range(11))]
+    failing = _exactly("failing")
+    failing["exactly"]["capacity"] = {"requests": {"memory": "9223372036854775808"}}
+    has_number = f'"n" in device.attributes["d"] && {_NUMBER} >= 0'
+    case = _case(
+        [*devices, {"name": "last", "capacity": {"memory": ranged}}],
+        {"requests": [failing]},
+        {"requests": [_exactly("many", 5, has_number)]},
+        {"requests": [_exactly("hopeless", 1, f"{has_number} && {_NUMBER} > 100")]},
+    )
+    case["features"] = ["DRAConsumableCapacity"]
+    with pytest.raises(AllocationError, match="capacity for device d/p/last"):
+        attempt(case)
+
+
 @pytest.mark.parametrize(
     ("gates", "is_free"),
     [
@@ -137,13 +156,23 @@ def test_selector_is_not_evaluated_on_devices_in_use() -> None:
     assert _devices(case) == ["dev-0"]
 
 
-def test_claim_with_too_many_devices_is_not_searched_for_with_others_of_them() -> None:
+@pytest.mark.parametrize(
+    "second",
+    [
+        _exactly("second"),
+        {"name": "second", "firstAvailable": [_request("two", 2), _request("one", 1)]},
+    ],
+    ids=["exactly", "firstAvailable"],
+)
+def test_claim_with_too_many_devices_is_not_searched_for_with_others_of_them(
+    second: dict[str, Any],
+) -> None:
     """With all 32 devices of its first request, a claim can have no other device."""
     alternatives = [_request("many", 32), _request("one", 1)]
-    asked = [{"name": "first", "firstAvailable": alternatives}, _exactly("second")]
+    asked = [{"name": "first", "firstAvailable": alternatives}, second]
     found = attempt(_case(_numbered(*range(40)), {"requests": asked}))
     assert isinstance(found, Allocated)
-    assert len(found.allocations[0].devices.results) == 2
+    assert len(found.allocations[0].devices.results) in (2, 3)
     assert found.steps < 50
 
 

@@ -15,7 +15,7 @@ from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.placer import Placed
 from carina_dra.quantity import Quantity
-from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, DeviceTaintRule, decode
 from tests.samples.fleet import (
     DRIVER,
     claim,
@@ -121,6 +121,20 @@ def test_devices_that_were_checked_are_not_matched_again_to_choose_among_them() 
 def test_like_claim_looks_at_no_node_if_nothing_has_changed() -> None:
     placer = placer_of(unlike())
     expected = placer.place(request(claim(2)))
+    with work() as done:
+        assert placer.place(request(claim(2))) == expected
+    assert (done.searched, done.checked) == (0, 0)
+
+
+def test_rule_for_all_devices_has_the_nodes_looked_at_again_once() -> None:
+    nodes = unlike()
+    placer = placer_of(nodes)
+    expected = placer.place(request(claim(2)))
+    spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "None"}}
+    nodes.put_rule(decode(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec}))
+    with work() as done:
+        assert placer.place(request(claim(2))) == expected
+    assert done.searched > 0
     with work() as done:
         assert placer.place(request(claim(2))) == expected
     assert (done.searched, done.checked) == (0, 0)
