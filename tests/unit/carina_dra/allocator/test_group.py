@@ -6,6 +6,7 @@ from carina_dra.allocator.group import WHOLE, DeviceGroup, groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.placement.cluster import Cluster
+from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceResult
 from tests.samples.fleet import DRIVER, consumption, partitions, slices
 
@@ -102,6 +103,15 @@ def test_use_is_at_most_all_though_allocators_conflicted() -> None:
 def test_free_devices_are_not_in_use_and_have_their_counters_left() -> None:
     (group,) = _groups(*partitions("a", 4, whole=4, half=2, other=2, quarter=1))
     assert _names(*group.free(_usage("half"))) == ["other", "quarter"]
+
+
+def test_use_of_a_shared_device_is_that_of_its_scarcest_capacity() -> None:
+    capacity = {"memory": {"value": "8"}, "cores": {"value": "100"}}
+    device = {"name": "g0", "allowMultipleAllocations": True, "capacity": capacity}
+    (group,) = _groups(*slices("a", {"devices": [device]}))
+    consumed = {"memory": Quantity.parse("2"), "cores": Quantity.parse("10")}
+    share = DeviceResult("r", DRIVER, "a", "g0", share_id="s", consumed_capacity=consumed)
+    assert group.used(Usage.of([share])) == WHOLE // 4
 
 
 def test_device_with_shares_has_taken_its_counters() -> None:

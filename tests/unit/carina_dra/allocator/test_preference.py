@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from carina_dra.allocator.group import NUMA_NODE
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import FAR, UPSTREAM, Order, Policy
+from carina_dra.allocator.preference import FAR, UPSTREAM, Order, Policy, have_in_common
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed
 from tests.samples.fleet import (
@@ -15,6 +16,7 @@ from tests.samples.fleet import (
     give,
     gpu,
     model_is,
+    network,
     place,
     slices,
 )
@@ -96,6 +98,19 @@ def test_binpack_leaves_whole_numa_nodes_whole() -> None:
     assert first + give(nodes, claim()) == ["a/g0", "a/g1"]
 
 
+def test_network_attached_devices_are_no_neighbours() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)])
+    nodes.put_slice(network("net", gpu("n0", model="nic", numa=0)))
+    assert give(nodes, claim(selector=model_is("H200"))) == ["a/g0"]
+
+
+def test_device_without_an_attribute_has_it_in_common_with_all() -> None:
+    devices = [gpu("g0", numa=0), gpu("g1"), gpu("g2", numa=0), gpu("g3", numa=1)]
+    published = cluster(a=devices).state("a").published
+    assert have_in_common(published[:3], NUMA_NODE, lists=False)
+    assert not have_in_common(published, NUMA_NODE, lists=False)
+
+
 def test_upstream_takes_the_first_that_fit() -> None:
     gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
     assert give(cluster(a=gpus), claim(2), UPSTREAM) == ["a/g0", "a/g1"]
@@ -142,6 +157,16 @@ def test_alternatives_count_request_by_request() -> None:
         "g1",
         "g0",
     ]
+
+
+def test_later_alternative_of_one_request_leaves_the_earlier_of_the_next() -> None:
+    """The first H200 has no A100 beside it."""
+    nodes = cluster(
+        a=[gpu("g0", numa=0), gpu("g1", numa=0), gpu("g2", numa=1), gpu("g3", model="A100", numa=1)]
+    )
+    requests = (_alternatives("first", "B200", "H200"), _alternatives("second", "A100", "H200"))
+    constraints = [{"matchAttribute": NUMA_NODE}]
+    assert give(nodes, claim_of(*requests, constraints=constraints)) == ["a/g2", "a/g3"]
 
 
 def test_score_has_the_sum_of_the_alternatives() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.allocator import matching as matching_module
 from carina_dra.allocator.allocate import Allocated, choose
-from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.errors import AllocationError, ExpressionError
 from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.allocator.preference import FAR, Policy
 from carina_dra.allocator.request import check
@@ -140,7 +140,11 @@ def test_device_that_skips_node_operations_is_for_nodes_that_declare_it(
     skipping = {"skipNodeOperations": ["NodePrepareResources"]}
     case = _case([{"name": "dev"}], {"requests": [_exactly("r")]}, **skipping)
     case["features"] = gates
-    assert isinstance(attempt(case), Allocated) == is_free
+    found = attempt(case)
+    assert isinstance(found, Allocated) == is_free
+    if isinstance(found, Allocated):
+        (result,) = found.allocations[0].devices.results
+        assert result.skip_node_operations == ()
     case["node"]["status"] = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
     declared = is_free or gates == ["DRAOptionalNodeOperations"]
     assert isinstance(attempt(case), Allocated) == declared
@@ -190,6 +194,48 @@ def test_admin_access_takes_no_share_of_a_device() -> None:
     assert _devices(case) == ["dev", "dev"]
     case["claims"] = [*case["claims"], {"metadata": {"name": "c2"}, "spec": {"devices": using}}]
     assert isinstance(attempt(case), Impossible)
+
+
+def test_device_that_a_constraint_refuses_is_not_held_against_others() -> None:
+    devices = [
+        {"name": name, "attributes": {"serial": {"int": serial}, "numa": {"int": numa}}}
+        for name, serial, numa in (("a", 1, 0), ("b", 2, 1), ("c", 2, 0))
+    ]
+    constraints = [{"distinctAttribute": "d/serial"}, {"matchAttribute": "d/numa"}]
+    asked = {"requests": [_exactly("r", 2)], "constraints": constraints}
+    assert _devices(_case(devices, asked)) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("count", "names", "error"),
+    [(2, ("dev",), "being updated"), (1, ("dev", "dev"), "invalid")],
+)
+def test_all_devices_of_a_pool_that_is_not_ready_cannot_be_asked_for(
+    count: int, names: tuple[str, ...], error: str
+) -> None:
+    every = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All"}}
+    case = _case(
+        [{"name": name} for name in names],
+        {"requests": [every]},
+        pool={"name": "p", "generation": 1, "resourceSliceCount": count},
+    )
+    with pytest.raises(AllocationError, match=f"pool d/p is currently {error}"):
+        attempt(case)
+
+
+def test_expression_that_does_not_compile_is_no_error_of_the_node() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    claims = [check(claim(selector="nonsense"), CLASSES, nodes.features)]
+    with pytest.raises(ExpressionError, match="CEL compile error"):
+        choose(claims, nodes.state("a"), policy=Policy())
+
+
+def test_search_with_many_like_devices_tries_one_of_them() -> None:
+    """Of 24 devices, 6 and 19 are asked for; there are 134,596 ways to choose the 6."""
+    first, second = ({"requests": [_exactly("r", count)]} for count in (6, 19))
+    found = attempt(_case([{"name": f"dev-{index}"} for index in range(24)], first, second))
+    assert isinstance(found, Impossible)
+    assert found.steps < 1_000
 
 
 @pytest.mark.parametrize(("wanted", "is_possible"), [("8", True), ("9", False)])
