@@ -169,6 +169,14 @@ def test_later_alternative_of_one_request_leaves_the_earlier_of_the_next() -> No
     assert give(nodes, claim_of(*requests, constraints=constraints)) == ["a/g2", "a/g3"]
 
 
+def test_devices_of_a_later_alternative_are_close_too() -> None:
+    gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
+    request = _alternatives("gpus", "B200", "H200")
+    for alternative in request["firstAvailable"]:
+        alternative["count"] = 2
+    assert give(cluster(a=gpus), claim_of(request)) == ["a/g0", "a/g2"]
+
+
 def test_score_has_the_sum_of_the_alternatives() -> None:
     nodes = cluster(a=[gpu(f"g{index}", model="L40S") for index in range(3)])
     requests = [_alternatives(name, "B200", "L40S") for name in ("first", "second")]

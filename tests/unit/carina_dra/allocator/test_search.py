@@ -1,5 +1,6 @@
 """What a search tries, where it ends, and what it does not try."""
 
+from itertools import chain, repeat
 from typing import Any
 from unittest.mock import patch
 
@@ -274,6 +275,15 @@ def test_search_that_was_cut_short_goes_on_where_it_was() -> None:
         assert search.run(limit) == CutShort(limit)
     assert search.run() == at_once == Impossible(at_once.steps)
     assert at_once.steps > 500
+
+
+def test_search_ends_soon_after_its_time_is_up() -> None:
+    claims, state = read(_pair_of_nine())
+    search = Search(claims, state, Matchings(state.published, state.features))
+    looks = chain(repeat(False, 3), repeat(True))
+    found = search.run(expired=lambda: next(looks))
+    assert isinstance(found, CutShort)
+    assert 0 < found.steps < 200
 
 
 @pytest.mark.parametrize("policy", ["upstream", "binpack"])

@@ -224,6 +224,13 @@ def test_partition_beside_one_that_the_search_has_taken_is_not_interchangeable()
     assert not point.are_alike("half-0", "half-2")
 
 
+def test_partition_that_is_shared_is_not_interchangeable_with_another_of_its_gpu() -> None:
+    point = _Point(_halves({"half": 1, "other": 1}))
+    assert point.are_alike("half-0", "other-0")
+    point.ledger.share(point.devices["half-0"].id, {})
+    assert not point.are_alike("half-0", "other-0")
+
+
 def test_number_of_partitions_that_the_search_has_taken_matters() -> None:
     point = _Point(_halves(*({"half": 1, "other": 1, "third": 1},) * 2))
     for name in ("other-0", "third-0", "other-1"):

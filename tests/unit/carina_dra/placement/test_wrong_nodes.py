@@ -95,7 +95,8 @@ def test_device_published_before_a_wrong_one_is_given(policy: str) -> None:
 def test_devices_before_a_wrong_one_have_the_distance_that_they_have(count: int) -> None:
     """One device is close to itself."""
     good = [gpu(f"good-{index}", numa=0) for index in range(count)]
-    nodes = cluster(a=[*good, {"name": "wrong"}])
+    beside = gpu("beside", model="L40S", numa=0)  # so that the wrong one is preferred
+    nodes = cluster(a=[*good, beside, {"name": "wrong"}])
     placed = placer_of(nodes).place(request(claim(count, selector=model_is("H200"))))
     assert isinstance(placed, Placed)
     expected = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE)) if count > 1 else 0
