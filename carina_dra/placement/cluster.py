@@ -8,21 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.group import Counter
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
-from carina_dra.allocator.pool import (
-    Candidate,
-    Pool,
-    PoolSlice,
-    PoolSlices,
-    ReadyPool,
-    resolve,
-    sort_pools,
-)
+from carina_dra.allocator.pool import Candidate, Pool
 from carina_dra.allocator.taint import may_apply
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
@@ -31,6 +23,7 @@ from carina_dra.placement.holdings import Holdings
 from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
 from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.resolution import Resolution
 from carina_dra.resource import (
     Allocation,
     DeviceTaintRule,
@@ -52,8 +45,6 @@ _GONE: Final = 1_024
 _FEW: Final = 8
 """Pools are few if there is at most one for so many nodes."""
 
-_Resolved: TypeAlias = tuple[Pool, OfferedPool | None] | None
-
 
 class Cluster:
     """Nodes, the devices that they offer, and which of them are in use."""
@@ -70,9 +61,6 @@ class Cluster:
         """How often the taints of so many pools have changed that their nodes are not listed."""
         self._nodes: dict[str, Node] = {}
         self._slices: dict[str, ResourceSlice] = {}
-        self._prepared: dict[str, PoolSlice] = {}
-        self._slices_before_rules: dict[str, PoolSlice] = {}
-        """Slices as they were prepared before taint rules changed."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self._pools: dict[PoolId, frozenset[str]] = {}
         """The names of each pool's slices."""
@@ -82,14 +70,9 @@ class Cluster:
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
         self._holdings = Holdings(self._mark_use, self._consumed)
-        self._slices_of: dict[PoolId, PoolSlices] = {}
+        self._resolution = Resolution(self._slices, self._pools, self._reach, features)
         self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
         """Of pools with many slices: the nodes whose slices have each device."""
-        self._resolved: dict[PoolId, dict[object, _Resolved]] = {}
-        """Each pool as nodes see it, by which of its slices and devices reach a node."""
-        self._pools_before_rules: dict[PoolId, dict[object, _Resolved]] = {}
-        """Pools as they were resolved before taint rules changed: only the taints may differ."""
-        self._offers: dict[str, Offer] = {}
         self._journal: list[Callable[[], None]] | None = None
         """What undoes the changes since a trial began."""
 
@@ -158,7 +141,7 @@ class Cluster:
         self._index.put(published.spec)
         self._common[pool] = self._common.get(pool, 0) + _is_common(published.spec)
         self._slices[name] = published
-        self._forget_slice(name)
+        self._resolution.forget_slice(name)
         node = None if before is None else _only_node(before.spec, published.spec)
         if node is None or pool in self._wide:
             self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
@@ -174,7 +157,7 @@ class Cluster:
         published = self._slices.pop(name, None)
         if published is not None:
             self._index.remove(published.spec)
-            self._forget_slice(name)
+            self._resolution.forget_slice(name)
             pool = _pool_of(published)
             self._common[pool] -= _is_common(published.spec)
             self._set_pool(pool, self._pools[pool] - {name})
@@ -291,10 +274,7 @@ class Cluster:
             AllocationError: a slice's node selector is not valid.
             KeyError: there is no such node.
         """
-        known = self._offers.get(node)
-        if known is None:
-            known = self._offers[node] = self._offer(self._nodes[node])
-        return known
+        return self._resolution.offer(self._nodes[node])
 
     def pool_state(self, offered: OfferedPool) -> PoolState:
         """The devices of a pool, with which of them are in use."""
@@ -330,44 +310,7 @@ class Cluster:
     def wide_devices(self) -> Iterator[Candidate]:
         """The devices of the pools that reach many nodes."""
         for pool in self._wide:
-            for name in self._pools[pool]:
-                yield from self._prepare(name).devices
-
-    def _offer(self, node: Node) -> Offer:
-        resolved = [self._resolve(pool, node) for pool in self._reach.pools_of(node)]
-        offered = {pool.id: ready for pool, ready in filter(None, resolved) if ready is not None}
-        pools = sort_pools(one[0] for one in resolved if one is not None)
-        return Offer(pools, tuple(offered[pool.id] for pool in pools if pool.id in offered))
-
-    def _resolve(self, pool: PoolId, node: Node) -> _Resolved:
-        slices = self._slices_of.get(pool)
-        if slices is None:
-            slices = PoolSlices(map(self._prepare, self._pools[pool]), self.features)
-            self._slices_of[pool] = slices
-        reach = slices.reach_of(node)
-        by_reach = self._resolved.setdefault(pool, {})
-        if reach not in by_reach:
-            found = resolve(slices, node)
-            ready = None
-            if isinstance(found, ReadyPool):
-                before = self._pools_before_rules.get(pool, {}).pop(reach, None)
-                ready = (before and before[1]) or OfferedPool(found, self.features)
-                ready.retaint(found)
-            by_reach[reach] = None if found is None else (found, ready)
-        return by_reach[reach]
-
-    def _prepare(self, name: str) -> PoolSlice:
-        known = self._prepared.get(name)
-        if known is None:
-            rules = tuple(self._rules.values())
-            before = self._slices_before_rules.pop(name, None)
-            known = (
-                PoolSlice.of(self._slices[name], rules)
-                if before is None
-                else before.tainted_by(rules)
-            )
-            self._prepared[name] = known
-        return known
+            yield from self._resolution.devices_of(pool)
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
         usages = (self._holdings.usage(pool.id) for pool in pools)
@@ -390,17 +333,9 @@ class Cluster:
             for pool in self._pools
             if any(rule and may_apply(rule, pool.driver, pool.pool) for rule in changed)
         ]
-        for pool in concerned:
-            for name in self._pools[pool]:
-                prepared = self._prepared.pop(name, None)
-                if prepared is not None:
-                    self._slices_before_rules[name] = prepared
-            resolved = self._resolved.get(pool)
-            if resolved is not None:
-                # What no node has needed since an earlier change of rules is kept too.
-                kept = self._pools_before_rules.get(pool, {})
-                self._pools_before_rules[pool] = kept | resolved
-            self._drop(pool)
+        self._resolution.use_rules(
+            tuple(self._rules.values()), {pool: self._nodes_by(pool) for pool in concerned}
+        )
         if len(concerned) > _POOLS:
             self.taint_moment += 1
         else:
@@ -424,11 +359,8 @@ class Cluster:
 
     def _change_for(self, node: str, pool: PoolId) -> None:
         """The devices of a pool have changed for one node, and for no other."""
-        self._pools_before_rules.pop(pool, None)
-        self._resolved.pop(pool, None)
-        self._slices_of.pop(pool, None)
         self._nodes_of.pop(pool, None)
-        self._offers.pop(node, None)
+        self._resolution.forget_pool(pool, [node])
         self._mark_node(node)
         self._holdings.publish(pool)
 
@@ -490,33 +422,21 @@ class Cluster:
         if name in self._nodes:
             self.changed_nodes.add(name)
 
-    def _forget_slice(self, name: str) -> None:
-        self._prepared.pop(name, None)
-        self._slices_before_rules.pop(name, None)
-
     def _forget_pool(self, pool: PoolId) -> None:
         """The devices that a pool offers have changed."""
         if pool in self._wide:
             self.wide_moment += 1
-        self._pools_before_rules.pop(pool, None)
-        self._drop(pool)
+        self._nodes_of.pop(pool, None)
+        self._resolution.forget_pool(pool, self._nodes_by(pool))
         self._mark(pool)
 
-    def _drop(self, pool: PoolId) -> None:
-        """Forgets what follows from the slices of a pool."""
-        self._resolved.pop(pool, None)
-        self._slices_of.pop(pool, None)
-        self._nodes_of.pop(pool, None)
-        reached = None if pool in self._wide else self._reach.nodes_of(pool)
-        if reached is None:
-            self._offers.clear()
-        else:
-            for name in reached:
-                self._offers.pop(name, None)
+    def _nodes_by(self, pool: PoolId) -> Collection[str] | None:
+        """The nodes that a pool may reach; None for all."""
+        return None if pool in self._wide else self._reach.nodes_of(pool)
 
     def _forget(self, node: str) -> None:
         """The node itself has changed."""
-        self._offers.pop(node, None)
+        self._resolution.forget_node(node)
         self.changed_nodes.add(node)
 
     def _undo(self, step: Callable[[], None]) -> None:

@@ -57,6 +57,28 @@ def test_without_a_request_the_default_or_everything_is_consumed() -> None:
     assert _taken(_capacity("10"), None) == "10"
 
 
+@pytest.mark.parametrize(
+    "valid",
+    [{"validRange": {"min": "2", "max": "8"}}, {"validValues": ["1", "2"]}],
+    ids=["range", "values"],
+)
+def test_default_is_consumed_though_no_request_may_ask_for_it(valid: dict[str, Any]) -> None:
+    assert _taken(_capacity(default="9", **valid), None) == "9"
+    assert _taken(_capacity(default="2", **valid), "9") is None
+
+
+def test_smallest_step_that_counts_is_a_thousandth() -> None:
+    capacity = _capacity(default="1m", validRange={"min": "1m", "step": "1m"})
+    assert _taken(capacity, "2m", fractional=True) == "2m"
+    assert _taken(capacity, "2m") == "1"
+
+
+def test_amount_between_thousandths_is_an_error_of_a_range_that_counts_in_them() -> None:
+    capacity = _capacity(default="1m", validRange={"min": "1m", "step": "1m"})
+    with pytest.raises(CapacityError, match="not a representable milli value"):
+        _taken(capacity, "1500u", fractional=True)
+
+
 def test_device_that_lacks_a_requested_capacity_cannot_serve() -> None:
     wanted = CapacityRequirements({"cores": Quantity.parse("1")})
     assert consumed_capacity(_capacity(), wanted, fractional=False) is None

@@ -12,6 +12,7 @@ from carina_dra.resource import (
     StringsAttribute,
     UnknownAttribute,
     VersionAttribute,
+    VersionsAttribute,
 )
 
 _ONE, _TRUE, _TEXT = IntAttribute(1), BoolAttribute(value=True), StringAttribute("1")
@@ -51,6 +52,18 @@ def test_lists_are_distinct_if_nothing_is_in_common() -> None:
 def test_list_without_the_gate_equals_nothing() -> None:
     listed = IntsAttribute((1,))
     assert _accepted(Match(lists=False), listed, listed) == [True, False]
+
+
+def test_lists_without_the_gate_are_not_distinct() -> None:
+    listed, other = IntsAttribute((1,)), IntsAttribute((2,))
+    assert _accepted(Distinct(lists=False), listed, other) == [True, False]
+    assert _accepted(Distinct(lists=False), _ONE, other) == [True, False]
+
+
+def test_listed_version_is_no_string() -> None:
+    listed = VersionsAttribute(("1",))
+    assert _accepted(Match(lists=True), listed, _TEXT, lists=True) == [True, False]
+    assert _accepted(Match(lists=True), listed, VersionAttribute("1"), lists=True) == [True, True]
 
 
 def test_unknown_attribute_matches_nothing() -> None:

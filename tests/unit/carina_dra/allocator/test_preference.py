@@ -1,16 +1,23 @@
 """Which of several possible allocations is chosen."""
 
+from typing import Any
+
 import pytest
 
+from carina_dra.allocator.group import NUMA_NODE
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import UPSTREAM, Order, Policy
+from carina_dra.allocator.preference import FAR, UPSTREAM, Order, Policy, have_in_common
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.placer import Placed
 from tests.samples.fleet import (
     claim,
     claim_of,
     cluster,
     give,
     gpu,
+    model_is,
+    network,
+    place,
     slices,
 )
 
@@ -50,6 +57,21 @@ def test_one_pcie_root_comes_before_one_numa_node() -> None:
     assert give(cluster(a=gpus), claim(2)) == ["a/g1", "a/g2"]
 
 
+def test_devices_of_two_requests_are_close_to_each_other() -> None:
+    gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
+    requests = ({"name": name, "exactly": {"deviceClassName": "gpu"}} for name in "ab")
+    assert give(cluster(a=gpus), claim_of(*requests)) == ["a/g0", "a/g2"]
+
+
+@pytest.mark.parametrize(("count", "distance"), [(1, 0), (2, FAR)])
+def test_devices_whose_places_are_unknown_are_far_from_each_other(
+    count: int, distance: int
+) -> None:
+    placed = place(cluster(a=[gpu("g0"), gpu("g1")]), claim(count))
+    assert isinstance(placed, Placed)
+    assert placed.allocated.score.distance == distance
+
+
 def test_far_apart_is_better_than_nothing() -> None:
     assert give(cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)]), claim(2)) == ["a/g0", "a/g1"]
 
@@ -76,6 +98,19 @@ def test_binpack_leaves_whole_numa_nodes_whole() -> None:
     assert first + give(nodes, claim()) == ["a/g0", "a/g1"]
 
 
+def test_network_attached_devices_are_no_neighbours() -> None:
+    nodes = cluster(a=[gpu("g0", numa=0), gpu("g1", numa=1)])
+    nodes.put_slice(network("net", gpu("n0", model="nic", numa=0)))
+    assert give(nodes, claim(selector=model_is("H200"))) == ["a/g0"]
+
+
+def test_device_without_an_attribute_has_it_in_common_with_all() -> None:
+    devices = [gpu("g0", numa=0), gpu("g1"), gpu("g2", numa=0), gpu("g3", numa=1)]
+    published = cluster(a=devices).state("a").published
+    assert have_in_common(published[:3], NUMA_NODE, lists=False)
+    assert not have_in_common(published, NUMA_NODE, lists=False)
+
+
 def test_upstream_takes_the_first_that_fit() -> None:
     gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
     assert give(cluster(a=gpus), claim(2), UPSTREAM) == ["a/g0", "a/g1"]
@@ -95,6 +130,70 @@ def test_earlier_alternative_wins_over_a_fuller_node() -> None:
         for model in ("H200", "L40S")
     ]
     assert give(nodes, claim_of({"name": "gpu", "firstAvailable": alternatives})) == ["b/g0"]
+
+
+def _alternatives(name: str, *models: str) -> dict[str, Any]:
+    """A request for a GPU of the first possible model."""
+    return {
+        "name": name,
+        "firstAvailable": [
+            {
+                "name": model.lower(),
+                "deviceClassName": "gpu",
+                "selectors": [{"cel": {"expression": model_is(model)}}],
+            }
+            for model in models
+        ],
+    }
+
+
+def test_alternatives_count_request_by_request() -> None:
+    """The H200 is the first alternative of either request, but not of both."""
+    nodes = cluster(a=[gpu("g0", model="L40S"), gpu("g1", model="H200"), gpu("g2", model="L40S")])
+    requests = [_alternatives(name, "H200", "L40S") for name in ("first", "second")]
+    placed = place(nodes, claim_of(*requests))
+    assert isinstance(placed, Placed)
+    assert [result.device for result in placed.allocated.allocations[0].devices.results] == [
+        "g1",
+        "g0",
+    ]
+
+
+def test_later_alternative_of_one_request_leaves_the_earlier_of_the_next() -> None:
+    """The first H200 has no A100 beside it."""
+    nodes = cluster(
+        a=[gpu("g0", numa=0), gpu("g1", numa=0), gpu("g2", numa=1), gpu("g3", model="A100", numa=1)]
+    )
+    requests = (_alternatives("first", "B200", "H200"), _alternatives("second", "A100", "H200"))
+    constraints = [{"matchAttribute": NUMA_NODE}]
+    assert give(nodes, claim_of(*requests, constraints=constraints)) == ["a/g2", "a/g3"]
+
+
+def test_devices_of_a_later_alternative_are_close_too() -> None:
+    gpus = [gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", numa=0)]
+    request = _alternatives("gpus", "B200", "H200")
+    for alternative in request["firstAvailable"]:
+        alternative["count"] = 2
+    assert give(cluster(a=gpus), claim_of(request)) == ["a/g0", "a/g2"]
+
+
+def test_score_has_the_sum_of_the_alternatives() -> None:
+    nodes = cluster(a=[gpu(f"g{index}", model="L40S") for index in range(3)])
+    requests = [_alternatives(name, "B200", "L40S") for name in ("first", "second")]
+    placed = place(nodes, claim_of(*requests, _alternatives("third", "L40S", "B200")))
+    assert isinstance(placed, Placed)
+    assert placed.allocated.score.alternatives == 2
+
+
+def test_later_alternative_that_would_fail_is_not_needed() -> None:
+    """All devices of a pool cannot be asked for while its driver updates it."""
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(slices("b", {"nodeName": "a", "devices": []}, {"devices": []})[0])
+    exactly = {"name": "one", "deviceClassName": "gpu"}
+    every = {"name": "all", "deviceClassName": "gpu", "allocationMode": "All"}
+    asked = claim_of({"name": "gpus", "firstAvailable": [exactly, every]})
+    assert give(nodes, asked) == ["a/g0"]
+    assert give(nodes, claim_of({"name": "gpus", "firstAvailable": [exactly, every]})) == []
 
 
 _PARTITIONS = [

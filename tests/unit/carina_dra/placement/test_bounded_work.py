@@ -10,14 +10,21 @@ from unittest.mock import patch
 import pytest
 
 from carina_dra.allocator.allocate import choose
-from carina_dra.allocator.matching import amounts_of
+from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.placement import eligibility as eligibility_module
 from carina_dra.placement import ranking as ranking_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.placer import Placed, Unplaceable
 from carina_dra.quantity import Quantity
-from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
+from carina_dra.resource import (
+    Allocation,
+    DeviceAllocation,
+    DeviceResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    decode,
+)
 from tests.samples.fleet import (
     DRIVER,
     claim,
@@ -110,9 +117,35 @@ def test_like_claim_looks_at_one_or_two_nodes() -> None:
             nodes.allocate(asked.key, placed.allocated.allocations[0])
 
 
+def test_devices_that_were_checked_are_not_matched_again_to_choose_among_them() -> None:
+    placer = placer_of(unlike())
+    with (
+        work() as done,
+        patch.object(Matching, "refused_by", autospec=True, side_effect=Matching.refused_by) as by,
+    ):
+        asked = claim(2, selector=f'device.attributes["{DRIVER}"].model in ["m3"]')
+        assert isinstance(placer.place(request(asked)), Placed)
+    assert done.searched > 0
+    assert by.call_count == 0
+
+
 def test_like_claim_looks_at_no_node_if_nothing_has_changed() -> None:
     placer = placer_of(unlike())
     expected = placer.place(request(claim(2)))
+    with work() as done:
+        assert placer.place(request(claim(2))) == expected
+    assert (done.searched, done.checked) == (0, 0)
+
+
+def test_rule_for_all_devices_has_the_nodes_looked_at_again_once() -> None:
+    nodes = unlike()
+    placer = placer_of(nodes)
+    expected = placer.place(request(claim(2)))
+    spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "None"}}
+    nodes.put_rule(decode(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec}))
+    with work() as done:
+        assert placer.place(request(claim(2))) == expected
+    assert done.searched > 0
     with work() as done:
         assert placer.place(request(claim(2))) == expected
     assert (done.searched, done.checked) == (0, 0)
@@ -276,3 +309,12 @@ def test_cost_of_a_node_is_considered_before_the_node_is_looked_at() -> None:
     assert isinstance(placed, Placed)
     assert placed.node == "n050"
     assert (done.searched, done.checked) == (1, 1)
+
+
+def test_orders_of_nodes_are_kept_for_few_numbers_of_devices() -> None:
+    """Above 8 devices, an order is that of a smaller number, a power of two up to 64."""
+    placer = placer_of(cluster(a=[gpu("g0")]))
+    for devices in (1, 7, 8, 9, 15, 16, 64, 65, 200):
+        claims = [claim(min(32, devices - before)) for before in range(0, devices, 32)]
+        placer.place(request(*claims))
+    assert {devices for devices, _ in placer._orders} == {1, 7, 8, 16, 64}

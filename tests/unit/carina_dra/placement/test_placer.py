@@ -260,6 +260,12 @@ def test_nodes_that_were_looked_at_before_time_was_up_are_decided() -> None:
     assert placer.place(asked, expired=lambda: True) == Unplaceable(undecided=2, failed=())
 
 
+def test_nodes_that_were_not_asked_for_are_not_undecided() -> None:
+    placer = placer_of(fleet(a=0, b=2, c=1))
+    answer = placer.place(request(claim()), ["a", "b"], expired=lambda: True)
+    assert answer == Unplaceable(undecided=2, failed=())
+
+
 def test_answer_that_is_known_needs_no_time() -> None:
     placer = placer_of(fleet(a=0, b=2, c=1))
     known = placer.place(request(claim()))

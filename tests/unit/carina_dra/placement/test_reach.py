@@ -158,6 +158,24 @@ def test_pool_of_a_label_reaches_only_nodes_with_the_label() -> None:
     assert (reach.pools_of(one), reach.pools_of(other)) == ({_id("p")}, set())
 
 
+def test_selector_with_an_invalid_field_concerns_nodes_without_its_label_too() -> None:
+    """It is an error of each node."""
+    (term,) = with_zone("a")["nodeSelectorTerms"]
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}
+    selector = {"nodeSelectorTerms": [{**term, "matchFields": [field]}]}
+    reach = _reach(Node("n1", {"zone": "b"}), p={"nodeSelector": selector})
+    assert reach.nodes_of(_id("p")) is None
+
+
+def test_selector_with_an_invalid_number_concerns_nodes_without_its_label_too() -> None:
+    (term,) = with_zone("a")["nodeSelectorTerms"]
+    number = {"key": "rack", "operator": "Gt", "values": ["x"]}
+    expressions = [*term["matchExpressions"], number]
+    selector = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    reach = _reach(Node("n1", {"zone": "b"}), p={"nodeSelector": selector})
+    assert reach.nodes_of(_id("p")) is None
+
+
 def test_pool_of_a_node_reaches_only_that_node() -> None:
     one, other = Node("n1"), Node("n2")
     reach = _reach(one, other, p={"nodeName": "n1"})

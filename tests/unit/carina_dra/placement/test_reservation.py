@@ -1,10 +1,12 @@
 """Reserved devices remain for the claims of the reservation until these have got them."""
 
+from dataclasses import replace
 from typing import Any
 
 from carina_dra.allocator.node import Node
+from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.reservation import Reservation, held
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import DRIVER, claim, give, slices
@@ -122,3 +124,59 @@ def test_trial_that_removes_slices_and_releases_changes_nothing() -> None:
 
 def test_pod_without_claims_has_no_reservation() -> None:
     assert Cluster().reserved_for([]) == frozenset()
+
+
+# What a reservation holds.
+
+
+def _held(*reserved: DeviceResult, used: list[DeviceResult]) -> list[tuple[str, str | None]]:
+    """What is held, by device and share; quarters consume 1 of a counter, halves 2."""
+    sizes = {"quarter": 1, "half": 2, "whole": 4}
+
+    def consumed(device: DeviceId) -> dict[tuple[str, str], int]:
+        size = sizes.get(device.device.partition("-")[0])
+        return {} if size is None else {("gpu-0", "memory"): size}
+
+    still = held(Reservation(reserved, frozenset()), used, consumed)
+    return [(one.device, one.share_id) for one in still]
+
+
+def test_all_devices_that_are_used_instead_are_paid_for() -> None:
+    reserved = [_device("quarter-0"), _device("quarter-1"), _device("quarter-2")]
+    used = [_device("quarter-3"), _device("quarter-4")]
+    assert _held(*reserved, used=used) == [("quarter-2", None)]
+
+
+def test_device_is_given_up_with_all_its_shares() -> None:
+    shares = [replace(_share(number, "1"), device="half-0") for number in range(2)]
+    assert _held(*shares, _device("quarter-0"), used=[_device("half-1")]) == [("quarter-0", None)]
+
+
+def test_devices_of_other_counters_are_not_given_up() -> None:
+    elsewhere = replace(_device("half-0"), pool="b")
+    assert _held(elsewhere, used=[_device("half-1")]) == [("half-0", None)]
+
+
+def test_admin_access_to_another_device_ends_nothing() -> None:
+    used = [replace(_device("quarter-1"), admin_access=True)]
+    assert _held(_device("quarter-0"), used=used) == [("quarter-0", None)]
+
+
+def test_amounts_of_all_claims_are_taken_off_the_shares() -> None:
+    used = [_share(7, "3"), _share(8, "3")]
+    (left,) = held(Reservation((_share(0, "4"), _share(1, "4")), frozenset()), used, lambda _: {})
+    assert (left.share_id, left.consumed_capacity) == ("1", {"memory": Quantity.parse("2")})
+
+
+def test_shares_without_amounts_are_given_up_one_by_one() -> None:
+    reserved = [_share(number, "0") for number in range(3)]
+    assert _held(*reserved, used=[_share(7, "0"), _share(8, "0")]) == [("g0", "2")]
+
+
+def test_whole_device_of_a_claim_ends_all_reserved_shares_of_it() -> None:
+    reserved = [_share(0, "4"), _share(1, "4")]
+    assert _held(*reserved, used=[_share(7, "1"), _device("g0")]) == []
+
+
+def test_share_of_a_claim_ends_the_reservation_of_the_whole_device() -> None:
+    assert _held(_device("g0"), used=[_share(7, "1")]) == []

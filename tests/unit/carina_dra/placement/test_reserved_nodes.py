@@ -194,6 +194,33 @@ def test_only_the_nodes_of_the_reservation_are_searched_each_time() -> None:
     assert {call.args[1].node.name for call in searched.call_args_list} == {"n3", "n7"}
 
 
+def test_nodes_of_a_reservation_that_holds_the_same_as_before_have_not_changed() -> None:
+    nodes, owner = cluster(a=[gpu("g0")], b=[gpu("g0")]), claim()
+    _reserve(nodes, "kept", [owner], "b/g0")
+    before = nodes.changed_nodes.now
+    nodes.allocate(owner.key, Allocation(DeviceAllocation(_results("a/g0"))))
+    assert set(nodes.changed_nodes.since(before)) == {"a"}
+
+
+def test_claims_beside_those_of_a_reservation_may_not_use_it() -> None:
+    nodes, owner, other = cluster(a=[gpu("g0"), gpu("g1")]), claim(), claim()
+    _reserve(nodes, "kept", [owner], "a/g0")
+    assert devices_of(placer_of(nodes).place(request(owner, other))) == []
+    _reserve(nodes, "kept", [owner, other], "a/g0")
+    assert devices_of(placer_of(nodes).place(request(owner, other))) == ["a/g0", "a/g1"]
+
+
+def test_what_is_wrong_with_a_node_of_reserved_devices_is_a_reason() -> None:
+    nodes, owner = cluster(a=[gpu("g0"), gpu("g0")]), claim()
+    _reserve(nodes, "kept", [owner], "a/g0")
+    answer = placer_of(nodes).place(request(owner))
+    assert isinstance(answer, Unplaceable)
+    assert answer.undecided == 0
+    (reason,) = answer.failed
+    assert reason.startswith("a: ")
+    assert "duplicate device name g0" in reason
+
+
 def test_selector_that_does_not_compile_fails_a_claim_with_a_reservation_too() -> None:
     nodes = cluster(a=[gpu("g0")])
     asked = claim(selector="nonsense")

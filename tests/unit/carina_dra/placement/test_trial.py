@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
-from carina_dra.placement import cluster as cluster_module
 from carina_dra.placement import ranking as ranking_module
+from carina_dra.placement import resolution as resolution_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer
 from carina_dra.placement.reservation import Reservation
@@ -43,17 +43,7 @@ from tests.samples.followed_cluster import FollowedCluster
 
 _Change: TypeAlias = Callable[[Cluster], None]
 
-_CACHES = {
-    "_prepared",
-    "_slices_before_rules",
-    "_slices_of",
-    "_nodes_of",
-    "_resolved",
-    "_pools_before_rules",
-    "_offers",
-    "_journal",
-    "_index",
-}
+_CACHES = {"_resolution", "_nodes_of", "_journal", "_index"}
 
 
 def _copied(part: object) -> object:
@@ -274,7 +264,7 @@ def test_trial_resolves_no_pool_again_when_claims_come_and_go() -> None:
     give(nodes, claim())
     place(nodes, claim(2))
     with (
-        patch.object(cluster_module, "resolve", side_effect=AssertionError("resolved again")),
+        patch.object(resolution_module, "resolve", side_effect=AssertionError("resolved again")),
         nodes.trial(),
     ):
         assert give(nodes, claim()) == ["n00/g1"]

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
+from carina_dra.allocator.preference import CLOSENESS
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, Unplaceable
 from carina_dra.placement.reservation import Reservation
@@ -128,6 +130,18 @@ def test_expression_that_does_not_compile_is_an_error_whatever_nodes_have(policy
     asked = request(claim(selector=f"{model_is('A100')} && unknown"))
     with pytest.raises(AllocationError, match="CEL compile error"):
         placer_of(cluster(a=[gpu("g0")]), policy).place(asked)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_devices_before_a_wrong_one_have_the_distance_that_they_have(count: int) -> None:
+    """One device is close to itself."""
+    good = [gpu(f"good-{index}", numa=0) for index in range(count)]
+    beside = gpu("beside", model="L40S", numa=0)  # so that the wrong one is preferred
+    nodes = cluster(a=[*good, beside, {"name": "wrong"}])
+    placed = placer_of(nodes).place(request(claim(count, selector=model_is("H200"))))
+    assert isinstance(placed, Placed)
+    expected = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE)) if count > 1 else 0
+    assert placed.allocated.score.distance == expected
 
 
 # Errors of upstream that end the attempt.
