@@ -41,6 +41,11 @@ class Order(StrEnum):
     SPREAD = "spread"
     """Those used least, so that the load is even."""
 
+    @property
+    def sign(self) -> int:
+        """What usage is multiplied with, so that a smaller product is better."""
+        return -1 if self is Order.BINPACK else 1
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -85,7 +90,7 @@ def rank_devices(
     close to each other stay together. Neighbours are devices of the node's own. Equal devices keep
     the published order.
     """
-    sign = -1 if order is Order.BINPACK else 1
+    sign = order.sign
     free_groups = Counter(
         place
         for of_pool in uses
@@ -165,7 +170,7 @@ def score(choices: Iterable[Sequence[Choice]], distance: int, in_use: int, order
     return Score(
         alternatives=sum(ranks(choices).values()),
         distance=distance,
-        use=-in_use if order is Order.BINPACK else in_use,
+        use=order.sign * in_use,
     )
 
 

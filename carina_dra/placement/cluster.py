@@ -276,9 +276,18 @@ class Cluster:
         """
         return self._resolution.offer(self._nodes[node])
 
-    def pool_state(self, offered: OfferedPool) -> PoolState:
-        """The devices of a pool, with which of them are in use."""
-        return offered.state(self._holdings.usage(offered.pool.id))
+    def pool_state(self, offered: OfferedPool, without: Collection[str] = ()) -> PoolState:
+        """The devices of a pool, with which are in use, as if some reservations did not exist."""
+        pool = offered.pool.id
+        usage = self._holdings.usage(pool)
+        state = offered.state(usage)
+        held = [
+            one
+            for name in without
+            for one in self._holdings.held_by(name)
+            if pool == (one.driver, one.pool)
+        ]
+        return PoolState.of(offered, usage.minus(held), state) if held else state
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""

@@ -33,7 +33,7 @@ class NodeOrder:
         be free, so that the order does not depend on their usage.
         """
         self._cluster = cluster
-        self._sign = -1 if order is Order.BINPACK else 1
+        self._sign = order.sign
         self._devices = devices
         self._close = close and devices > 1
         self.wide = wide

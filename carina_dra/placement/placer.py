@@ -17,15 +17,10 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
+from carina_dra.placement.findings import ExpiredError, Failed, Findings, Undecided
 from carina_dra.placement.order import NodeOrder
-from carina_dra.placement.ranking import (
-    ExpiredError,
-    Failed,
-    Finding,
-    Ranking,
-    Suitable,
-    Undecided,
-)
+from carina_dra.placement.ranking import Ranking
+from carina_dra.placement.reserved_nodes import ReservedNodes
 from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
 from carina_dra.resource import DeviceClass, ResourceClaim, encode
 
@@ -38,8 +33,8 @@ _REMEMBERED: Final = 1_000_000
 """The number of nodes, over all kinds of requests, of which findings are remembered."""
 _HEAP_SHARE: Final = 10
 """An entry in the order of nodes takes a tenth of the memory of a finding."""
-
-
+_RESERVED: Final = 64
+"""The number of kinds of requests of which it is remembered what was found with reservations."""
 _BETWEEN_LOOKS: Final = 16
 """After how many new kinds of requests it is seen to how much is remembered."""
 
@@ -63,6 +58,14 @@ class Unplaceable:
 
 
 Placement: TypeAlias = Placed | Unplaceable
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of nodes with devices that are reserved for the claims."""
+
+    ranking: ReservedNodes
+    nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class Placer:
         self._wide_moment = cluster.wide_moment
         self._taint_moment = cluster.taint_moment
         self._rankings: OrderedDict[str, Ranking] = OrderedDict()
+        self._reserved: OrderedDict[tuple[str, frozenset[str]], ReservedNodes] = OrderedDict()
+        """By what is asked, and the reservations that may be used."""
         self._asked = 0
 
     def place(
@@ -161,17 +166,21 @@ class Placer:
                 policy `upstream`, or since an expression does not compile.
         """
         nodes = _as_set(nodes)
-        ranking, reserved = self._ranking(request), dict[str, Finding]()
+        ranking = self._ranking(request)
+        kept = self._kept(ranking, request, nodes)
         reasons: tuple[str, ...] = ()
         undecided = 0
         try:
-            for placed in self._best(ranking, request, nodes, cost, expired, reserved):
+            for placed in self._best(ranking, request, nodes, cost, expired, kept):
                 return placed
         except ExpiredError:
             undecided = 1  # at least
         except BudgetError as error:
             undecided, reasons = 1, (str(error),)
-        found = {**dict(ranking.findings(nodes)), **reserved}
+        found = dict(ranking.findings.of(nodes))
+        if kept is not None:
+            of_all = {name: one for name, one in found.items() if name not in kept.nodes}
+            found = {**of_all, **dict(kept.ranking.findings.of(kept.nodes))}
         if undecided:
             undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
         undecided += sum(isinstance(finding, Undecided) for finding in found.values())
@@ -197,7 +206,9 @@ class Placer:
         Raises:
             AllocationError: as for `place`.
         """
-        return self._best(self._ranking(request), request, _as_set(nodes), cost, None, {})
+        ranking, nodes = self._ranking(request), _as_set(nodes)
+        kept = self._kept(ranking, request, nodes)
+        return self._best(ranking, request, nodes, cost, None, kept)
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
@@ -227,40 +238,41 @@ class Placer:
         nodes: Collection[str] | None,
         cost: Callable[[str], int] | None,
         expired: Callable[[], bool] | None,
-        found: dict[str, Finding],
+        kept: _Kept | None,
     ) -> Iterator[Placed]:
-        """The suitable nodes; `found` gets what is found on nodes with reserved devices."""
-        reserved = self._reserved_for(request)
-        if not reserved:
+        if kept is None:
             for name, finding in ranking.best(nodes, cost, expired):
                 yield self._placed(request, name, finding.chosen)
             return
-        concerned = {
-            name
-            for reservation in reserved
-            for name in self._cluster.nodes_of_reservation(reservation)
-            if nodes is None or name in nodes
-        }
-        others = set(self._cluster.nodes if nodes is None else nodes) - concerned
-        cost = cost or _no_cost
-        for name in concerned:
-            found[name] = ranking.with_reserved(name, reserved, expired)
-        found_here = sorted(
-            (
-                ((cost(name), finding.entry), finding.chosen)
-                for name, finding in found.items()
-                if isinstance(finding, Suitable)
-            ),
-            key=itemgetter(0),
-        )
+        others = set(self._cluster.nodes if nodes is None else nodes) - kept.nodes
+        found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired)
         found_elsewhere = (
-            ((cost(name), finding.entry), finding.chosen)
+            ((cost(name) if cost else 0, finding.entry), finding)
             for name, finding in ranking.best(others, cost, expired)
         )
-        for (_, entry), chosen in merge(found_here, found_elsewhere, key=itemgetter(0)):
-            yield self._placed(request, entry[3], chosen)
+        for (_, entry), finding in merge(found_here, found_elsewhere, key=itemgetter(0)):
+            yield self._placed(request, entry[3], finding.chosen)
 
-    def _reserved_for(self, request: PlacementRequest) -> Collection[str]:
+    def _kept(
+        self, ranking: Ranking, request: PlacementRequest, nodes: Collection[str] | None
+    ) -> _Kept | None:
+        """What is reserved for the claims, on these nodes or on all; None if nothing is."""
+        reserved = self._reserved_for(request)
+        if not reserved:
+            return None
+        key = request.key, reserved
+        known = self._reserved.pop(key, None)
+        if known is None:
+            if len(self._reserved) >= _RESERVED:
+                _, forgotten = self._reserved.popitem(last=False)
+                forgotten.findings.forget_all()
+            findings = self._findings(request.claims, ranking.findings.demand, reserved)
+            known = ReservedNodes(findings, self._cluster, self._policy.nodes)
+        self._reserved[key] = known  # the last to be forgotten
+        concerned = (name for one in reserved for name in self._cluster.nodes_of_reservation(one))
+        return _Kept(known, frozenset(n for n in concerned if nodes is None or n in nodes))
+
+    def _reserved_for(self, request: PlacementRequest) -> frozenset[str]:
         return self._cluster.reserved_for([claim.source.key for claim in request.claims])
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
@@ -272,9 +284,11 @@ class Placer:
             self._wide_moment = self._cluster.wide_moment
             self._orders.clear()
             self._rankings.clear()
+            self._reserved.clear()
         if self._taint_moment != self._cluster.taint_moment:
             self._taint_moment = self._cluster.taint_moment
             self._rankings.clear()  # the orders of nodes do not depend on taints
+            self._reserved.clear()
         known = self._rankings.pop(request.key, None)
         if known is None:
             known = self._new_ranking(request.claims)
@@ -298,14 +312,19 @@ class Placer:
             devices, wide = key
             order = NodeOrder(self._cluster, self._policy.nodes, devices, close=ordered, wide=wide)
             self._orders[key] = order
-        return Ranking(claims, demand, self._cluster, order, self._policy, self._max_steps)
+        return Ranking(self._findings(claims, demand), self._cluster, order)
+
+    def _findings(
+        self, claims: tuple[Claim, ...], demand: Demand, reserved: Collection[str] = ()
+    ) -> Findings:
+        return Findings(claims, demand, self._cluster, self._policy, self._max_steps, reserved)
 
     def _make_room(self) -> None:
-        weight = sum(ranking.size for ranking in self._rankings.values())
+        weight = sum(ranking.findings.size for ranking in self._rankings.values())
         weight += len(self._rankings) * len(self._cluster.nodes) // _HEAP_SHARE
         while weight > _REMEMBERED and len(self._rankings) > 1:
             _, forgotten = self._rankings.popitem(last=False)
-            weight -= forgotten.size + len(self._cluster.nodes) // _HEAP_SHARE
+            weight -= forgotten.findings.size + len(self._cluster.nodes) // _HEAP_SHARE
 
 
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:

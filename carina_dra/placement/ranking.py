@@ -1,111 +1,40 @@
 """The nodes of a cluster for claims of one kind, the best first.
 
-Each node has the best score that it could have, until it is its turn: then the conditions of the
-demand are checked, and at last the devices are chosen. So nodes are looked at only until no other
-can be better.
+Each node has the best score that it could have, until it is its turn. So nodes are looked at only
+until no other can be better.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Final
 
-from carina_dra.allocator.allocate import Chosen, choose
-from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
-from carina_dra.allocator.pool import Candidate, InvalidPool
-from carina_dra.allocator.preference import FAR, Policy
-from carina_dra.allocator.request import Alternative, Claim
-from carina_dra.allocator.result import node_selector
-from carina_dra.allocator.search import CutShort, Impossible
-from carina_dra.allocator.usage import PoolId
-from carina_dra.cel import AttributeExpression
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.eligibility import Eligibility
-from carina_dra.placement.offer import OfferedPool, PoolState
+from carina_dra.placement.findings import (
+    ExpiredError,
+    Fatal,
+    Findings,
+    Suitable,
+    best_first,
+    raise_if_fatal,
+)
+from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.order import Entry, NodeOrder
-from carina_dra.quantity import Quantity
-from carina_dra.resource import DeviceAttribute
-
-T = TypeVar("T")
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
 
 
-class ExpiredError(Exception):
-    """Time was up before the best node was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The node does not have the devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """The search on the node stopped at its limit of steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The node has no devices for the claims, and something of it is wrong."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fatal:
-    """The attempt fails on all nodes: the policy is upstream's, or the error is the claim's."""
-
-    entry: Entry
-    error: AllocationError
-
-
-@dataclass(frozen=True, slots=True)
-class Suitable:
-    """The node has devices for the claims."""
-
-    entry: Entry
-    chosen: Chosen
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounded:
-    """The conditions of the demand are met."""
-
-    entry: Entry
-    bound: Bound
-
-
-Finding: TypeAlias = Refused | Undecided | Failed | Fatal | Suitable
-_Known: TypeAlias = Finding | _Bounded
-
-
 class Ranking:
-    """What is known of each node for claims of one kind."""
+    """All nodes, ranked for claims of one kind."""
 
-    def __init__(
-        self,
-        claims: tuple[Claim, ...],
-        demand: Demand,
-        cluster: Cluster,
-        order: NodeOrder,
-        policy: Policy,
-        max_steps: int | None,
-    ) -> None:
-        self._claims = claims
-        self._demand = demand
+    def __init__(self, findings: Findings, cluster: Cluster, order: NodeOrder) -> None:
+        self.findings = findings
+        self._demand = findings.demand
         self._cluster = cluster
         self._order = order
-        self._policy = policy
-        self._max_steps = max_steps
-        self._known: dict[str, _Known] = {}
-        self._spent: dict[str, int] = {}
-        """What the selectors have cost on each node, as the node is."""
-        self._amounts = demand.amounts
-        self._amounts_together = demand.amounts_together
+        self._amounts = self._demand.amounts
+        self._amounts_together = self._demand.amounts_together
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
@@ -121,17 +50,6 @@ class Ranking:
         self._turn: object = None
         """Which iteration has taken them."""
         self._node_moment = self._pool_moment = -1
-
-    @property
-    def size(self) -> int:
-        """The number of nodes of which something is known."""
-        return len(self._known)
-
-    def findings(self, nodes: Collection[str] | None) -> Iterator[tuple[str, Finding]]:
-        """What was found on those of the nodes that have been looked at."""
-        for name, known in self._known.items():
-            if not isinstance(known, _Bounded) and (nodes is None or name in nodes):
-                yield name, known
 
     def best(
         self,
@@ -157,9 +75,7 @@ class Ranking:
             names = self._cluster.nodes if nodes is None else nodes
             found = self._among(names, cost or (lambda _: 0), expired)
         for name, finding in found:
-            if isinstance(finding, Fatal):
-                raise _named(name, finding.error) from finding.error
-            yield name, finding
+            yield name, raise_if_fatal(name, finding)
 
     def _among_all(
         self, nodes: Collection[str] | None, expired: Callable[[], bool] | None
@@ -174,7 +90,7 @@ class Ranking:
             if entry is None:
                 return
             name = entry[3]
-            known = self._known.get(name)
+            known = self.findings.get(name)
             self._aside.append(entry)
             if name in passed or (nodes is not None and name not in nodes):
                 continue
@@ -183,7 +99,7 @@ class Ranking:
                 yield name, known
                 self._catch_up()  # a trial may have come and gone
             else:
-                self._look(name, entry, expired)  # if time is up, the entry stays
+                self._look(entry, expired)  # if time is up, the entry stays
                 self._aside.pop()
 
     def _put_back(self) -> None:
@@ -224,37 +140,30 @@ class Ranking:
         cost: Callable[[str], int],
         expired: Callable[[], bool] | None,
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
-        known_entries = ((name, self._entry(name)) for name in names)
-        heap = [(cost(name), entry) for name, entry in known_entries if entry is not None]
-        heapify(heap)
-        while heap:
-            of_node, entry = heappop(heap)
-            name = entry[3]
-            known = self._known.get(name)
-            if isinstance(known, Suitable | Fatal):
-                yield name, known
-                self._catch_up()  # a trial may have come and gone
-                continue
-            self._look(name, entry, expired)
-            after = self._entry(name)
-            if after is not None:
-                heappush(heap, (of_node, after))
+        def look(entry: Entry) -> None:
+            self._look(entry, expired)
+
+        for _, name, known in best_first(self.findings, names, self._entry, look, cost):
+            yield name, known
+            self._catch_up()  # a trial may have come and gone
 
     def _entry(self, name: str) -> Entry | None:
-        """The entry of a node; None if it is known not to be suitable."""
-        known = self._known.get(name)
-        match known:
-            case None:
-                return self._order.entry(name)
-            case _Bounded(entry=entry) | Suitable(entry=entry) | Fatal(entry=entry):
-                return entry
-            case Refused() | Undecided() | Failed():
-                return None
-        assert_never(known)
+        return self.findings.entry(name, self._order.entry)
+
+    def _look(self, entry: Entry, expired: Callable[[], bool] | None) -> None:
+        name = entry[3]
+        is_new = self.findings.get(name) is None
+        if is_new and entry is not self._within_reach and self._is_out_of_reach(name):
+            self.findings.refuse(name)
+            return
+        self.findings.look(entry, expired)
+        current = self._entry(name)
+        if current is not None:
+            heappush(self._heap, current)
 
     def _is_out_of_reach(self, name: str) -> bool:
         """Whether a node is refused without a look at each of its devices."""
-        if self._is_upstream or not self._demand.compiles:
+        if self.findings.is_upstream or not self._demand.compiles:
             return False  # then an error on a node matters, whatever the node has
         asks = self._amounts or self._amounts_together
         if asks and not self._order.has_room(name, self._amounts, self._amounts_together):
@@ -273,115 +182,6 @@ class Ranking:
             ready = [one for one in ready if not self._cluster.is_wide(one.pool.id)]
         return self._demand.is_out_of_reach([self._cluster.pool_state(one) for one in ready])
 
-    def _look(self, name: str, entry: Entry, expired: Callable[[], bool] | None) -> None:
-        """Finds out more of a node: first whether it meets the conditions, then its devices."""
-        if expired is not None and expired():
-            raise ExpiredError
-        known = self._known.get(name)
-        after: _Known
-        if isinstance(known, _Bounded):
-            after = self._attempt(entry, partial(self._choose, name, known.bound, expired))
-        else:
-            after = self._attempt(entry, partial(self._check, name, entry))
-        self._known[name] = after
-        current = self._entry(name)
-        if current is not None:
-            heappush(self._heap, current)
-
-    def with_reserved(
-        self, name: str, reserved: Collection[str], expired: Callable[[], bool] | None
-    ) -> Finding:
-        """What is found on a node where the claims may use what is reserved; not remembered.
-
-        Raises:
-            AllocationError: as for `best`.
-            ExpiredError: time is up.
-            BudgetError: the selectors have cost more than they may.
-        """
-        if expired is not None and expired():
-            raise ExpiredError
-        choose_here = partial(self._choose, name, Bound(0, 0), expired, reserved)
-        finding = self._attempt((0, 0, 0, name), choose_here)
-        if isinstance(finding, Fatal):
-            raise _named(name, finding.error) from finding.error
-        return finding
-
-    def _attempt(self, entry: Entry, find: Callable[[], T]) -> T | Failed | Fatal:
-        """What is found on a node, or what failed there; what it costs is charged to the node."""
-        name, meter = entry[3], self._demand.eligibility.budget.meter
-        before = meter.spent
-        try:
-            return find()
-        except NodeAllocationError as error:
-            return Failed(str(error))
-        except ExpressionError as error:
-            return Fatal(entry, error)
-        except AllocationError as error:
-            return Fatal(entry, error) if self._is_upstream else Failed(str(error))
-        finally:
-            if meter.spent > before:
-                self._spent[name] = self._spent.get(name, 0) + meter.spent - before
-
-    @property
-    def _is_upstream(self) -> bool:
-        return self._policy.devices is None
-
-    def _check(self, name: str, entry: Entry) -> Refused | Failed | _Bounded:
-        if entry is not self._within_reach and self._is_out_of_reach(name):
-            return Refused()
-        offer = self._cluster.offer(name)
-        states = [self._cluster.pool_state(one) for one in offer.ready]
-        if self._is_upstream and self._demand.has_all:
-            bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
-        else:
-            is_whole = len(offer.ready) == len(offer.pools)
-            bound = self._demand.bound(states, is_whole=is_whole, wish=not self._is_upstream)
-        if isinstance(bound, Short):
-            is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
-            if not is_invalid and not self._may_be_fatal(bound, states):
-                return Failed(bound.error) if bound.error else Refused()
-            bound = Bound(0, 0)  # whether and which error matters, only the search can tell
-        return _Bounded((bound.alternatives, bound.distance, entry[2], name), bound)
-
-    def _may_be_fatal(self, short: Short, states: Sequence[PoolState]) -> bool:
-        """Whether an error on the node may be one of the whole attempt."""
-        if self._is_upstream:
-            return bool(short.error) or self._demand.may_fail(states)
-        return bool(short.error) and not self._demand.compiles
-
-    def _choose(
-        self,
-        name: str,
-        bound: Bound,
-        expired: Callable[[], bool] | None,
-        reserved: Collection[str] = (),
-    ) -> Suitable | Refused | Undecided:
-        states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
-        verdict = choose(
-            self._claims,
-            self._cluster.state(name, without=reserved),
-            policy=self._policy,
-            max_steps=self._max_steps,
-            expired=expired,
-            uses=None if reserved else [state.uses for state in states],
-            # That the first alternatives are impossible says that they are at no distance.
-            least_distance=FAR if bound.alternatives else bound.distance,
-            among=bound.among,
-            known=_KnownOfNode(self._demand.eligibility, states),
-        )
-        if expired is not None and expired():
-            raise ExpiredError  # a search that was ended may have missed better devices
-        match verdict:
-            case Chosen(score=score, choices=choices):
-                for of_claim in choices:
-                    node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
-                return Suitable((score.alternatives, score.distance, score.use, name), verdict)
-            case Impossible():
-                return Refused()
-            case CutShort():
-                return Undecided()
-        assert_never(verdict)
-
     def _catch_up(self) -> None:
         """Forgets what was known of nodes that have changed."""
         cluster = self._cluster
@@ -393,17 +193,15 @@ class Ranking:
             or not cluster.changed_nodes.is_known_since(self._node_moment)
             or (self._pool_moment != cluster.changed_pools.now and self._order.wide)
         )
-        nodes = list(self._spent if starts else cluster.changed_nodes.since(self._node_moment))
+        nodes = [] if starts else list(cluster.changed_nodes.since(self._node_moment))
         self._pool_moment = cluster.changed_pools.now
         self._node_moment = cluster.changed_nodes.now
         if starts:
-            self._known.clear()
-        for name in nodes:
-            self._known.pop(name, None)
-            self._demand.eligibility.budget.give_back(self._spent.pop(name, 0))
-        if starts:
+            self.findings.forget_all()
             self._begin(self._promising())
-        elif len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
+            return
+        self.findings.forget(nodes)
+        if len(self._heap) + len(nodes) > _STALE * len(cluster.nodes):
             entries = [self._entry(name) for name in cluster.nodes]
             self._begin(sorted(entry for entry in entries if entry is not None))
         else:
@@ -419,36 +217,11 @@ class Ranking:
     def _promising(self) -> Sequence[Entry]:
         """The nodes with devices that have the attributes which selectors ask for."""
         self._left_out = False
-        names = None if self._is_upstream else self._cluster.nodes_with(self._demand.attributes)
+        names = (
+            None if self.findings.is_upstream else self._cluster.nodes_with(self._demand.attributes)
+        )
         if names is not None:
             self._left_out = True
             entries = (self._order.entry(name) for name in names)
             return sorted(entry for entry in entries if entry is not None)
         return tuple(self._order.entries())
-
-
-def _named(node: str, error: AllocationError) -> AllocationError:
-    """The error of the whole attempt, with the node on which it was met."""
-    return type(error)(f"node {node}: {error}")
-
-
-class _KnownOfNode:
-    """What was found when the conditions were checked, for the search."""
-
-    def __init__(self, eligibility: Eligibility, states: Iterable[PoolState]) -> None:
-        self._eligibility = eligibility
-        self._offered = {state.offered.pool.id: state.offered for state in states}
-
-    def selects(self, alternative: Alternative, candidate: Candidate) -> bool | None:
-        offered = self._offered[PoolId(candidate.id.driver, candidate.id.pool)]
-        return self._eligibility.selects(alternative, candidate, offered)
-
-    def amounts(
-        self, alternative: Alternative, candidate: Candidate
-    ) -> Mapping[str, Quantity] | None:
-        return self._eligibility.amounts_of(alternative, candidate)
-
-    def derived(
-        self, expression: AttributeExpression, candidate: Candidate
-    ) -> DeviceAttribute | None:
-        return self._eligibility.derived(expression, candidate)

@@ -12,7 +12,7 @@ import pytest
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.placement import eligibility as eligibility_module
-from carina_dra.placement import ranking as ranking_module
+from carina_dra.placement import findings as findings_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.placer import Placed, Unplaceable
@@ -56,7 +56,7 @@ def work() -> Iterator[Work]:
     """Counts the nodes that are looked at."""
     done = Work(0, 0)
     with (
-        patch.object(ranking_module, "choose", wraps=choose) as searched,
+        patch.object(findings_module, "choose", wraps=choose) as searched,
         patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as checked,
     ):
         yield done

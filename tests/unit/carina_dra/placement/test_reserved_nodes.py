@@ -7,10 +7,9 @@ import pytest
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import ExpressionError
-from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import Usage
-from carina_dra.placement import ranking as ranking_module
+from carina_dra.placement import findings as findings_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placer, Unplaceable
 from carina_dra.placement.reservation import Reservation
@@ -182,43 +181,33 @@ def test_node_where_like_claims_were_refused_is_undecided_when_time_is_up() -> N
     assert placed == Unplaceable(undecided=1, failed=())
 
 
-def test_only_the_nodes_of_the_reservation_are_searched_each_time() -> None:
-    nodes, owner = cluster(**{f"n{index}": [gpu("g0")] for index in range(20)}), claim()
-    nodes.put_node(Node("empty"))
-    _reserve(nodes, "kept", [owner], "n3/g0", "n7/g0")
+def _searched(placer: Placer, asked: ResourceClaim) -> list[str]:
+    """The nodes that a decision searches."""
+    with patch.object(findings_module, "choose", wraps=choose) as searched:
+        placer.place(request(asked))
+    return [call.args[1].node.name for call in searched.call_args_list]
+
+
+def test_only_the_best_node_with_reserved_devices_is_searched() -> None:
+    """Beside the best of all other nodes."""
+    names = [f"n{index:02}" for index in range(20)]
+    nodes, owner = cluster(**{name: [gpu("g0"), gpu("g1")] for name in names}), claim()
+    _reserve(nodes, "kept", [owner], *(f"{name}/g0" for name in names[:10]))
+    _use(nodes, "other", "n07/g1")
+    assert sorted(_searched(placer_of(nodes), owner)) == ["n07", "n10"]
+
+
+def test_what_is_found_with_reserved_devices_is_remembered_until_the_node_changes() -> None:
+    nodes, owner, like = cluster(a=[gpu("g0"), gpu("g1")], b=[gpu("g0")], c=[]), claim(), claim()
+    _reserve(nodes, "kept", [owner, like], "a/g0", "b/g0")
     placer = placer_of(nodes)
-    (ordinary,) = {one.split("/")[0] for one in devices_of(placer.place(request(owner)))}
-    assert ordinary not in {"n3", "n7"}
-    with patch.object(ranking_module, "choose", wraps=choose) as searched:
-        placer.place(request(owner))
-    assert {call.args[1].node.name for call in searched.call_args_list} == {"n3", "n7"}
-
-
-def test_nodes_of_a_reservation_that_holds_the_same_as_before_have_not_changed() -> None:
-    nodes, owner = cluster(a=[gpu("g0")], b=[gpu("g0")]), claim()
-    _reserve(nodes, "kept", [owner], "b/g0")
-    before = nodes.changed_nodes.now
-    nodes.allocate(owner.key, Allocation(DeviceAllocation(_results("a/g0"))))
-    assert set(nodes.changed_nodes.since(before)) == {"a"}
-
-
-def test_claims_beside_those_of_a_reservation_may_not_use_it() -> None:
-    nodes, owner, other = cluster(a=[gpu("g0"), gpu("g1")]), claim(), claim()
-    _reserve(nodes, "kept", [owner], "a/g0")
-    assert devices_of(placer_of(nodes).place(request(owner, other))) == []
-    _reserve(nodes, "kept", [owner, other], "a/g0")
-    assert devices_of(placer_of(nodes).place(request(owner, other))) == ["a/g0", "a/g1"]
-
-
-def test_what_is_wrong_with_a_node_of_reserved_devices_is_a_reason() -> None:
-    nodes, owner = cluster(a=[gpu("g0"), gpu("g0")]), claim()
-    _reserve(nodes, "kept", [owner], "a/g0")
-    answer = placer_of(nodes).place(request(owner))
-    assert isinstance(answer, Unplaceable)
-    assert answer.undecided == 0
-    (reason,) = answer.failed
-    assert reason.startswith("a: ")
-    assert "duplicate device name g0" in reason
+    assert _searched(placer, owner) == ["a"]
+    assert _searched(placer, like) == []
+    _use(nodes, "other", "b/g0")
+    assert _searched(placer, like) == []  # b has become worse
+    nodes.release("in-use/other")
+    _use(nodes, "other", "a/g1")
+    assert _searched(placer, like) == ["a"]
 
 
 def test_selector_that_does_not_compile_fails_a_claim_with_a_reservation_too() -> None:

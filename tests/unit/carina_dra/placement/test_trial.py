@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
-from carina_dra.placement import ranking as ranking_module
+from carina_dra.placement import findings as findings_module
 from carina_dra.placement import resolution as resolution_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer
@@ -281,7 +281,7 @@ def test_after_a_trial_only_the_touched_node_is_searched_again() -> None:
         assert isinstance(placed, Placed)
         nodes.allocate("default/trial", placed.allocated.allocations[0])
         assert devices_of(placer.place(pair)) == ["n01/g0", "n01/g1"]
-    with patch.object(ranking_module, "choose", wraps=choose) as searched:
+    with patch.object(findings_module, "choose", wraps=choose) as searched:
         assert devices_of(placer.place(pair)) == ["n00/g0", "n00/g1"]
         assert devices_of(placer.place(single)) == ["n00/g0"]
     assert [call.args[1].node.name for call in searched.call_args_list] == ["n00", "n00"]
@@ -291,7 +291,7 @@ def test_empty_trial_costs_nothing() -> None:
     nodes = _many()
     placer, asked = placer_of(nodes), request(claim(2))
     answer = placer.place(asked)
-    with patch.object(ranking_module, "choose", side_effect=AssertionError("searched again")):
+    with patch.object(findings_module, "choose", side_effect=AssertionError("searched again")):
         with nodes.trial():
             assert placer.place(asked) == answer
         assert placer.place(asked) == answer
@@ -304,7 +304,7 @@ def test_trial_of_a_device_of_all_nodes_searches_no_node_for_claims_of_other_dev
     asked = request(claim(selector=f'has(device.attributes["{DRIVER}"].model)'))
     answer = placer.place(asked)
     with (
-        patch.object(ranking_module, "choose", side_effect=AssertionError("searched again")),
+        patch.object(findings_module, "choose", side_effect=AssertionError("searched again")),
         nodes.trial(),
     ):
         nodes.allocate("default/net", _taken("n0", "net"))

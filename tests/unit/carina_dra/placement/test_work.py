@@ -104,7 +104,7 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     nodes = cluster(**{name: [shared] for name in _NODES})
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(3)))
-    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
         assert not isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 0
 
@@ -117,7 +117,7 @@ def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() ->
     nodes = cluster(**dict.fromkeys(_NODES, devices))
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(2)))
-    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
 
@@ -161,7 +161,7 @@ def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
         assert isinstance(held, Placed)
         nodes.allocate(f"default/{name}", held.allocated.allocations[0])
     asked = claim_of({"name": "gpus", "exactly": _ALL})
-    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
         assert not isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 0
 
@@ -169,7 +169,7 @@ def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
 def test_all_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     nodes = cluster(**{name: [gpu("g0", numa=0), gpu("g1", numa=1)] for name in _NODES})
     asked = claim_of({"name": "gpus", "exactly": _ALL})
-    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
 
