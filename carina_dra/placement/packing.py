@@ -153,14 +153,14 @@ class Packing:
                     return False
         return True
 
-    @staticmethod
-    def _least(want: Want, shift: int, state: PoolState, knapsack: int) -> int:
-        """What a request draws at least of a pool's counters."""
-        devices = want.devices >> shift
-        if devices & state.offered.shareable:
+    def _least(self, want: Want, shift: int, state: PoolState, knapsack: int) -> int:
+        """What requests draw at least of a pool's counters."""
+        every = (1 << len(state.offered.devices)) - 1
+        here, elsewhere = want.devices >> shift & every, want.devices & ~(every << shift)
+        if here & state.offered.shareable:
             return 0  # another request may draw for it
-        count = want.count - (want.devices ^ devices << shift).bit_count()
-        return state.offered.knapsacks.knapsacks[knapsack].least(devices, count)
+        served = sum((level & elsewhere).bit_count() for level in self._levels)
+        return state.offered.knapsacks.knapsacks[knapsack].least(here, want.count - served)
 
     @cached_property
     def _drawing(self) -> Sequence[tuple[int, PoolState, PoolKnapsacks]]:

@@ -44,7 +44,10 @@ _COUNTERS = ("slot-0", "slot-1", "slot-2", "memory")
 
 
 def _random_node(random: Random) -> Cluster:
-    """Two groups of partitions, some of them shareable, and a device without counters."""
+    """Two groups of partitions, some of them shareable, and devices without counters.
+
+    There may be another pool, before or after that of the partitions.
+    """
     sets = [
         {"name": name, "counters": {counter: {"value": "2"} for counter in _COUNTERS}}
         for name in ("x", "y")
@@ -57,6 +60,10 @@ def _random_node(random: Random) -> Cluster:
     made.remove_slice("a-0")
     for spec in slices(_NODE, {"sharedCounters": sets}, {"devices": devices}):
         made.put_slice(spec)
+    if random.random() < 0.5:
+        more = [_random_plain(random, f"n{index}") for index in range(random.randint(1, 3))]
+        for spec in slices(random.choice(["0", "b"]), {"nodeName": _NODE, "devices": more}):
+            made.put_slice(spec)
     for _ in range(random.randint(0, 2)):
         give(made, _random_claim(random))
     return made
@@ -67,20 +74,31 @@ def _random_device(random: Random, name: str, counter_set: str) -> dict[str, Any
         counter: {"value": str(random.randint(0, 2))}
         for counter in random.sample(_COUNTERS, random.randint(1, 3))
     }
-    device: dict[str, Any] = {
+    shares = _shares(random) if random.random() < 0.2 else {}
+    return {
         "name": name,
         "attributes": _attributes(random, counter_set),
         "consumesCounters": [{"counterSet": counter_set, "counters": counters}],
+        **shares,
     }
-    if random.random() < 0.2:
-        policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
-        capacity = {"shares": {"value": str(random.randint(1, 4)), "requestPolicy": policy}}
-        device.update(allowMultipleAllocations=True, capacity=capacity)
-    return device
+
+
+def _random_plain(random: Random, name: str) -> dict[str, Any]:
+    shares = _shares(random) if random.random() < 0.5 else {}
+    return {"name": name, "attributes": _attributes(random, random.choice("xy")), **shares}
+
+
+def _shares(random: Random) -> dict[str, Any]:
+    policy = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+    capacity = {"shares": {"value": str(random.randint(1, 4)), "requestPolicy": policy}}
+    return {"allowMultipleAllocations": True, "capacity": capacity}
 
 
 def _attributes(random: Random, parent: str) -> dict[str, Any]:
-    return {"parent": {"string": parent}, "kind": {"int": random.randint(0, 1)}}
+    attributes = {"parent": {"string": parent}, "kind": {"int": random.randint(0, 1)}}
+    if random.random() < 0.5:
+        attributes["resource.kubernetes.io/numaNode"] = {"int": random.randint(0, 1)}
+    return attributes
 
 
 def _random_claim(random: Random) -> ResourceClaim:
@@ -116,7 +134,7 @@ def _random_questions(seed: int) -> Iterator[tuple[Cluster, ResourceClaim]]:
         yield node, _random_claim(random)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.integers(0, 10**9))
 def test_devices_that_a_search_finds_are_never_refused(seed: int) -> None:
     for node, asked in _random_questions(seed):
@@ -188,6 +206,32 @@ def test_first_share_of_a_partition_draws_for_all(shared: bool) -> None:
     )
     assert isinstance(_bound(node, asked), Bound if shared else Short)
     assert isinstance(_searched(node, asked), Allocated if shared else Impossible)
+
+
+@pytest.mark.parametrize("pool", ["0", "b"], ids=["before", "after"])
+def test_device_of_another_pool_may_serve_several_requests(pool: str) -> None:
+    """Of the partitions, one is wanted; the counters leave no room for another."""
+    of_one = [
+        {"name": f"p{index}", "attributes": {"kind": {"int": 1}}, **consumption(gpu=1)}
+        for index in range(2)
+    ]
+    nodes = _partitioned(1, *of_one)
+    shared = {
+        "name": "shared",
+        "attributes": {"kind": {"int": 0}},
+        "allowMultipleAllocations": True,
+        "capacity": {"shares": {"value": "2", "requestPolicy": {"default": "1"}}},
+    }
+    for spec in slices(pool, {"nodeName": _NODE, "devices": [shared]}):
+        nodes.put_slice(spec)
+    anything = [
+        {"name": name, "exactly": {"deviceClassName": "gpu"}} for name in ("first", "second")
+    ]
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].kind == 1'}}
+    partition = {"deviceClassName": "gpu", "selectors": [selector]}
+    asked = claim_of(*anything, {"name": "partition", "exactly": partition})
+    assert isinstance(_searched(nodes, asked), Allocated)
+    assert isinstance(_bound(nodes, asked), Bound)
 
 
 def test_partition_with_shares_draws_no_more() -> None:
