@@ -62,7 +62,8 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
         device["name"] for spec in daemonset.slices().values() for device in spec.get("devices", ())
     }
 
-    assert devices == {f"gpu-{minor}" for minor in range(8)}
+    gpus = {f"gpu-{minor}" for minor in range(8)}
+    assert devices == gpus | {f"{gpu}-monitor" for gpu in gpus}
 
 
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(
