@@ -116,8 +116,9 @@ class Eligibility:
             if not among:
                 break
             found = offered.selected(named.selector, among, self.budget)
-            if found.doubtful & among:
-                errors.append(f"{named.location} {found.error}")
+            failure = found.first_failure(among, offered.devices)
+            if failure is not None:
+                errors.append(f"{named.location} {failure}")
             among &= found.mask
         return among, errors
 

@@ -280,7 +280,7 @@ class Ranking:
         known = self._known.get(name)
         after: _Known
         if isinstance(known, _Bounded):
-            after = self._attempt(entry, partial(self._choose, name, known.bound, expired))
+            after = self._attempt(entry, partial(self._choose_on, name, known.bound, expired))
         else:
             after = self._attempt(entry, partial(self._check, name, entry))
         self._known[name] = after
@@ -300,8 +300,8 @@ class Ranking:
         """
         if expired is not None and expired():
             raise ExpiredError
-        choose_here = partial(self._choose, name, Bound(0, 0), expired, reserved)
-        finding = self._attempt((0, 0, 0, name), choose_here)
+        entry = 0, 0, 0, name
+        finding = self._attempt(entry, partial(self._find, name, entry, reserved, expired))
         if isinstance(finding, Fatal):
             raise _named(name, finding.error) from finding.error
         return finding
@@ -329,8 +329,29 @@ class Ranking:
     def _check(self, name: str, entry: Entry) -> Refused | Failed | _Bounded:
         if entry is not self._within_reach and self._is_out_of_reach(name):
             return Refused()
+        states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
+        return self._bound(name, entry, states)
+
+    def _find(
+        self,
+        name: str,
+        entry: Entry,
+        reserved: Collection[str],
+        expired: Callable[[], bool] | None,
+    ) -> Suitable | Refused | Undecided | Failed:
+        """What is found on a node as if some reservations did not exist."""
+        usage = self._cluster.state(name, without=reserved).usage
+        states = [PoolState.of(one, usage, None) for one in self._cluster.offer(name).ready]
+        checked = self._bound(name, entry, states)
+        if not isinstance(checked, _Bounded):
+            return checked
+        return self._choose(name, checked.bound, states, reserved, expired)
+
+    def _bound(
+        self, name: str, entry: Entry, states: Sequence[PoolState]
+    ) -> Refused | Failed | _Bounded:
+        """Whether a node with these states of its pools meets the conditions of the demand."""
         offer = self._cluster.offer(name)
-        states = [self._cluster.pool_state(one) for one in offer.ready]
         if self._is_upstream and self._demand.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
@@ -349,21 +370,27 @@ class Ranking:
             return bool(short.error) or self._demand.may_fail(states)
         return bool(short.error) and not self._demand.compiles
 
+    def _choose_on(
+        self, name: str, bound: Bound, expired: Callable[[], bool] | None
+    ) -> Suitable | Refused | Undecided:
+        states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
+        return self._choose(name, bound, states, (), expired)
+
     def _choose(
         self,
         name: str,
         bound: Bound,
+        states: Sequence[PoolState],
+        reserved: Collection[str],
         expired: Callable[[], bool] | None,
-        reserved: Collection[str] = (),
     ) -> Suitable | Refused | Undecided:
-        states = [self._cluster.pool_state(one) for one in self._cluster.offer(name).ready]
         verdict = choose(
             self._claims,
             self._cluster.state(name, without=reserved),
             policy=self._policy,
             max_steps=self._max_steps,
             expired=expired,
-            uses=None if reserved else [state.uses for state in states],
+            uses=[state.uses for state in states],
             # That the first alternatives are impossible says that they are at no distance.
             least_distance=FAR if bound.alternatives else bound.distance,
             among=bound.among,

@@ -421,6 +421,18 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     )
 
 
+def test_error_names_the_first_device_whichever_was_evaluated_first() -> None:
+    nodes, model = cluster(a=[{"name": "g0"}, {"name": "g1"}]), model_is("H200")
+    placer = placer_of(nodes)
+    with nodes.trial():
+        give(nodes, claim())
+        placer.place(request(claim(selector=model)))  # on g1, since g0 is in use
+    answer = placer.place(request(claim(selector=model)))
+    assert isinstance(answer, Unplaceable)
+    (reason,) = answer.failed
+    assert "a/g0: CEL runtime error" in reason
+
+
 def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
     others = {f"n{index}": [gpu("g0", model="A100")] for index in range(20)}
     nodes = cluster(**others, a=[gpu("g0")], wrong=[gpu("g0", model="A100")] * 2)
