@@ -176,7 +176,7 @@ class Placer:
             undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
         undecided += sum(isinstance(finding, Undecided) for finding in found.values())
         failed = (
-            f"{name}: {finding.reason}"
+            f"{name}: {_about(request.claims, ranking.claims, finding.reason)}"
             for name, finding in found.items()
             if isinstance(finding, Failed)
         )
@@ -230,6 +230,21 @@ class Placer:
         found: dict[str, Finding],
     ) -> Iterator[Placed]:
         """The suitable nodes; `found` gets what is found on nodes with reserved devices."""
+        try:
+            yield from self._suitable(ranking, request, nodes, cost, expired, found)
+        except AllocationError as error:
+            told = _about(request.claims, ranking.claims, str(error))
+            raise type(error)(told) from error
+
+    def _suitable(
+        self,
+        ranking: Ranking,
+        request: PlacementRequest,
+        nodes: Collection[str] | None,
+        cost: Callable[[str], int] | None,
+        expired: Callable[[], bool] | None,
+        found: dict[str, Finding],
+    ) -> Iterator[Placed]:
         reserved = self._reserved_for(request)
         if not reserved:
             for name, finding in ranking.best(nodes, cost, expired):
@@ -311,6 +326,15 @@ class Placer:
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:
     """The nodes so that it is known at once whether one is among them."""
     return nodes if nodes is None or isinstance(nodes, AbstractSet | Mapping) else frozenset(nodes)
+
+
+def _about(claims: Iterable[Claim], first: Iterable[Claim], error: str) -> str:
+    """An error of the claims that were the first of their kind, as one of these claims."""
+    for one, other in zip(claims, first, strict=True):
+        before, name, after = error.partition(f"claim {other.source.key}")
+        if name and after[:1] in (":", ",") and (not before or before.endswith(": ")):
+            return f"{before}claim {one.source.key}{after}"
+    return error
 
 
 def _no_cost(_: str) -> int:

@@ -95,7 +95,8 @@ class Ranking:
         policy: Policy,
         max_steps: int | None,
     ) -> None:
-        self._claims = claims
+        self.claims = claims
+        """The first of the kind that were asked for; errors name them."""
         self._demand = demand
         self._cluster = cluster
         self._order = order
@@ -385,7 +386,7 @@ class Ranking:
         expired: Callable[[], bool] | None,
     ) -> Suitable | Refused | Undecided:
         verdict = choose(
-            self._claims,
+            self.claims,
             self._cluster.state(name, without=reserved),
             policy=self._policy,
             max_steps=self._max_steps,

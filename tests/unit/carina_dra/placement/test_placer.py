@@ -433,6 +433,23 @@ def test_error_names_the_first_device_whichever_was_evaluated_first() -> None:
     assert "a/g0: CEL runtime error" in reason
 
 
+def test_error_names_the_claim_that_is_asked_for_not_an_earlier_one_of_its_kind() -> None:
+    placer = placer_of(cluster(a=[{"name": "g0"}]))
+    first, second = claim(selector=model_is("H200")), claim(selector=model_is("H200"))
+    placer.place(request(first))
+    answer = placer.place(request(second))
+    assert isinstance(answer, Unplaceable)
+    (reason,) = answer.failed
+    assert reason.startswith(f"a: claim {second.key}: selector #0 on device")
+
+
+def test_error_of_all_nodes_names_the_claim_that_is_asked_for() -> None:
+    placer = placer_of(cluster(a=[gpu("g0")]))
+    for asked in (claim(selector="nonsense"), claim(selector="nonsense")):
+        with pytest.raises(AllocationError, match=f"node a: claim {asked.key}: selector #0"):
+            placer.place(request(asked))
+
+
 def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
     others = {f"n{index}": [gpu("g0", model="A100")] for index in range(20)}
     nodes = cluster(**others, a=[gpu("g0")], wrong=[gpu("g0", model="A100")] * 2)
