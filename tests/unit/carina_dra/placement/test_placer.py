@@ -16,6 +16,7 @@ from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Unplaceable
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
+    DRIVER,
     claim,
     claim_of,
     cluster,
@@ -448,6 +449,20 @@ def test_error_of_all_nodes_names_the_claim_that_is_asked_for() -> None:
     for asked in (claim(selector="nonsense"), claim(selector="nonsense")):
         with pytest.raises(AllocationError, match=f"node a: claim {asked.key}: selector #0"):
             placer.place(request(asked))
+
+
+def test_device_of_all_nodes_on_which_a_selector_fails_matters_though_another_refuses_it() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(network("0-before-a", {"name": "n0"}))
+    expressions = [model_is("H200"), f'"model" in device.attributes["{DRIVER}"]']
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
+    placer, asked = placer_of(nodes), request(claim(selectors=selectors))
+    assert isinstance(placer.place(asked), Unplaceable)  # the selector fails on n0
+    held = claim(selector=f'!("model" in device.attributes["{DRIVER}"])')
+    assert give(nodes, held) == ["0-before-a/n0"]
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    nodes.release(held.key)
+    assert isinstance(placer.place(asked), Unplaceable)
 
 
 def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:
