@@ -97,7 +97,8 @@ class DeviceGroup:
         parts = [_part(total - rest, total) for total, rest in zip(self._total, left, strict=True)]
         for device in {*taken.dedicated, *taken.shared}:
             parts += _parts(self._named[device].member, usage)
-        free = self._fitting(left) | self._bits_of(taken.shared)
+        most = [rest + given for rest, given in zip(left, self._given, strict=True)]
+        free = self._fitting(most) | self._bits_of(taken.shared)
         return GroupState(max(parts, default=0), free & ~self._bits_of(taken.dedicated))
 
     def left(self, usage: Usage) -> Sequence[int]:
@@ -182,6 +183,18 @@ class DeviceGroup:
         index = self._index()
         members = zip(self.members, self.bits, strict=True)
         return {bit: _drawn(member, index) for member, bit in members}
+
+    @cached_property
+    def _given(self) -> Sequence[int]:
+        """By counter: what members leave to others beyond its total, by negative amounts.
+
+        The API does not forbid them.
+        """
+        given = [0] * len(self._total)
+        for drawn in self.drawn.values():
+            for counter, amount in drawn:
+                given[counter] -= min(0, amount)
+        return given
 
     @cached_property
     def _named(self) -> Mapping[DeviceId, _Named]:

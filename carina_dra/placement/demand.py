@@ -273,9 +273,7 @@ class Demand:
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
         return any(
-            all(self.eligibility.may_select(named, candidate) for named in one.source.selectors)
-            for of in self._requests
-            for one in of
+            self.eligibility.concerns(one.source, candidate) for of in self._requests for one in of
         )
 
     def may_fail(self, states: Sequence[PoolState]) -> bool:

@@ -11,7 +11,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, NamedSelector
+from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
@@ -116,8 +116,9 @@ class Eligibility:
             if not among:
                 break
             found = offered.selected(named.selector, among, self.budget)
-            if found.doubtful & among:
-                errors.append(f"{named.location} {found.error}")
+            failure = found.first_failure(among, offered.devices)
+            if failure is not None:
+                errors.append(f"{named.location} {failure}")
             among &= found.mask
         return among, errors
 
@@ -140,15 +141,21 @@ class Eligibility:
             return True
         return False
 
-    def may_select(self, named: NamedSelector, candidate: Candidate) -> bool:
-        """Whether a selector selects a device, fails on it, or may not be evaluated any more."""
-        if isinstance(named.selector, CompileError):
-            return True
-        try:
-            self.budget.require()
-            return named.selector.matches(candidate.view, self.budget.meter)
-        except (EvaluationError, BudgetError):
-            return True
+    def concerns(self, wanted: Alternative, candidate: Candidate) -> bool:
+        """Whether an alternative selects a device, fails on it, or may not be evaluated any more.
+
+        It fails also if a later selector would not select the device.
+        """
+        for named in wanted.selectors:
+            if isinstance(named.selector, CompileError):
+                return True
+            try:
+                self.budget.require()
+                if not named.selector.matches(candidate.view, self.budget.meter):
+                    return False
+            except (EvaluationError, BudgetError):
+                return True
+        return True
 
     def selects(
         self, wanted: Alternative, candidate: Candidate, offered: OfferedPool

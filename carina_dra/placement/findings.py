@@ -94,7 +94,8 @@ class Findings:
         self.demand = demand
         self.is_upstream = policy.devices is None
         """Whether errors are those of upstream, and close devices are not wanted."""
-        self._claims = claims
+        self.claims = claims
+        """The first of the kind that were asked for; errors name them."""
         self._cluster = cluster
         self._policy = policy
         self._max_steps = max_steps
@@ -213,7 +214,7 @@ class Findings:
     ) -> Suitable | Refused | Undecided:
         states = self._states(name)
         verdict = choose(
-            self._claims,
+            self.claims,
             self._cluster.state(name, without=self._reserved),
             policy=self._policy,
             max_steps=self._max_steps,

@@ -5,7 +5,7 @@ that meet several conditions are counted at once.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -61,8 +61,20 @@ class Selected:
     mask: int = 0
     doubtful: int = 0
     """The devices on which it fails."""
-    error: str = ""
-    """The first failure; empty if there is none."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """The devices on which it fails by the error: most fail alike."""
+
+    def fail(self, devices: int, error: str) -> None:
+        """Takes notice that it fails on devices."""
+        self.doubtful |= devices
+        self.failures[error] = self.failures.get(error, 0) | devices
+
+    def first_failure(self, among: int, devices: Sequence[Candidate]) -> str | None:
+        """The error on the first of some devices, whichever was evaluated first; None for none."""
+        for bit, candidate in devices_of(self.doubtful & among, devices):
+            error = next(error for error, failing in self.failures.items() if failing & bit)
+            return f"on device {candidate.id}: {error}"
+        return None
 
 
 class OfferedPool:
@@ -272,8 +284,7 @@ class OfferedPool:
     ) -> None:
         if isinstance(selector, CompileError):
             found.known |= among
-            found.doubtful |= among
-            found.error = f"CEL compile error: {selector}"
+            found.fail(among, f"CEL compile error: {selector}")
             return
         for bit, candidate in devices_of(among, self.devices):
             budget.require()
@@ -281,8 +292,7 @@ class OfferedPool:
                 if selector.matches(candidate.view, budget.meter):
                     found.mask |= bit
             except EvaluationError as error:
-                found.doubtful |= bit
-                found.error = found.error or f"on device {candidate.id}: CEL runtime error: {error}"
+                found.fail(bit, f"CEL runtime error: {error}")
             found.known |= bit
 
     def _placed(self, name: str) -> Places:

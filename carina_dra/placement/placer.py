@@ -185,7 +185,7 @@ class Placer:
             undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
         undecided += sum(isinstance(finding, Undecided) for finding in found.values())
         failed = (
-            f"{name}: {finding.reason}"
+            f"{name}: {_about(request.claims, ranking.findings.claims, finding.reason)}"
             for name, finding in found.items()
             if isinstance(finding, Failed)
         )
@@ -232,6 +232,22 @@ class Placer:
         return tuple(NodeGroup(first[alike], tuple(names)) for alike, names in groups.items())
 
     def _best(
+        self,
+        ranking: Ranking,
+        request: PlacementRequest,
+        nodes: Collection[str] | None,
+        cost: Callable[[str], int] | None,
+        expired: Callable[[], bool] | None,
+        kept: _Kept | None,
+    ) -> Iterator[Placed]:
+        """The suitable nodes, the best first; `kept` is what is reserved for the claims."""
+        try:
+            yield from self._suitable(ranking, request, nodes, cost, expired, kept)
+        except AllocationError as error:
+            told = _about(request.claims, ranking.findings.claims, str(error))
+            raise type(error)(told) from error
+
+    def _suitable(
         self,
         ranking: Ranking,
         request: PlacementRequest,
@@ -330,6 +346,15 @@ class Placer:
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:
     """The nodes so that it is known at once whether one is among them."""
     return nodes if nodes is None or isinstance(nodes, AbstractSet | Mapping) else frozenset(nodes)
+
+
+def _about(claims: Iterable[Claim], first: Iterable[Claim], error: str) -> str:
+    """An error of the claims that were the first of their kind, as one of these claims."""
+    for one, other in zip(claims, first, strict=True):
+        before, name, after = error.partition(f"claim {other.source.key}")
+        if name and after[:1] in (":", ",") and (not before or before.endswith(": ")):
+            return f"{before}claim {one.source.key}{after}"
+    return error
 
 
 def _no_cost(_: str) -> int:

@@ -18,6 +18,8 @@ _VALUES: Final = 4096
 """How many values of a type are kept. Those read last are kept."""
 _LONGEST: Final = 2048
 """Longer parts, in bytes, are not shared: what is kept has a limit."""
+_MOST: Final = 64
+"""Nor are parts of more objects and lists: an empty one takes two bytes, and in memory 72."""
 
 
 def shared(codec: Codec) -> Codec:
@@ -34,6 +36,11 @@ def shared(codec: Codec) -> Codec:
             key = marshal.dumps(value, _FORMAT)
         except ValueError:  # not JSON, or nested too deeply
             return read_alone(value)
-        return read_key(key) if len(key) <= _LONGEST else read_alone(value)
+        return read_key(key) if _is_small(key) else read_alone(value)
 
     return Codec(read, codec.write)
+
+
+def _is_small(key: bytes) -> bool:
+    # Brackets in strings are counted too.
+    return len(key) <= _LONGEST and key.count(b"{") + key.count(b"[") <= _MOST

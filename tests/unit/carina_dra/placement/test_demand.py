@@ -21,11 +21,13 @@ from tests.samples.fleet import (
     claim,
     claim_of,
     cluster,
+    devices_of,
     give,
     gpu,
     model_is,
     network,
     partitions,
+    placer_of,
     request,
 )
 from tests.samples.random_questions import Question, questions
@@ -218,6 +220,15 @@ def test_failing_selector_is_named_where_it_leaves_too_few_devices() -> None:
     assert isinstance(found, Short)
     assert f"on device {DRIVER}/a/g0: CEL runtime error" in found.error
     assert bound(nodes, claim(1, selector=model_is("H200"))) == Bound(0, 0)
+
+
+def test_device_that_fits_only_beside_one_that_draws_a_negative_amount_is_counted() -> None:
+    nodes = cluster(a=[])
+    nodes.remove_slice("a-0")
+    for published in partitions("a", 1, gives=-1, takes=2):
+        nodes.put_slice(published)
+    assert is_possible(nodes, claim(2))
+    assert devices_of(placer_of(nodes).place(request(claim(2)))) == ["a/gives", "a/takes"]
 
 
 def test_shared_device_serves_several_requests() -> None:

@@ -16,6 +16,7 @@ from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Unplaceable
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
+    DRIVER,
     claim,
     claim_of,
     cluster,
@@ -425,6 +426,49 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
     assert answer.failed == (
         "a: invalid resource pools were encountered: gpu.carina.dev/a: duplicate device name g0",
     )
+
+
+def test_error_names_the_first_device_whichever_was_evaluated_first() -> None:
+    nodes, model = cluster(a=[{"name": "g0"}, {"name": "g1"}]), model_is("H200")
+    placer = placer_of(nodes)
+    with nodes.trial():
+        give(nodes, claim())
+        placer.place(request(claim(selector=model)))  # on g1, since g0 is in use
+    answer = placer.place(request(claim(selector=model)))
+    assert isinstance(answer, Unplaceable)
+    (reason,) = answer.failed
+    assert "a/g0: CEL runtime error" in reason
+
+
+def test_error_names_the_claim_that_is_asked_for_not_an_earlier_one_of_its_kind() -> None:
+    placer = placer_of(cluster(a=[{"name": "g0"}]))
+    first, second = claim(selector=model_is("H200")), claim(selector=model_is("H200"))
+    placer.place(request(first))
+    answer = placer.place(request(second))
+    assert isinstance(answer, Unplaceable)
+    (reason,) = answer.failed
+    assert reason.startswith(f"a: claim {second.key}: selector #0 on device")
+
+
+def test_error_of_all_nodes_names_the_claim_that_is_asked_for() -> None:
+    placer = placer_of(cluster(a=[gpu("g0")]))
+    for asked in (claim(selector="nonsense"), claim(selector="nonsense")):
+        with pytest.raises(AllocationError, match=f"node a: claim {asked.key}: selector #0"):
+            placer.place(request(asked))
+
+
+def test_device_of_all_nodes_on_which_a_selector_fails_matters_though_another_refuses_it() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    nodes.put_slice(network("0-before-a", {"name": "n0"}))
+    expressions = [model_is("H200"), f'"model" in device.attributes["{DRIVER}"]']
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
+    placer, asked = placer_of(nodes), request(claim(selectors=selectors))
+    assert isinstance(placer.place(asked), Unplaceable)  # the selector fails on n0
+    held = claim(selector=f'!("model" in device.attributes["{DRIVER}"])')
+    assert give(nodes, held) == ["0-before-a/n0"]
+    assert devices_of(placer.place(asked)) == ["a/g0"]
+    nodes.release(held.key)
+    assert isinstance(placer.place(asked), Unplaceable)
 
 
 def test_wrong_node_is_named_though_no_selected_device_is_on_it() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
-from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.preference import Policy, Score
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer
 from carina_dra.placement.reservation import Reservation
@@ -41,9 +41,9 @@ def test_claims_with_reservations_get_the_best_node(policy: str) -> None:
             _change_reservations(followed.cluster, request, random)
             for _ in range(2):  # the second time, what was found is remembered
                 outcome = _compare(followed.cluster, placer, request, Policy.parse(policy))
-                assert outcome in {"placed", "not placed", "error"}, f"{seed}, {event}: {outcome}"
+                assert " instead of " not in outcome, f"{seed}, {event}: {outcome}"
                 outcomes[outcome] += 1
-    assert outcomes["placed"] > 4 * _CLUSTERS
+    assert outcomes["placed"] > max(4 * _CLUSTERS, 50 * outcomes["placed better"])
 
 
 def _change_reservations(cluster: Cluster, request: PlacementRequest, random: Random) -> None:
@@ -73,7 +73,7 @@ def _free(cluster: Cluster, node: str) -> list[_Device]:
 
 
 def _compare(cluster: Cluster, placer: Placer, request: PlacementRequest, policy: Policy) -> str:
-    """What is answered if it is as the nodes one by one say; else what differs."""
+    """What is answered, if it is as the nodes one by one say; else what differs."""
     expected = _best(cluster, request, policy)
     try:
         found = placer.place(request)
@@ -81,21 +81,22 @@ def _compare(cluster: Cluster, placer: Placer, request: PlacementRequest, policy
         return "error" if expected is type(error) else f"{error!r} instead of {expected}"
     if not isinstance(found, Placed):
         return "not placed" if expected is None else f"{found} instead of {expected}"
-    devices = [
-        (one.driver, one.pool, one.device)
-        for allocation in found.allocated.allocations
-        for one in allocation.devices.results
-    ]
-    answer = found.node, devices
-    return "placed" if answer == expected else f"{answer} instead of {expected}"
+    answer = found.allocated.score, found.node
+    if not isinstance(expected, tuple) or answer > expected:
+        return f"{answer} instead of {expected}"
+    return "placed" if answer == expected else "placed better"
 
 
 def _best(
     cluster: Cluster, request: PlacementRequest, policy: Policy
-) -> tuple[str, list[_Device]] | type[AllocationError] | None:
-    """The best node and the devices there, or the error of a claim that no node can have."""
+) -> tuple[Score, str] | type[AllocationError] | None:
+    """The best score and its node, or the error of a claim that no node can have.
+
+    A node by itself also evaluates selectors for devices that cannot be had. If one fails there, it
+    falls back to upstream's order, and may find devices that are farther from each other.
+    """
     reserved = cluster.reserved_for([claim.source.key for claim in request.claims])
-    best: tuple[str, Chosen] | None = None
+    best: tuple[Score, str] | None = None
     for node in sorted(cluster.nodes):
         try:
             verdict = choose(request.claims, cluster.state(node, reserved), policy=policy)
@@ -103,9 +104,6 @@ def _best(
             if not isinstance(error, NodeAllocationError):
                 return type(error)
             continue
-        if isinstance(verdict, Chosen) and (best is None or verdict.score < best[1].score):
-            best = node, verdict
-    if best is None:
-        return None
-    chosen = [choice.candidate.id for of_claim in best[1].choices for choice in of_claim]
-    return best[0], [(one.driver, one.pool, one.device) for one in chosen]
+        if isinstance(verdict, Chosen) and (best is None or verdict.score < best[0]):
+            best = verdict.score, node
+    return best

@@ -7,24 +7,35 @@ import pytest
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import ExpressionError
+from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import Usage
 from carina_dra.placement import findings as findings_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placer, Unplaceable
 from carina_dra.placement.reservation import Reservation
-from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
+from carina_dra.resource import (
+    Allocation,
+    DeviceAllocation,
+    DeviceResult,
+    ResourceClaim,
+    encode,
+)
 from tests.samples.fleet import (
     DRIVER,
     claim,
+    claim_of,
     cluster,
+    consumption,
     devices_of,
     give,
     gpu,
     model_is,
     network,
+    partitions,
     placer_of,
     request,
+    slices,
 )
 
 
@@ -146,6 +157,28 @@ def test_reserved_devices_are_chosen_by_the_policy(policy: str, device: str) -> 
     _reserve(nodes, "kept", [owner], "a/g1", "a/g2", "a/g3")
     placed = placer_of(nodes, policy).place(request(owner))
     assert devices_of(placed) == [device]
+
+
+def test_reserving_what_is_placed_changes_nothing_for_the_claim() -> None:
+    """A selector fails on a device of which the counters are used up."""
+    nodes, has_model = Cluster(), {"attributes": {"model": {"string": "H200"}}}
+    nodes.put_node(Node("a"))
+    counters, whole = partitions("a", 4, whole=4)
+    part = {**has_model, **consumption(gpu=1)}
+    devices = [encode(whole.spec.devices[0]), *({"name": f"g{one}", **part} for one in range(3))]
+    for published in slices("a", encode(counters.spec), {"devices": devices}):
+        nodes.put_slice(published)
+    _use(nodes, "other", "a/g2")
+    three = {"deviceClassName": "gpu", "count": 3, "name": "three"}
+    three["selectors"] = [{"cel": {"expression": model_is("H200")}}]
+    owner = claim_of(
+        {"name": "r", "firstAvailable": [three, {"deviceClassName": "gpu", "name": "one"}]}
+    )
+    placer = placer_of(nodes)
+    before = placer.place(request(owner))
+    _reserve(nodes, "kept", [owner], *devices_of(before))
+    after = placer.place(request(owner))
+    assert devices_of(after) == devices_of(before) == ["a/g0"]
 
 
 def test_reserved_devices_are_given_on_the_nodes_asked_for() -> None:

@@ -121,6 +121,13 @@ def test_a_long_part_is_read_each_time() -> None:
     assert one.consumes_counters[0] is not other.consumes_counters[0]
 
 
+def test_a_part_of_many_empty_objects_is_read_each_time() -> None:
+    """It is short, but takes much memory."""
+    read = shared(Codec(lambda value: value, lambda value: value)).read
+    many: list[Any] = [{}] * 500
+    assert read(many) is many
+
+
 def test_a_part_that_is_nested_too_deeply_to_compare_is_read() -> None:
     deep: list[Any] = []
     for _ in range(3000):
