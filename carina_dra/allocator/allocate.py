@@ -193,6 +193,8 @@ class _Searches:
         self._state = state
         self._max_steps = max_steps
         self._expired = expired
+        self._impossible: dict[tuple[tuple[int, str], int], bool] = {}
+        """Which alternatives of requests are impossible by themselves, where it was looked at."""
 
     def any_devices(self) -> Outcome:
         """The first devices in the order of the candidates."""
@@ -211,12 +213,14 @@ class _Searches:
         ]
         several = asks_for_several(self._claims)
         first = dict.fromkeys(prioritized, 0)
-        close = self._closest(first, least_distance) if several else None
+        may_be_first = not any(self._is_impossible(request, 0) for request in prioritized)
+        close = self._closest(first, least_distance) if several and may_be_first else None
         if isinstance(close, tuple):
             return close
         if isinstance(close, Impossible) and not prioritized:
             return close, FAR
-        if prioritized and close is None:  # later ones may fail, such as one for all devices
+        if prioritized and may_be_first and close is None:
+            # Later ones may fail, such as one for all devices.
             outcome = self._find(_with_alternatives(self._claims, first))
             if isinstance(outcome, Found):
                 return outcome, FAR if several else 0
@@ -272,6 +276,8 @@ class _Searches:
         fixed: dict[tuple[int, str], int] = {}
         for request in prioritized:
             for earlier in range(ranks(outcome.choices)[request]):
+                if self._is_impossible(request, earlier):
+                    continue
                 asked = _with_alternatives(self._claims, {**fixed, request: earlier})
                 with suppress(AllocationError):
                     attempt = self._search(asked, (), self._limit(_STEPS_BEFORE_PARTS))
@@ -280,6 +286,23 @@ class _Searches:
                         break
             fixed[request] = ranks(outcome.choices)[request]
         return outcome
+
+    def _is_impossible(self, prioritized: tuple[int, str], rank: int) -> bool:
+        """Whether an alternative of a request is impossible by itself, and so with all others.
+
+        A search for all would come back to it with each choice of devices for earlier requests.
+        """
+        key = prioritized, rank
+        if key not in self._impossible:
+            index, name = prioritized
+            claim = self._claims[index]
+            part = replace(claim, requests=tuple(one for one in claim.requests if one.name == name))
+            self._impossible[key] = False
+            with suppress(AllocationError):
+                alone = _with_alternatives([part], {(0, name): rank})
+                outcome = self._search(alone, (), self._wish_limit())
+                self._impossible[key] = isinstance(outcome, Impossible)
+        return self._impossible[key]
 
     def _find(self, claims: Sequence[Claim]) -> Outcome:
         """Searches; before a long search goes on, each part of the claims must be possible."""

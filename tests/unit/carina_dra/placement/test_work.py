@@ -109,6 +109,22 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     assert searched.call_count == 0
 
 
+def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_others() -> None:
+    nodes = cluster(a=[gpu(f"g{index}", model=f"m{index}") for index in range(16)])
+    alternatives = [
+        {
+            "name": name,
+            "deviceClassName": "gpu",
+            "selectors": [{"cel": {"expression": f"{model_is('none')} == {lacks}"}}],
+        }
+        for name, lacks in (("lacks", "true"), ("has", "false"))
+    ]
+    asked = claim_of(*({"name": f"r{index}", "firstAvailable": alternatives} for index in range(8)))
+    placed = place(nodes, asked)
+    assert isinstance(placed, Placed)
+    assert placed.allocated.steps < 200
+
+
 def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     """All nodes have a GPU with room for one share on each NUMA node."""
     capacity = {"memory": {"value": "40Gi"}}
