@@ -13,7 +13,7 @@ from typing import Final
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim, NamedSelector
+from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
@@ -21,7 +21,7 @@ from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState, devices_of
 from carina_dra.placement.packing import Packing, Want
 from carina_dra.placement.selector_budget import SelectorBudget
-from carina_dra.resource import All, ExactCount, MatchAttribute
+from carina_dra.resource import All, DistinctAttribute, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
@@ -81,6 +81,15 @@ class _Match:
     """By index; with the indices of its alternatives that are meant."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """An attribute in which the devices of some requests must differ."""
+
+    attribute: str
+    requests: tuple[int, ...]
+    """By index; all alternatives are meant."""
+
+
 class Demand:
     """The conditions that a node must meet for claims."""
 
@@ -88,11 +97,13 @@ class Demand:
         self.eligibility = Eligibility(features, budget)
         self._requests: list[tuple[_Alternative, ...]] = []
         self._matches: list[_Match] = []
+        self._distinct: list[_Distinct] = []
         for claim in claims:
             first = len(self._requests)
             for request in claim.requests:
                 self._requests.append(tuple(map(_Alternative.of, request.alternatives)))
             self._matches += _matches(claim, first)
+            self._distinct += _distinct(claim, first)
         self._every = _Match(
             (), tuple((index, frozenset()) for index in range(len(self._requests)))
         )
@@ -182,7 +193,7 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        if not self._may_be_enough(available):
+        if not (self._may_be_enough(available) and self._may_differ(available, states)):
             return Short(errors[0] if errors else "")
         packing = Packing(self._levels(available, states), states)
         first = self._first_matching(available, packing, states)
@@ -225,6 +236,24 @@ class Demand:
             any(mask.bit_count() >= one.count for one, mask in zip(of, masks, strict=True))
             for of, masks in zip(self._requests, available, strict=True)
         )
+
+    def _may_differ(self, available: Sequence[Sequence[int]], states: Sequence[PoolState]) -> bool:
+        """Whether the devices have as many values as must be distinct."""
+        for distinct in self._distinct:
+            places = places_of(distinct.attribute, states)
+            of_each = [_union([available[index]]) for index in distinct.requests]
+            counts = [
+                min(one.count for one in self._requests[index]) for index in distinct.requests
+            ]
+            all_together = _union([of_each]), sum(counts)
+            for devices, count in (all_together, *zip(of_each, counts, strict=True)):
+                if count <= 1:
+                    continue
+                values = sum(1 for mask in places.by_value.values() if mask & devices)
+                # Only the first device may have one that cannot be compared.
+                if values + bool(places.incomparable & devices) < count:
+                    return False
+        return True
 
     def _first_matching(
         self, available: list[list[int]], packing: Packing, states: Sequence[PoolState]
@@ -441,19 +470,41 @@ def _matches(claim: Claim, first: int) -> Iterator[_Match]:
         rule = constraint.rule
         if not isinstance(rule, MatchAttribute):
             continue
-        derived = any(
-            rule.name in one.derived for request in claim.requests for one in request.alternatives
-        )
-        requests = []
-        for index, request in enumerate(claim.requests, first):
-            meant = frozenset(
-                rank
-                for rank, one in enumerate(request.alternatives)
-                if one.is_meant_by(constraint.requests)
-            )
-            if meant:
-                requests.append((index, meant))
-        if requests and not derived:
-            attributes.setdefault(tuple(requests), []).append(rule.name)
+        requests = tuple(_meant(claim, constraint, first))
+        if requests and not _is_derived(rule.name, claim):
+            attributes.setdefault(requests, []).append(rule.name)
     for of_requests, names in attributes.items():
         yield _Match(tuple(names), of_requests)
+
+
+def _distinct(claim: Claim, first: int) -> Iterator[_Distinct]:
+    """The claim's distinctAttribute constraints on published attributes."""
+    for constraint in claim.constraints:
+        rule = constraint.rule
+        if isinstance(rule, DistinctAttribute) and not _is_derived(rule.name, claim):
+            requests = tuple(
+                index
+                for index, meant in _meant(claim, constraint, first)
+                if len(meant) == len(claim.requests[index - first].alternatives)
+            )
+            yield _Distinct(rule.name, requests)
+
+
+def _meant(
+    claim: Claim, constraint: Constraint, first: int
+) -> Iterator[tuple[int, frozenset[int]]]:
+    """The requests that a constraint means, by index, with their alternatives that it means."""
+    for index, request in enumerate(claim.requests, first):
+        meant = frozenset(
+            rank
+            for rank, one in enumerate(request.alternatives)
+            if one.is_meant_by(constraint.requests)
+        )
+        if meant:
+            yield index, meant
+
+
+def _is_derived(attribute: str, claim: Claim) -> bool:
+    return any(
+        attribute in one.derived for request in claim.requests for one in request.alternatives
+    )

@@ -36,16 +36,15 @@ def places_of(name: str, states: Sequence[PoolState]) -> Places:
     if len(states) == 1:
         return states[0].offered.places(name)
     by_value: dict[Hashable, int] = {}
-    anywhere = shift = 0
-    is_known = False
+    anywhere = incomparable = shift = 0
     for state in states:
         of_pool = state.offered.places(name)
         for value, mask in of_pool.by_value.items():
             by_value[value] = by_value.get(value, 0) | mask << shift
         anywhere |= of_pool.anywhere << shift
-        is_known = is_known or of_pool.is_known
+        incomparable |= of_pool.incomparable << shift
         shift += len(state.offered.devices)
-    return Places(by_value, anywhere, is_known)
+    return Places(by_value, anywhere, incomparable)
 
 
 def are_many(places: Sequence[Places]) -> bool:

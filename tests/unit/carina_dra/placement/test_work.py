@@ -125,6 +125,19 @@ def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_o
     assert placed.allocated.steps < 200
 
 
+def test_devices_that_cannot_differ_are_not_searched_for() -> None:
+    nodes = cluster(
+        **{name: [gpu(f"g{index}", root=f"r{index % 3}") for index in range(8)] for name in "ab"}
+    )
+    asked = claim_of(
+        *({"name": f"r{index}", "exactly": {"deviceClassName": "gpu"}} for index in range(4)),
+        constraints=[{"distinctAttribute": PCIE_ROOT}],
+    )
+    with patch.object(Search, "run", autospec=True, side_effect=Search.run) as searched:
+        assert place(nodes, asked) == Unplaceable(undecided=0, failed=())
+    assert not searched.called
+
+
 def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     """All nodes have a GPU with room for one share on each NUMA node."""
     capacity = {"memory": {"value": "40Gi"}}
