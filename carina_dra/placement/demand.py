@@ -11,6 +11,7 @@ from itertools import accumulate, chain
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
@@ -54,18 +55,15 @@ class _Alternative:
 
     source: Alternative
     count: int
-    amounts: Amounts
-    """What it asks for of the capacities of each device, in billionths."""
     together: Amounts
-    """The same of all its devices."""
+    """What it asks for of the capacities of all its devices, in billionths."""
 
     @classmethod
     def of(cls, source: Alternative) -> "_Alternative":
         """An alternative of a request."""
         count, asked = _least(source), source.capacity.requests if source.capacity else {}
-        amounts = {name: max(0, amount.nanos) for name, amount in asked.items()}
-        together = {name: count * amount for name, amount in amounts.items()}
-        return cls(source, count, amounts, together)
+        together = {name: count * max(0, amount.nanos) for name, amount in asked.items()}
+        return cls(source, count, together)
 
     def want(self, devices: int) -> Want:
         """That it wants its number of these devices."""
@@ -129,9 +127,8 @@ class Demand:
         self.may_be_out_of_reach = self.compiles and bool(self._together or self._is_deciding)
         """Whether a node can be out of reach of the claims."""
         sharing = [of for of in self._requests if not any(one.source.admin_access for one in of)]
-        self._sharing = len(sharing)
-        """How many requests a device could serve if it were shared: each gets it once."""
-        self._amounts = _least_amounts(sharing)
+        self._sharing = sharing
+        """The requests that a device could serve if it were shared: each gets it once."""
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
@@ -340,7 +337,7 @@ class Demand:
         either, shift = _union(available), 0
         levels = [either]
         for state in states:
-            shared = state.offered.shareable & either >> shift if self._sharing > 1 else 0
+            shared = state.offered.shareable & either >> shift if len(self._sharing) > 1 else 0
             for bit, one in devices_of(shared, state.offered.devices):
                 shares = self._shares(one, state)
                 levels += [0] * (shares - len(levels))
@@ -351,15 +348,33 @@ class Demand:
 
     def _shares(self, one: Candidate, state: PoolState) -> int:
         """How many of the requests can have a share of a device at most."""
-        shares = self._sharing
+        least = [
+            least for of in self._sharing if (least := self._least_of_device(of, one)) is not None
+        ]
+        shares = len(least)
         in_use = state.usage.shared.get(one.id)
         used = in_use.amounts if in_use else _NO_AMOUNTS
-        for name, together in self._amounts.items():
-            capacity = one.device.capacity.get(name)
-            if capacity is not None:
-                left = capacity.value.nanos - used.get(name, 0)
-                shares = min(shares, bisect_right(together, left))
+        for name in {name for amounts in least for name in amounts}:
+            together = list(accumulate(sorted(amounts.get(name, 0) for amounts in least)))
+            left = one.device.capacity[name].value.nanos - used.get(name, 0)
+            shares = min(shares, bisect_right(together, left))
         return shares
+
+    def _least_of_device(self, of: Sequence[_Alternative], one: Candidate) -> Amounts | None:
+        """What a request consumes of a device at least; None if it cannot be served.
+
+        Policies of the device may round up what is asked for, or add to it.
+        """
+        try:
+            consumed = [self.eligibility.amounts_of(wanted.source, one) for wanted in of]
+        except AllocationError:
+            return _NO_AMOUNTS
+        served = [
+            {name: max(0, amount.nanos) for name, amount in amounts.items()}
+            for amounts in consumed
+            if amounts is not None
+        ]
+        return _least_of(served) if served else None
 
     def _first(self, available: Sequence[Sequence[int]], packing: Packing) -> list[int] | None:
         """The first alternative of each request that has enough devices; None if one has none."""
@@ -439,18 +454,6 @@ def _may_fail(claim: Claim) -> bool:
     return least > DEVICES_PER_CLAIM or any(
         one.derived for request in claim.requests for one in request.alternatives
     )
-
-
-def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, Sequence[int]]:
-    """What one request, two and so on ask for of each capacity together at least, in billionths."""
-    asked: dict[str, list[int]] = {}
-    for of in requests:
-        for name, amount in _least_of([one.amounts for one in of]).items():
-            asked.setdefault(name, []).append(amount)
-    return {
-        name: list(accumulate(sorted([0] * (len(requests) - len(least)) + least)))
-        for name, least in asked.items()
-    }
 
 
 def _least_of(alternatives: Sequence[Amounts]) -> Amounts:

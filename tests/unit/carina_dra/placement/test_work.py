@@ -109,6 +109,25 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     assert searched.call_count == 0
 
 
+def test_shares_that_do_not_fit_when_they_are_rounded_up_are_not_searched_for() -> None:
+    policy = {"validValues": ["10Gi", "41Gi", "80Gi"], "default": "10Gi"}
+    capacity = {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    shared = {**gpu("g0"), "allowMultipleAllocations": True, "capacity": capacity}
+    nodes = cluster(**{name: [shared] for name in _NODES})
+
+    def asked(*amounts: str) -> ResourceClaim:
+        wanted = [{"capacity": {"requests": {"memory": amount}}} for amount in amounts]
+        requests = [{"deviceClassName": "gpu", **one} for one in (*wanted, {})]
+        return claim_of(
+            *({"name": f"share-{number}", "exactly": one} for number, one in enumerate(requests))
+        )
+
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert not isinstance(place(nodes, asked("11Gi", "11Gi")), Placed)
+        assert searched.call_count == 0
+        assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), Placed)
+
+
 def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_others() -> None:
     nodes = cluster(a=[gpu(f"g{index}", model=f"m{index}") for index in range(16)])
     alternatives = [
