@@ -203,7 +203,8 @@ class Demand:
         for of, rank, masks in zip(self._requests, first, available, strict=True):
             count = self._count(of[rank], masks[rank], states)
             wants.append(replace(of[rank].want(masks[rank]), count=count))
-        return Bound(sum(first), least_distance(wants, packing, states), among)
+        distance = least_distance(wants, packing, states, self._in_common(first))
+        return Bound(sum(first), distance, among)
 
     def is_out_of_reach(self, states: Sequence[PoolState]) -> bool:
         """Whether a node cannot have the devices, as is known without a look at each device.
@@ -285,6 +286,16 @@ class Demand:
                 together[name] = max(count, together.get(name, 0))
         # A device alone matches also if its values cannot be compared.
         return {name: count for name, count in together.items() if count > 1}
+
+    def _in_common(self, first: Sequence[int]) -> Sequence[str]:
+        """The attributes that all devices of these alternatives must have in common."""
+        chosen = set(enumerate(first))
+        return [
+            name
+            for match in self._matches
+            if chosen <= {(request, rank) for request, meant in match.requests for rank in meant}
+            for name in match.attributes
+        ]
 
     def _count(self, one: _Alternative, available: int, states: Sequence[PoolState]) -> int:
         """How many of the available devices an alternative takes at least."""

@@ -14,12 +14,22 @@ _COMBINATIONS: Final = 256
 """The number of combinations of values that are looked at; of more, one is taken to fit."""
 
 
-def least_distance(wants: Sequence[Want], packing: Packing, states: Sequence[PoolState]) -> int:
-    """The least distance that the devices of all wants may have to each other."""
+def least_distance(
+    wants: Sequence[Want],
+    packing: Packing,
+    states: Sequence[PoolState],
+    in_common: Sequence[str] = (),
+) -> int:
+    """The least distance that the devices of all wants may have to each other.
+
+    Whatever the distance, all of them have the attributes `in_common`.
+    """
+    required = [places_of(name, states) for name in in_common]
     for distance, names in enumerate(CLOSENESS):
         known = [places for name in names if (places := places_of(name, states)).is_known]
         if not known:
             continue
+        known += required
         if are_many(known):
             return distance
         for within in intersections(known):

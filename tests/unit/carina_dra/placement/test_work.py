@@ -128,6 +128,18 @@ def test_shares_that_do_not_fit_when_they_are_rounded_up_are_not_searched_for() 
         assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), Placed)
 
 
+def test_nodes_whose_close_devices_do_not_match_are_not_searched_for_close_ones() -> None:
+    devices = [gpu(f"g{index}", root=f"r{index // 2}", numa=index % 2) for index in range(8)]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    asked = claim_of(
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
+    )
+    with patch("carina_dra.placement.ranking.choose", wraps=choose) as searched:
+        assert isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 1
+
+
 def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_others() -> None:
     nodes = cluster(a=[gpu(f"g{index}", model=f"m{index}") for index in range(16)])
     alternatives = [
