@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
@@ -193,6 +194,8 @@ class _Searches:
         self._state = state
         self._max_steps = max_steps
         self._expired = expired
+        self._impossible: dict[tuple[tuple[int, str], int], bool] = {}
+        """Which alternatives of requests are impossible by themselves, where it was looked at."""
 
     def any_devices(self) -> Outcome:
         """The first devices in the order of the candidates."""
@@ -211,12 +214,14 @@ class _Searches:
         ]
         several = asks_for_several(self._claims)
         first = dict.fromkeys(prioritized, 0)
-        close = self._closest(first, least_distance) if several else None
+        may_be_first = not any(self._is_impossible(request, 0) for request in prioritized)
+        close = self._closest(first, least_distance) if several and may_be_first else None
         if isinstance(close, tuple):
             return close
         if isinstance(close, Impossible) and not prioritized:
             return close, FAR
-        if prioritized and close is None:  # later ones may fail, such as one for all devices
+        if prioritized and may_be_first and close is None:
+            # Later ones may fail, such as one for all devices.
             outcome = self._find(_with_alternatives(self._claims, first))
             if isinstance(outcome, Found):
                 return outcome, FAR if several else 0
@@ -272,6 +277,8 @@ class _Searches:
         fixed: dict[tuple[int, str], int] = {}
         for request in prioritized:
             for earlier in range(ranks(outcome.choices)[request]):
+                if self._is_impossible(request, earlier):
+                    continue
                 asked = _with_alternatives(self._claims, {**fixed, request: earlier})
                 with suppress(AllocationError):
                     attempt = self._search(asked, (), self._limit(_STEPS_BEFORE_PARTS))
@@ -281,6 +288,25 @@ class _Searches:
             fixed[request] = ranks(outcome.choices)[request]
         return outcome
 
+    def _is_impossible(self, prioritized: tuple[int, str], rank: int) -> bool:
+        """Whether an alternative of a request is impossible by itself, and so with all others.
+
+        A search for all would come back to it with each choice of devices for earlier requests.
+        """
+        key = prioritized, rank
+        if self._may_gain:
+            return False
+        if key not in self._impossible:
+            index, name = prioritized
+            claim = self._claims[index]
+            part = replace(claim, requests=tuple(one for one in claim.requests if one.name == name))
+            self._impossible[key] = False
+            with suppress(AllocationError):
+                alone = _with_alternatives([part], {(0, name): rank})
+                outcome = self._search(alone, (), self._wish_limit())
+                self._impossible[key] = isinstance(outcome, Impossible)
+        return self._impossible[key]
+
     def _find(self, claims: Sequence[Claim]) -> Outcome:
         """Searches; before a long search goes on, each part of the claims must be possible."""
         search = self._begin(claims)
@@ -288,11 +314,25 @@ class _Searches:
         if not isinstance(outcome, CutShort) or self._is_over():
             return outcome
         # Where a device can make the search fail, upstream's might come to it before the end.
-        for part in () if self._may_fail() else _parts(claims):
+        is_certain = not (self._may_fail() or self._may_gain)
+        for part in _parts(claims) if is_certain else ():
             alone = self._search([part], (), self._limit(_STEPS_BEFORE_PARTS))
             if isinstance(alone, Impossible):
                 return Impossible(self.steps)
         return self._run(search, self._limit(None), outcome.steps)
+
+    @cached_property
+    def _may_gain(self) -> bool:
+        """Whether a device consumes less than nothing, and so leaves more to others.
+
+        The API does not forbid it. Then claims may be possible though a part of them alone is not.
+        """
+        return any(
+            counter.value.nanos < 0
+            for candidate in self._state.published
+            for consumption in candidate.device.consumes_counters
+            for counter in consumption.counters.values()
+        )
 
     def _may_fail(self) -> bool:
         """Whether a request fails on a device, or because of those that others have."""

@@ -242,8 +242,7 @@ class Cluster:
 
     def nodes_of_reservation(self, name: str) -> Collection[str]:
         """The nodes that may have a device that the reservation still holds."""
-        pools = {PoolId(one.driver, one.pool) for one in self._holdings.held_by(name)}
-        reached = [self._reach.nodes_of(pool) for pool in pools]
+        reached = [self._reach.nodes_of(pool) for pool in self._holdings.held_by(name)]
         if any(nodes is None for nodes in reached):
             return self._nodes
         return {node for nodes in reached for node in nodes or () if node in self._nodes}
@@ -260,11 +259,8 @@ class Cluster:
         pools = self.offer(node).pools
         usage = self._usage_of(pools)
         for name in without:
-            usage = usage.minus(
-                one
-                for one in self._holdings.held_by(name)
-                if any(pool.id == (one.driver, one.pool) for pool in pools)
-            )
+            held = self._holdings.held_by(name)
+            usage = usage.minus(one for pool in pools for one in held.get(pool.id, ()))
         return NodeState(self._nodes[node], pools, usage, self.features)
 
     def offer(self, node: str) -> Offer:
@@ -281,12 +277,7 @@ class Cluster:
         pool = offered.pool.id
         usage = self._holdings.usage(pool)
         state = offered.state(usage)
-        held = [
-            one
-            for name in without
-            for one in self._holdings.held_by(name)
-            if pool == (one.driver, one.pool)
-        ]
+        held = [one for name in without for one in self._holdings.held_by(name).get(pool, ())]
         return PoolState.of(offered, usage.minus(held), state) if held else state
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:

@@ -11,9 +11,10 @@ from itertools import accumulate, chain
 from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
-from carina_dra.allocator.request import Alternative, Claim, NamedSelector
+from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
 from carina_dra.allocator.usage import Amounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.distance import are_many, intersections, least_distance, places_of
@@ -21,7 +22,7 @@ from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState, devices_of
 from carina_dra.placement.packing import Packing, Want
 from carina_dra.placement.selector_budget import SelectorBudget
-from carina_dra.resource import All, ExactCount, MatchAttribute
+from carina_dra.resource import All, DistinctAttribute, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
 
 _NO_AMOUNTS: Final[Amounts] = {}
@@ -54,18 +55,15 @@ class _Alternative:
 
     source: Alternative
     count: int
-    amounts: Amounts
-    """What it asks for of the capacities of each device, in billionths."""
     together: Amounts
-    """The same of all its devices."""
+    """What it asks for of the capacities of all its devices, in billionths."""
 
     @classmethod
     def of(cls, source: Alternative) -> "_Alternative":
         """An alternative of a request."""
         count, asked = _least(source), source.capacity.requests if source.capacity else {}
-        amounts = {name: max(0, amount.nanos) for name, amount in asked.items()}
-        together = {name: count * amount for name, amount in amounts.items()}
-        return cls(source, count, amounts, together)
+        together = {name: count * max(0, amount.nanos) for name, amount in asked.items()}
+        return cls(source, count, together)
 
     def want(self, devices: int) -> Want:
         """That it wants its number of these devices."""
@@ -81,6 +79,15 @@ class _Match:
     """By index; with the indices of its alternatives that are meant."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """An attribute in which the devices of some requests must differ."""
+
+    attribute: str
+    requests: tuple[int, ...]
+    """By index; all alternatives are meant."""
+
+
 class Demand:
     """The conditions that a node must meet for claims."""
 
@@ -88,11 +95,13 @@ class Demand:
         self.eligibility = Eligibility(features, budget)
         self._requests: list[tuple[_Alternative, ...]] = []
         self._matches: list[_Match] = []
+        self._distinct: list[_Distinct] = []
         for claim in claims:
             first = len(self._requests)
             for request in claim.requests:
                 self._requests.append(tuple(map(_Alternative.of, request.alternatives)))
             self._matches += _matches(claim, first)
+            self._distinct += _distinct(claim, first)
         self._every = _Match(
             (), tuple((index, frozenset()) for index in range(len(self._requests)))
         )
@@ -118,9 +127,8 @@ class Demand:
         self.may_be_out_of_reach = self.compiles and bool(self._together or self._is_deciding)
         """Whether a node can be out of reach of the claims."""
         sharing = [of for of in self._requests if not any(one.source.admin_access for one in of)]
-        self._sharing = len(sharing)
-        """How many requests a device could serve if it were shared: each gets it once."""
-        self._amounts = _least_amounts(sharing)
+        self._sharing = sharing
+        """The requests that a device could serve if it were shared: each gets it once."""
         self._several = asks_for_several(claims)
         self._fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
@@ -182,7 +190,7 @@ class Demand:
         available = [
             [self._available(one.source, states, errors) for one in of] for of in self._requests
         ]
-        if not self._may_be_enough(available):
+        if not (self._may_be_enough(available) and self._may_differ(available, states)):
             return Short(errors[0] if errors else "")
         packing = Packing(self._levels(available, states), states)
         first = self._first_matching(available, packing, states)
@@ -195,7 +203,8 @@ class Demand:
         for of, rank, masks in zip(self._requests, first, available, strict=True):
             count = self._count(of[rank], masks[rank], states)
             wants.append(replace(of[rank].want(masks[rank]), count=count))
-        return Bound(sum(first), least_distance(wants, packing, states), among)
+        distance = least_distance(wants, packing, states, self._in_common(first))
+        return Bound(sum(first), distance, among)
 
     def is_out_of_reach(self, states: Sequence[PoolState]) -> bool:
         """Whether a node cannot have the devices, as is known without a look at each device.
@@ -225,6 +234,24 @@ class Demand:
             any(mask.bit_count() >= one.count for one, mask in zip(of, masks, strict=True))
             for of, masks in zip(self._requests, available, strict=True)
         )
+
+    def _may_differ(self, available: Sequence[Sequence[int]], states: Sequence[PoolState]) -> bool:
+        """Whether the devices have as many values as must be distinct."""
+        for distinct in self._distinct:
+            places = places_of(distinct.attribute, states)
+            of_each = [_union([available[index]]) for index in distinct.requests]
+            counts = [
+                min(one.count for one in self._requests[index]) for index in distinct.requests
+            ]
+            all_together = _union([of_each]), sum(counts)
+            for devices, count in (all_together, *zip(of_each, counts, strict=True)):
+                if count <= 1:
+                    continue
+                values = sum(1 for mask in places.by_value.values() if mask & devices)
+                # Only the first device may have one that cannot be compared.
+                if values + bool(places.incomparable & devices) < count:
+                    return False
+        return True
 
     def _first_matching(
         self, available: list[list[int]], packing: Packing, states: Sequence[PoolState]
@@ -259,6 +286,16 @@ class Demand:
                 together[name] = max(count, together.get(name, 0))
         # A device alone matches also if its values cannot be compared.
         return {name: count for name, count in together.items() if count > 1}
+
+    def _in_common(self, first: Sequence[int]) -> Sequence[str]:
+        """The attributes that all devices of these alternatives must have in common."""
+        chosen = set(enumerate(first))
+        return [
+            name
+            for match in self._matches
+            if chosen <= {(request, rank) for request, meant in match.requests for rank in meant}
+            for name in match.attributes
+        ]
 
     def _count(self, one: _Alternative, available: int, states: Sequence[PoolState]) -> int:
         """How many of the available devices an alternative takes at least."""
@@ -309,7 +346,7 @@ class Demand:
         either, shift = _union(available), 0
         levels = [either]
         for state in states:
-            shared = state.offered.shareable & either >> shift if self._sharing > 1 else 0
+            shared = state.offered.shareable & either >> shift if len(self._sharing) > 1 else 0
             for bit, one in devices_of(shared, state.offered.devices):
                 shares = self._shares(one, state)
                 levels += [0] * (shares - len(levels))
@@ -320,15 +357,33 @@ class Demand:
 
     def _shares(self, one: Candidate, state: PoolState) -> int:
         """How many of the requests can have a share of a device at most."""
-        shares = self._sharing
+        least = [
+            least for of in self._sharing if (least := self._least_of_device(of, one)) is not None
+        ]
+        shares = len(least)
         in_use = state.usage.shared.get(one.id)
         used = in_use.amounts if in_use else _NO_AMOUNTS
-        for name, together in self._amounts.items():
-            capacity = one.device.capacity.get(name)
-            if capacity is not None:
-                left = capacity.value.nanos - used.get(name, 0)
-                shares = min(shares, bisect_right(together, left))
+        for name in {name for amounts in least for name in amounts}:
+            together = list(accumulate(sorted(amounts.get(name, 0) for amounts in least)))
+            left = one.device.capacity[name].value.nanos - used.get(name, 0)
+            shares = min(shares, bisect_right(together, left))
         return shares
+
+    def _least_of_device(self, of: Sequence[_Alternative], one: Candidate) -> Amounts | None:
+        """What a request consumes of a device at least; None if it cannot be served.
+
+        Policies of the device may round up what is asked for, or add to it.
+        """
+        try:
+            consumed = [self.eligibility.amounts_of(wanted.source, one) for wanted in of]
+        except AllocationError:
+            return _NO_AMOUNTS
+        served = [
+            {name: max(0, amount.nanos) for name, amount in amounts.items()}
+            for amounts in consumed
+            if amounts is not None
+        ]
+        return _least_of(served) if served else None
 
     def _first(self, available: Sequence[Sequence[int]], packing: Packing) -> list[int] | None:
         """The first alternative of each request that has enough devices; None if one has none."""
@@ -410,18 +465,6 @@ def _may_fail(claim: Claim) -> bool:
     )
 
 
-def _least_amounts(requests: Sequence[Sequence[_Alternative]]) -> Mapping[str, Sequence[int]]:
-    """What one request, two and so on ask for of each capacity together at least, in billionths."""
-    asked: dict[str, list[int]] = {}
-    for of in requests:
-        for name, amount in _least_of([one.amounts for one in of]).items():
-            asked.setdefault(name, []).append(amount)
-    return {
-        name: list(accumulate(sorted([0] * (len(requests) - len(least)) + least)))
-        for name, least in asked.items()
-    }
-
-
 def _least_of(alternatives: Sequence[Amounts]) -> Amounts:
     """The least amounts of alternatives; of a capacity that one does not ask for it is nothing."""
     first, *others = alternatives
@@ -439,19 +482,41 @@ def _matches(claim: Claim, first: int) -> Iterator[_Match]:
         rule = constraint.rule
         if not isinstance(rule, MatchAttribute):
             continue
-        derived = any(
-            rule.name in one.derived for request in claim.requests for one in request.alternatives
-        )
-        requests = []
-        for index, request in enumerate(claim.requests, first):
-            meant = frozenset(
-                rank
-                for rank, one in enumerate(request.alternatives)
-                if one.is_meant_by(constraint.requests)
-            )
-            if meant:
-                requests.append((index, meant))
-        if requests and not derived:
-            attributes.setdefault(tuple(requests), []).append(rule.name)
+        requests = tuple(_meant(claim, constraint, first))
+        if requests and not _is_derived(rule.name, claim):
+            attributes.setdefault(requests, []).append(rule.name)
     for of_requests, names in attributes.items():
         yield _Match(tuple(names), of_requests)
+
+
+def _distinct(claim: Claim, first: int) -> Iterator[_Distinct]:
+    """The claim's distinctAttribute constraints on published attributes."""
+    for constraint in claim.constraints:
+        rule = constraint.rule
+        if isinstance(rule, DistinctAttribute) and not _is_derived(rule.name, claim):
+            requests = tuple(
+                index
+                for index, meant in _meant(claim, constraint, first)
+                if len(meant) == len(claim.requests[index - first].alternatives)
+            )
+            yield _Distinct(rule.name, requests)
+
+
+def _meant(
+    claim: Claim, constraint: Constraint, first: int
+) -> Iterator[tuple[int, frozenset[int]]]:
+    """The requests that a constraint means, by index, with their alternatives that it means."""
+    for index, request in enumerate(claim.requests, first):
+        meant = frozenset(
+            rank
+            for rank, one in enumerate(request.alternatives)
+            if one.is_meant_by(constraint.requests)
+        )
+        if meant:
+            yield index, meant
+
+
+def _is_derived(attribute: str, claim: Claim) -> bool:
+    return any(
+        attribute in one.derived for request in claim.requests for one in request.alternatives
+    )

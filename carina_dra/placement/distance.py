@@ -14,12 +14,22 @@ _COMBINATIONS: Final = 256
 """The number of combinations of values that are looked at; of more, one is taken to fit."""
 
 
-def least_distance(wants: Sequence[Want], packing: Packing, states: Sequence[PoolState]) -> int:
-    """The least distance that the devices of all wants may have to each other."""
+def least_distance(
+    wants: Sequence[Want],
+    packing: Packing,
+    states: Sequence[PoolState],
+    in_common: Sequence[str] = (),
+) -> int:
+    """The least distance that the devices of all wants may have to each other.
+
+    Whatever the distance, all of them have the attributes `in_common`.
+    """
+    required = [places_of(name, states) for name in in_common]
     for distance, names in enumerate(CLOSENESS):
         known = [places for name in names if (places := places_of(name, states)).is_known]
         if not known:
             continue
+        known += required
         if are_many(known):
             return distance
         for within in intersections(known):
@@ -36,16 +46,15 @@ def places_of(name: str, states: Sequence[PoolState]) -> Places:
     if len(states) == 1:
         return states[0].offered.places(name)
     by_value: dict[Hashable, int] = {}
-    anywhere = shift = 0
-    is_known = False
+    anywhere = incomparable = shift = 0
     for state in states:
         of_pool = state.offered.places(name)
         for value, mask in of_pool.by_value.items():
             by_value[value] = by_value.get(value, 0) | mask << shift
         anywhere |= of_pool.anywhere << shift
-        is_known = is_known or of_pool.is_known
+        incomparable |= of_pool.incomparable << shift
         shift += len(state.offered.devices)
-    return Places(by_value, anywhere, is_known)
+    return Places(by_value, anywhere, incomparable)
 
 
 def are_many(places: Sequence[Places]) -> bool:

@@ -1,6 +1,6 @@
 """Who has which devices of a cluster: allocated claims, and reservations for claims."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from carina_dra.allocator.group import Counter
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
@@ -27,7 +27,7 @@ class Holdings:
         self._reservations: dict[str, Reservation] = {}
         self._reserved_for: dict[str, frozenset[str]] = {}
         """The reservations that each claim may use."""
-        self._held: dict[str, tuple[DeviceResult, ...]] = {}
+        self._held: dict[str, Mapping[PoolId, Sequence[DeviceResult]]] = {}
         """What each reservation keeps from other claims."""
         self._usage: dict[PoolId, Usage] = {}
 
@@ -76,9 +76,9 @@ class Holdings:
         of_claims = [self._reserved_for.get(claim, frozenset()) for claim in claims]
         return frozenset.intersection(*of_claims) if of_claims else frozenset()
 
-    def held_by(self, reservation: str) -> tuple[DeviceResult, ...]:
-        """What a reservation still keeps from other claims."""
-        return self._held.get(reservation, ())
+    def held_by(self, reservation: str) -> Mapping[PoolId, Sequence[DeviceResult]]:
+        """What a reservation still keeps from other claims, of each pool."""
+        return self._held.get(reservation, {})
 
     def publish(self, pool: PoolId) -> None:
         """Takes notice that the devices of a pool are published anew."""
@@ -89,15 +89,19 @@ class Holdings:
         )
 
     def _hold_again(self, names: Iterable[str]) -> None:
-        """Puts in use what reservations hold, in place of what they held before."""
+        """Puts in use what reservations hold, in place of what they held before.
+
+        Pools of which a reservation holds the same as before have not changed.
+        """
         for name in names:
-            before = self._held.pop(name, ())
-            after = self._to_hold(name)
+            before, after = self._held.pop(name, {}), _by_pool(self._to_hold(name))
             if after:
                 self._held[name] = after
-            if before != after:
-                self._use(before, Usage.minus)
-                self._use(after, Usage.plus)
+            for pool in dict.fromkeys([*before, *after]):
+                of_pool = before.get(pool, ()), after.get(pool, ())
+                if of_pool[0] != of_pool[1]:
+                    self._use(of_pool[0], Usage.minus)
+                    self._use(of_pool[1], Usage.plus)
 
     def _to_hold(self, name: str) -> tuple[DeviceResult, ...]:
         reservation = self._reservations.get(name)
@@ -112,13 +116,17 @@ class Holdings:
         results: Iterable[DeviceResult],
         change: Callable[[Usage, Iterable[DeviceResult]], Usage],
     ) -> None:
-        by_pool: dict[PoolId, list[DeviceResult]] = {}
-        for result in results:
-            by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
-        for pool, of_pool in by_pool.items():
+        for pool, of_pool in _by_pool(results).items():
             usage = change(self.usage(pool), of_pool)
             if usage.dedicated or usage.shared:
                 self._usage[pool] = usage
             else:
                 self._usage.pop(pool, None)
             self._changed(pool, {one.device for one in of_pool})
+
+
+def _by_pool(results: Iterable[DeviceResult]) -> Mapping[PoolId, Sequence[DeviceResult]]:
+    by_pool: dict[PoolId, list[DeviceResult]] = {}
+    for result in results:
+        by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
+    return by_pool

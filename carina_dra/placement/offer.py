@@ -39,8 +39,13 @@ class Places:
     """A device is with each of its values."""
     anywhere: int
     """The devices without a value that can be compared."""
-    is_known: bool
-    """Whether a device has the attribute."""
+    incomparable: int
+    """Those of them that have the attribute."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a device has the attribute."""
+        return bool(self.by_value or self.incomparable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +302,16 @@ class OfferedPool:
 
     def _placed(self, name: str) -> Places:
         by_value: dict[Hashable, int] = {}
-        anywhere, is_known = 0, False
+        anywhere = incomparable = 0
         for index, candidate in enumerate(self.devices):
             found = lookup(candidate.device.attributes, name, candidate.id.driver)
             values = found and values_of(found, lists=self._features.list_attributes)
-            is_known = is_known or found is not None
             if not values:
                 anywhere |= 1 << index
+                incomparable |= (found is not None) << index
             for value in values or ():
                 by_value[value] = by_value.get(value, 0) | 1 << index
-        return Places(by_value, anywhere, is_known)
+        return Places(by_value, anywhere, incomparable)
 
 
 class PoolState:

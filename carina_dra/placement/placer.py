@@ -30,11 +30,15 @@ _MOST: Final = 64
 SELECTOR_COST: Final = 50_000_000
 """The default limit of what selectors cost on all nodes: that of 50 evaluations at their limit."""
 _REMEMBERED: Final = 1_000_000
-"""The number of nodes, over all kinds of requests, of which findings are remembered."""
+"""The number of findings of nodes that are remembered, over all kinds of requests."""
 _HEAP_SHARE: Final = 10
 """An entry in the order of nodes takes a tenth of the memory of a finding."""
 _RESERVED: Final = 64
 """The number of kinds of requests of which it is remembered what was found with reservations."""
+_KIND: Final = 80
+"""A kind of requests takes the memory of so many findings, whatever is found."""
+_CHARACTERS: Final = 16
+"""So many characters of a request take the memory of a finding: its selectors are compiled."""
 _BETWEEN_LOOKS: Final = 16
 """After how many new kinds of requests it is seen to how much is remembered."""
 
@@ -336,11 +340,14 @@ class Placer:
         return Findings(claims, demand, self._cluster, self._policy, self._max_steps, reserved)
 
     def _make_room(self) -> None:
-        weight = sum(ranking.findings.size for ranking in self._rankings.values())
-        weight += len(self._rankings) * len(self._cluster.nodes) // _HEAP_SHARE
+        weight = sum(self._weight(key, one) for key, one in self._rankings.items())
         while weight > _REMEMBERED and len(self._rankings) > 1:
-            _, forgotten = self._rankings.popitem(last=False)
-            weight -= forgotten.findings.size + len(self._cluster.nodes) // _HEAP_SHARE
+            weight -= self._weight(*self._rankings.popitem(last=False))
+
+    def _weight(self, key: str, ranking: Ranking) -> int:
+        """The memory that is taken for a kind of requests, in findings."""
+        entries = len(self._cluster.nodes) // _HEAP_SHARE
+        return _KIND + len(key) // _CHARACTERS + entries + ranking.findings.size
 
 
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from carina_dra.allocator import matching as matching_module
-from carina_dra.allocator.allocate import Allocated, choose
+from carina_dra.allocator.allocate import Allocated, Chosen, choose
 from carina_dra.allocator.errors import AllocationError, ExpressionError
 from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.allocator.preference import FAR, Policy
@@ -315,3 +315,32 @@ def _steps(asked: ResourceClaim, least_distance: int) -> int:
 
 def test_devices_closer_than_the_least_distance_are_not_searched_for() -> None:
     assert _steps(claim(2), FAR) < _steps(claim(2), FAR - 1) < _steps(claim(2), 0)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(devices=None)], ids=["own", "upstream"])
+def test_part_that_is_impossible_alone_may_be_possible_beside_what_gives(policy: Policy) -> None:
+    """The API lets a device consume less than nothing of a counter."""
+    counters = [{"name": "set", "counters": {"memory": {"value": "1"}}}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
+    devices = [
+        {
+            **_numbered(amount)[0],
+            "name": name,
+            "consumesCounters": [
+                {"counterSet": "set", "counters": {"memory": {"value": str(amount)}}}
+            ],
+        }
+        for name, amount in (("gives", -1), ("needs", 2))
+    ]
+    alternatives = [_request("first", selector=f"{_NUMBER} == 2"), _request("later", count=9)]
+    asked = [
+        _exactly("gives", selector=f"{_NUMBER} == -1"),
+        {"name": "x", "firstAvailable": alternatives},
+    ]
+    case = _case(devices, {"requests": asked}, pool=pool)
+    spec = {"driver": "d", "nodeName": "n", "pool": pool, "sharedCounters": counters}
+    case["slices"].append({"metadata": {"name": "c"}, "spec": spec})
+    case["features"].append("DRAPartitionableDevices")
+    claims, state = read(case)
+    verdict = choose(claims, state, policy=policy)
+    assert isinstance(verdict, Chosen)

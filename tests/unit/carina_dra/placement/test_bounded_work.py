@@ -13,6 +13,7 @@ from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.matching import Matching, amounts_of
 from carina_dra.placement import eligibility as eligibility_module
 from carina_dra.placement import findings as findings_module
+from carina_dra.placement import placer as placer_module
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.placer import Placed, Unplaceable
@@ -278,6 +279,23 @@ def test_what_is_remembered_does_not_grow_with_changes_of_nodes_that_are_not_the
         nodes.release("default/brief")
     (ranking,) = placer._rankings.values()
     assert len(ranking._heap) + len(ranking._aside) <= 4 * len(nodes.nodes)
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 5])
+def test_few_kinds_of_claims_are_remembered_on_few_nodes_too(nodes: int) -> None:
+    placer = placer_of(unlike(nodes))
+    with patch.object(placer_module, "_REMEMBERED", 5000):
+        for number in range(200):
+            placer.place(request(claim(selector=f"{number} >= 0")))
+    assert 16 < len(placer._rankings) <= 5000 // 80 + 16
+
+
+def test_fewer_kinds_of_long_claims_are_remembered() -> None:
+    placer, long = placer_of(unlike(2)), " && ".join(["true"] * 1000)
+    with patch.object(placer_module, "_REMEMBERED", 5000):
+        for number in range(50):
+            placer.place(request(claim(selector=f"{number} >= 0 && {long}")))
+    assert len(placer._rankings) <= 5000 // (80 + 8000 // 16) + 16
 
 
 def test_what_a_request_consumes_of_a_device_is_computed_once() -> None:

@@ -397,3 +397,55 @@ def test_node_on_which_a_selector_may_fail_is_not_out_of_reach() -> None:
 
 def test_nothing_is_out_of_reach_of_a_pod_without_claims() -> None:
     assert not is_out_of_reach(cluster(a=[]))
+
+
+# Devices that must differ.
+
+
+@pytest.mark.parametrize(("count", "enough"), [(2, True), (3, True), (4, False)])
+def test_devices_that_must_differ_have_a_value_each_but_for_one(count: int, enough: bool) -> None:
+    roots = [gpu(f"g{index}", root=f"r{index % 2}") for index in range(4)]
+    several = {"name": "several", "attributes": {PCIE_ROOT: {"strings": ["r0", "r1"]}}}
+    nodes = cluster(a=[several, gpu("anywhere"), *roots])
+    distinct = [{"distinctAttribute": PCIE_ROOT}]
+    of_one = {"deviceClassName": "gpu"}
+    together = claim_of({"name": "r", "exactly": {**of_one, "count": count}}, constraints=distinct)
+    one_by_one = claim_of(
+        *({"name": f"r{index}", "exactly": of_one} for index in range(count)), constraints=distinct
+    )
+    for asked in (together, one_by_one):
+        assert is_possible(nodes, asked) == enough
+        assert isinstance(bound(nodes, asked), Bound if enough else Short)
+
+
+def test_devices_of_each_request_must_have_as_many_values_as_differ() -> None:
+    roots = [gpu(f"g{index}", root=f"r{index}", model=f"m{index // 4}") for index in range(8)]
+    nodes = cluster(a=[*roots, gpu("g8", root="r0", model="m2"), gpu("g9", root="r0", model="m2")])
+
+    def asked(count: int) -> ResourceClaim:
+        of_model = {
+            f"m{index}": {
+                "deviceClassName": "gpu",
+                "count": number,
+                "selectors": [{"cel": {"expression": model_is(f"m{index}")}}],
+            }
+            for index, number in ((0, 2), (2, count))
+        }
+        requests = [{"name": name, "exactly": one} for name, one in of_model.items()]
+        return claim_of(*requests, constraints=[{"distinctAttribute": PCIE_ROOT}])
+
+    assert isinstance(bound(nodes, asked(1)), Bound)
+    assert isinstance(bound(nodes, asked(2)), Short)
+    assert not is_possible(nodes, asked(2))
+
+
+def test_alternatives_that_need_not_differ_need_no_values() -> None:
+    nodes = cluster(a=[gpu("g0", root="r0"), gpu("g1", root="r0")])
+    either = [{"name": "apart", "deviceClassName": "gpu", "count": 2}]
+    either += [{"name": "close", "deviceClassName": "gpu", "count": 2}]
+    asked = claim_of(
+        {"name": "gpus", "firstAvailable": either},
+        constraints=[{"distinctAttribute": PCIE_ROOT, "requests": ["gpus/apart"]}],
+    )
+    assert isinstance(bound(nodes, asked), Bound)
+    assert is_possible(nodes, asked)

@@ -331,32 +331,35 @@ def test_searches_that_were_ended_change_no_answer(
 # Searches with a limit.
 
 
-def _pair_of_nine() -> ResourceClaim:
+def _four_apart() -> ResourceClaim:
+    """Four devices that differ in both attributes."""
     return claim_of(
-        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 9}},
-        constraints=[{"distinctAttribute": "gpu.carina.dev/serial"}],
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 4}},
+        constraints=[{"distinctAttribute": f"gpu.carina.dev/{name}"} for name in ("left", "right")],
     )
 
 
-def _serial(*numbers: int) -> list[dict[str, object]]:
+def _pairs() -> list[dict[str, object]]:
+    """Each attribute has four values, but two values of one go with the same of the other."""
+    pairs = [*itertools.product((0, 1), (1, 2, 3)), (2, 0), (3, 0)]
     return [
-        {"name": f"g{index}", "attributes": {"serial": {"int": number}}}
-        for index, number in enumerate(numbers)
+        {"name": f"g{left}{right}", "attributes": {"left": {"int": left}, "right": {"int": right}}}
+        for left, right in pairs
     ]
 
 
 def test_search_that_stops_at_its_limit_is_undecided() -> None:
-    nodes = cluster(a=_serial(*range(8), *range(8)))
+    nodes = cluster(a=_pairs())
     short = placer_of(nodes, max_steps=5)
-    assert short.place(request(_pair_of_nine())) == Unplaceable(undecided=1, failed=())
-    assert placer_of(nodes).place(request(_pair_of_nine())) == _NOTHING
+    assert short.place(request(_four_apart())) == Unplaceable(undecided=1, failed=())
+    assert placer_of(nodes).place(request(_four_apart())) == _NOTHING
 
 
 def test_undecided_nodes_are_counted_among_those_asked_for() -> None:
-    names = {name: _serial(*range(8), *range(8)) for name in "abc"}
+    names = {name: _pairs() for name in "abc"}
     placer = placer_of(cluster(**names), max_steps=5)
-    assert placer.place(request(_pair_of_nine())) == Unplaceable(undecided=3, failed=())
-    assert placer.place(request(_pair_of_nine()), ["b"]) == Unplaceable(undecided=1, failed=())
+    assert placer.place(request(_four_apart())) == Unplaceable(undecided=3, failed=())
+    assert placer.place(request(_four_apart()), ["b"]) == Unplaceable(undecided=1, failed=())
 
 
 @pytest.mark.parametrize("policy", ["upstream", "binpack", "spread"])

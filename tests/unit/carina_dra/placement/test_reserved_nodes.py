@@ -243,6 +243,18 @@ def test_what_is_found_with_reserved_devices_is_remembered_until_the_node_change
     assert _searched(placer, like) == ["a"]
 
 
+def test_claim_that_takes_a_reserved_device_changes_the_node_of_the_device_only() -> None:
+    nodes = cluster(**{f"n{index}": [gpu("g0"), gpu("g1")] for index in range(20)})
+    owners = [claim() for _ in range(20)]
+    _reserve(nodes, "kept", owners, *(f"n{index}/g0" for index in range(20)))
+    before = nodes.changed_nodes.now
+    nodes.allocate(owners[0].key, Allocation(DeviceAllocation(_results("n3/g0"))))
+    assert set(nodes.changed_nodes.since(before)) == {"n3"}
+    before = nodes.changed_nodes.now
+    nodes.release(owners[0].key)
+    assert set(nodes.changed_nodes.since(before)) == {"n3"}
+
+
 def test_selector_that_does_not_compile_fails_a_claim_with_a_reservation_too() -> None:
     nodes = cluster(a=[gpu("g0")])
     asked = claim(selector="nonsense")

@@ -109,6 +109,66 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     assert searched.call_count == 0
 
 
+def test_shares_that_do_not_fit_when_they_are_rounded_up_are_not_searched_for() -> None:
+    policy = {"validValues": ["10Gi", "41Gi", "80Gi"], "default": "10Gi"}
+    capacity = {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    shared = {**gpu("g0"), "allowMultipleAllocations": True, "capacity": capacity}
+    nodes = cluster(**{name: [shared] for name in _NODES})
+
+    def asked(*amounts: str) -> ResourceClaim:
+        wanted = [{"capacity": {"requests": {"memory": amount}}} for amount in amounts]
+        requests = [{"deviceClassName": "gpu", **one} for one in (*wanted, {})]
+        return claim_of(
+            *({"name": f"share-{number}", "exactly": one} for number, one in enumerate(requests))
+        )
+
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+        assert not isinstance(place(nodes, asked("11Gi", "11Gi")), Placed)
+        assert searched.call_count == 0
+        assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), Placed)
+
+
+def test_nodes_whose_close_devices_do_not_match_are_not_searched_for_close_ones() -> None:
+    devices = [gpu(f"g{index}", root=f"r{index // 2}", numa=index % 2) for index in range(8)]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    asked = claim_of(
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
+    )
+    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+        assert isinstance(place(nodes, asked), Placed)
+    assert searched.call_count == 1
+
+
+def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_others() -> None:
+    nodes = cluster(a=[gpu(f"g{index}", model=f"m{index}") for index in range(16)])
+    alternatives = [
+        {
+            "name": name,
+            "deviceClassName": "gpu",
+            "selectors": [{"cel": {"expression": f"{model_is('none')} == {lacks}"}}],
+        }
+        for name, lacks in (("lacks", "true"), ("has", "false"))
+    ]
+    asked = claim_of(*({"name": f"r{index}", "firstAvailable": alternatives} for index in range(8)))
+    placed = place(nodes, asked)
+    assert isinstance(placed, Placed)
+    assert placed.allocated.steps < 200
+
+
+def test_devices_that_cannot_differ_are_not_searched_for() -> None:
+    nodes = cluster(
+        **{name: [gpu(f"g{index}", root=f"r{index % 3}") for index in range(8)] for name in "ab"}
+    )
+    asked = claim_of(
+        *({"name": f"r{index}", "exactly": {"deviceClassName": "gpu"}} for index in range(4)),
+        constraints=[{"distinctAttribute": PCIE_ROOT}],
+    )
+    with patch.object(Search, "run", autospec=True, side_effect=Search.run) as searched:
+        assert place(nodes, asked) == Unplaceable(undecided=0, failed=())
+    assert not searched.called
+
+
 def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     """All nodes have a GPU with room for one share on each NUMA node."""
     capacity = {"memory": {"value": "40Gi"}}
