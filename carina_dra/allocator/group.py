@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.usage import Amounts, DeviceId, Usage
-from carina_dra.resource import Device, DeviceAttribute, OnNode, lookup
+from carina_dra.resource import Device, DeviceAttribute, OnNode, StringAttribute, lookup
 
 WHOLE: Final = 1_000_000
 """All of a device. Usage is in millionths: integers compare equal where fractions would not."""
@@ -21,6 +21,9 @@ WHOLE: Final = 1_000_000
 NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+
+_MONITOR: Final = StringAttribute("monitor")
+"""The `type` of a device that gives no part of a GPU."""
 
 Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
 """Where a device is, by attribute."""
@@ -83,8 +86,13 @@ class DeviceGroup:
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether the devices are those of one node, and say something of its usage."""
-        return isinstance(self.members[0].slice.nodes, OnNode)
+        """Whether the devices are those of one node, and say something of its usage.
+
+        Monitors do not: they are devices in which GPUs can be seen, whoever uses them.
+        """
+        first = self.members[0]
+        kind = lookup(first.device.attributes, f"{first.id.driver}/type", first.id.driver)
+        return isinstance(first.slice.nodes, OnNode) and kind != _MONITOR
 
     def state(self, usage: Usage) -> GroupState:
         """The state with this usage, in time by the counters and the members in use."""

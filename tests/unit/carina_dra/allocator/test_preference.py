@@ -4,12 +4,20 @@ from typing import Any
 
 import pytest
 
-from carina_dra.allocator.group import NUMA_NODE
+from carina_dra.allocator.group import NUMA_NODE, WHOLE, in_use
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import FAR, UPSTREAM, Order, Policy, have_in_common
+from carina_dra.allocator.preference import (
+    FAR,
+    UPSTREAM,
+    Order,
+    Policy,
+    have_in_common,
+    usage_of_node,
+)
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed
 from tests.samples.fleet import (
+    DRIVER,
     claim,
     claim_of,
     cluster,
@@ -247,3 +255,26 @@ def test_policy_is_read(text: str, policy: Policy) -> None:
 def test_unknown_policy_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(ValueError, match="write binpack, spread, upstream"):
         Policy.parse(text)
+
+
+def test_monitors_say_nothing_of_the_usage_of_a_node() -> None:
+    kinds = [{"attributes": {"type": {"string": kind}}} for kind in ("gpu", "gpu", "monitor")]
+    nodes = cluster(a=[{"name": f"g{index}", **kind} for index, kind in enumerate(kinds)])
+    give(nodes, claim(selector=f'device.attributes["{DRIVER}"].type == "gpu"'))
+    state = nodes.state("a")
+    assert usage_of_node(in_use(state.ready, state.usage)) == WHOLE // 2
+
+
+def test_monitors_are_no_neighbours() -> None:
+    """Binpack takes the GPU that has no free neighbour."""
+    numa = {f"g{index}": index for index in range(2)}
+    gpus = [gpu(name, numa=place) for name, place in numa.items()]
+    of_g0 = [gpu(f"g0-monitor-{index}", numa=0) for index in range(2)]
+    for one in (*gpus, *of_g0):
+        kind = "monitor" if "monitor" in one["name"] else "gpu"
+        one["attributes"]["type"] = {"string": kind}
+    beside = gpu("g2", numa=1)
+    beside["attributes"]["type"] = {"string": "gpu"}
+    nodes = cluster(a=[gpus[1], beside, gpus[0], *of_g0])
+    selector = f'device.attributes["{DRIVER}"].type == "gpu"'
+    assert give(nodes, claim(selector=selector)) == ["a/g0"]
