@@ -187,7 +187,7 @@ class Findings:
         name = entry[3]
         offer = self._cluster.offer(name)
         states = self._states(name)
-        if self.is_upstream and self.demand.has_all:
+        if self.is_upstream and self.demand.required.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
             is_whole = len(offer.ready) == len(offer.pools)
@@ -207,7 +207,7 @@ class Findings:
         """Whether an error on the node may be one of the whole attempt."""
         if self.is_upstream:
             return bool(short.error) or self.demand.may_fail(states)
-        return bool(short.error) and not self.demand.compiles
+        return bool(short.error) and not self.demand.required.compiles
 
     def _choose(
         self, name: str, bound: Bound, expired: Callable[[], bool] | None

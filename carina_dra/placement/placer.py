@@ -324,7 +324,7 @@ class Placer:
         # With policy upstream, an error on a node matters though it has too few devices.
         ordered = self._policy.devices is not None
         key = (
-            _at_least(demand.devices) if ordered else 0,
+            _at_least(demand.required.devices) if ordered else 0,
             any(map(demand.concerns, self._cluster.wide_devices())),
         )
         order = self._orders.get(key)

@@ -33,8 +33,8 @@ class Ranking:
         self._demand = findings.demand
         self._cluster = cluster
         self._order = order
-        self._amounts = self._demand.amounts
-        self._amounts_together = self._demand.amounts_together
+        self._amounts = self._demand.required.amounts
+        self._amounts_together = self._demand.required.amounts_together
         self._untouched: Sequence[Entry] = ()
         """The nodes as they were when nothing was known of any, in order."""
         self._begun = 0
@@ -163,12 +163,12 @@ class Ranking:
 
     def _is_out_of_reach(self, name: str) -> bool:
         """Whether a node is refused without a look at each of its devices."""
-        if self.findings.is_upstream or not self._demand.compiles:
+        if self.findings.is_upstream or not self._demand.required.compiles:
             return False  # then an error on a node matters, whatever the node has
         asks = self._amounts or self._amounts_together
         if asks and not self._order.has_room(name, self._amounts, self._amounts_together):
             return True
-        if not self._demand.may_be_out_of_reach:
+        if not self._demand.required.may_be_out_of_reach:
             return False
         try:
             offer = self._cluster.offer(name)
@@ -218,7 +218,9 @@ class Ranking:
         """The nodes with devices that have the attributes which selectors ask for."""
         self._left_out = False
         names = (
-            None if self.findings.is_upstream else self._cluster.nodes_with(self._demand.attributes)
+            None
+            if self.findings.is_upstream
+            else self._cluster.nodes_with(self._demand.required.attributes)
         )
         if names is not None:
             self._left_out = True

@@ -101,7 +101,7 @@ def test_chosen_devices_concern_the_demand_and_have_its_amounts(seed: int) -> No
             for result in allocation.devices.results
         ]
         assert all(map(demand.concerns, chosen))
-        for name, amount in demand.amounts.items():
+        for name, amount in demand.required.amounts.items():
             assert any(
                 one.device.capacity[name].value.nanos >= amount
                 for one in chosen

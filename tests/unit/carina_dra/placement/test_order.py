@@ -42,12 +42,14 @@ def test_entry_is_never_worse_than_the_best_allocation(seed: int, policy: str) -
         of, score = question.cluster, question.allocated.score
         demand = Demand(question.request.claims, of.features, SelectorBudget(None))
         wide = any(map(demand.concerns, of.wide_devices()))
-        order = NodeOrder(of, question.policy.nodes, demand.devices, close=True, wide=wide)
+        order = NodeOrder(of, question.policy.nodes, demand.required.devices, close=True, wide=wide)
         entry = order.entry(question.node)
         assert entry is not None
         assert entry <= (score.alternatives, score.distance, score.use, question.node)
         assert entry[2] == score.use
-        assert order.has_room(question.node, demand.amounts, demand.amounts_together)
+        assert order.has_room(
+            question.node, demand.required.amounts, demand.required.amounts_together
+        )
 
 
 @settings(max_examples=30, deadline=None)
