@@ -83,7 +83,13 @@ class Demand:
         for of, rank, masks in zip(self.required.requests, first, available, strict=True):
             count = self._count(of[rank], masks[rank], states)
             wants.append(replace(of[rank].want(masks[rank]), count=count))
-        distance = least_distance(wants, packing, states, self.required.in_common(first))
+        in_common = self.required.in_common(first)
+        others = [one for one in self.required.matches if not {*one.attributes} <= {*in_common}]
+
+        def may_match(within: int) -> bool:
+            return all(self._may_match(one, available, within, packing, states) for one in others)
+
+        distance = least_distance(wants, packing, states, in_common, may_match)
         return Bound(sum(first), distance, among)
 
     def is_out_of_reach(self, states: Sequence[PoolState]) -> bool:
@@ -278,6 +284,24 @@ class Demand:
             for request, meant in match.requests:
                 for rank in meant:
                     available[request][rank] &= leave
+
+    def _may_match(
+        self,
+        match: Matched,
+        available: Sequence[Sequence[int]],
+        within: int,
+        packing: Packing,
+        states: Sequence[PoolState],
+    ) -> bool:
+        """Whether devices of a place may have the values in common that a constraint requires."""
+        places = [places_of(name, states) for name in match.attributes]
+        return all(
+            any(
+                self._is_enough_within(match, available, within & devices, packing)
+                for devices in intersections(together)
+            )
+            for together in ([[one] for one in places] if are_many(places) else [places])
+        )
 
     def _is_enough_within(
         self, match: Matched, available: Sequence[Sequence[int]], within: int, packing: Packing

@@ -1,6 +1,6 @@
 """How close devices of a node could be at best, by counting those in the same place."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -19,10 +19,12 @@ def least_distance(
     packing: Packing,
     states: Sequence[PoolState],
     in_common: Sequence[str] = (),
+    may_match: Callable[[int], bool] = lambda _: True,
 ) -> int:
     """The least distance that the devices of all wants may have to each other.
 
-    Whatever the distance, all of them have the attributes `in_common`.
+    Whatever the distance, all of them have the attributes `in_common`. `may_match` says whether
+    the other constraints may be met by some of these devices.
     """
     required = [places_of(name, states) for name in in_common]
     for distance, names in enumerate(CLOSENESS):
@@ -36,7 +38,8 @@ def least_distance(
             if any((want.devices & within).bit_count() < want.count for want in wants):
                 continue
             there = [replace(want, devices=want.devices & within) for want in wants]
-            if all(map(packing.has, there)) and packing.has_all([[want] for want in there]):
+            is_enough = all(map(packing.has, there)) and packing.has_all([[one] for one in there])
+            if is_enough and may_match(within):
                 return distance
     return FAR
 
