@@ -260,9 +260,12 @@ class _Searches:
         `Impossible` if there are none, close or not.
         """
         claims = _with_alternatives(self._claims, alternatives)
+        tried = set()
         for distance, in_common in closeness(self._state.published):
-            if distance < least_distance:
+            # Without NVLink, two distances mean the same attributes.
+            if distance < least_distance or in_common in tried:
                 continue
+            tried.add(in_common)
             with suppress(AllocationError):  # only the search without a wish may fail
                 search = self._begin(claims, in_common)
                 outcome = self._run(search, self._wish_limit(), 0)

@@ -128,11 +128,9 @@ def closeness(candidates: Sequence[Candidate]) -> Iterator[tuple[int, tuple[str,
             for candidate in candidates
         )
     }
-    seen = set()
     for distance, names in enumerate(CLOSENESS):
         present = tuple(name for name in names if name in known)
-        if present and present not in seen:
-            seen.add(present)
+        if present:
             yield distance, present
 
 
