@@ -7,7 +7,7 @@ requests for older revisions fail as expired.
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -104,10 +104,13 @@ class Storage:
                 raise expired(f"too old resource version: {revision} ({self.oldest})")
             return list(islice(self._history, revision - self.oldest, None))
 
-    def wait(self, revision: int, timeout: float) -> None:
-        """Waits for a change after a revision, for `wake`, or `timeout` seconds."""
+    def wait(self, revision: int, timeout: float, is_over: Callable[[], bool]) -> None:
+        """Waits for a change after a revision, for `wake`, or `timeout` seconds.
+
+        Does not wait if `is_over`: `wake` may have been called since the caller has asked.
+        """
         with self._changed:
-            if self._revision <= revision:
+            if self._revision <= revision and not is_over():
                 self._changed.wait(timeout)
 
     def wake(self) -> None:

@@ -65,7 +65,8 @@ def events(
         if time.monotonic() >= bookmark_at:
             yield _bookmark(served, revision, {})
             bookmark_at = _next_bookmark(options, deadline)
-        storage.wait(revision, max(0.0, min(deadline, bookmark_at) - time.monotonic()))
+        left = max(0.0, min(deadline, bookmark_at) - time.monotonic())
+        storage.wait(revision, left, is_over)
 
 
 def _event(change: Change, matches: Predicate, show: Callable[[Body], Body]) -> Iterator[bytes]:
