@@ -16,7 +16,7 @@ from carina_dra.cli.output import OutputFormat, add_output_argument, columns, re
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
-from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import health
@@ -60,11 +60,7 @@ def run(arguments: Namespace) -> int:
     driver = arguments.driver_name
     kinds = arguments.device_kinds or default_kinds(driver)
     published = resource_slices(
-        pool(
-            [device for device in devices(inventory) if device.kind in kinds],
-            driver=driver,
-            node=arguments.node_name,
-        ),
+        pool(of_kinds(devices(inventory), kinds), driver=driver, node=arguments.node_name),
         generation=1,
     )
     output = OutputFormat(arguments.output)

@@ -30,7 +30,7 @@ from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.claims.record import ClaimRecord
-from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.device import GpuDevice, devices, of_kinds
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
@@ -143,8 +143,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
                 )
                 stop.set()
                 return
-            published = chosen.published_kinds
-            publisher.publish([each for each in devices(inventory) if each.kind in published])
+            publisher.publish(of_kinds(devices(inventory), chosen.published_kinds))
             gpus_changed.set()
 
         poller = InventoryPoller(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
@@ -194,6 +193,7 @@ class _Searches:
         self._state = state
         self._max_steps = max_steps
         self._expired = expired
+        self._may_gain = any(pool.may_gain for pool in state.ready)
         self._impossible: dict[tuple[tuple[int, str], int], bool] = {}
         """Which alternatives of requests are impossible by themselves, where it was looked at."""
 
@@ -296,9 +296,9 @@ class _Searches:
 
         A search for all would come back to it with each choice of devices for earlier requests.
         """
-        key = prioritized, rank
         if self._may_gain:
             return False
+        key = prioritized, rank
         if key not in self._impossible:
             index, name = prioritized
             claim = self._claims[index]
@@ -323,19 +323,6 @@ class _Searches:
             if isinstance(alone, Impossible):
                 return Impossible(self.steps)
         return self._run(search, self._limit(None), outcome.steps)
-
-    @cached_property
-    def _may_gain(self) -> bool:
-        """Whether a device consumes less than nothing, and so leaves more to others.
-
-        The API does not forbid it. Then claims may be possible though a part of them alone is not.
-        """
-        return any(
-            counter.value.nanos < 0
-            for candidate in self._state.published
-            for consumption in candidate.device.consumes_counters
-            for counter in consumption.counters.values()
-        )
 
     def _may_fail(self) -> bool:
         """Whether a request fails on a device, or because of those that others have."""

@@ -111,6 +111,19 @@ class ReadyPool:
         """The index of each of `devices`."""
         return {candidate.id: index for index, candidate in enumerate(self.devices)}
 
+    @cached_property
+    def may_gain(self) -> bool:
+        """Whether a device consumes less than nothing, and so leaves more to others.
+
+        The API does not forbid it. Then claims may be possible though a part of them alone is not.
+        """
+        return any(
+            counter.value.nanos < 0
+            for candidate in self.devices
+            for consumption in candidate.device.consumes_counters
+            for counter in consumption.counters.values()
+        )
+
     def in_use(self, usage: Usage) -> Iterator[Candidate]:
         """The devices in use, in their order; those elsewhere that consume counters come last."""
         positions = self.positions

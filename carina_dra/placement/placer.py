@@ -4,6 +4,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
@@ -245,33 +246,19 @@ class Placer:
         kept: _Kept | None,
     ) -> Iterator[Placed]:
         """The suitable nodes, the best first; `kept` is what is reserved for the claims."""
-        try:
-            yield from self._suitable(ranking, request, nodes, cost, expired, kept)
-        except AllocationError as error:
-            told = _about(request.claims, ranking.findings.claims, str(error))
-            raise type(error)(told) from error
-
-    def _suitable(
-        self,
-        ranking: Ranking,
-        request: PlacementRequest,
-        nodes: Collection[str] | None,
-        cost: Callable[[str], int] | None,
-        expired: Callable[[], bool] | None,
-        kept: _Kept | None,
-    ) -> Iterator[Placed]:
-        if kept is None:
-            for name, finding in ranking.best(nodes, cost, expired):
-                yield self._placed(request, name, finding.chosen)
-            return
-        others = set(self._cluster.nodes if nodes is None else nodes) - kept.nodes
-        found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired)
-        found_elsewhere = (
-            ((cost(name) if cost else 0, finding.entry), finding)
-            for name, finding in ranking.best(others, cost, expired)
-        )
-        for (_, entry), finding in merge(found_here, found_elsewhere, key=itemgetter(0)):
-            yield self._placed(request, entry[3], finding.chosen)
+        with _errors_about(request.claims, ranking.findings.claims):
+            if kept is None:
+                for name, finding in ranking.best(nodes, cost, expired):
+                    yield self._placed(request, name, finding.chosen)
+                return
+            others = set(self._cluster.nodes if nodes is None else nodes) - kept.nodes
+            found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired)
+            found_elsewhere = (
+                ((cost(name) if cost else 0, finding.entry), finding)
+                for name, finding in ranking.best(others, cost, expired)
+            )
+            for (_, entry), finding in merge(found_here, found_elsewhere, key=itemgetter(0)):
+                yield self._placed(request, entry[3], finding.chosen)
 
     def _kept(
         self, ranking: Ranking, request: PlacementRequest, nodes: Collection[str] | None
@@ -353,6 +340,15 @@ class Placer:
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:
     """The nodes so that it is known at once whether one is among them."""
     return nodes if nodes is None or isinstance(nodes, AbstractSet | Mapping) else frozenset(nodes)
+
+
+@contextmanager
+def _errors_about(claims: Iterable[Claim], first: Iterable[Claim]) -> Iterator[None]:
+    """Errors name the claims that are asked for, in place of the first of their kind."""
+    try:
+        yield
+    except AllocationError as error:
+        raise type(error)(_about(claims, first, str(error))) from error
 
 
 def _about(claims: Iterable[Claim], first: Iterable[Claim], error: str) -> str:

@@ -158,10 +158,10 @@ def _lacks_admin_access(result: DeviceResult) -> bool:
 def _accepts(name: DeviceName) -> type[DeviceConfig]:
     """Returns the kind of configuration that a device accepts."""
     match name:
-        case (
-            WholeGpuName() | MonitorName() | UnknownName()
-        ):  # an unknown device is refused later, as missing
+        case WholeGpuName() | MonitorName():
             return GpuConfig
+        case UnknownName():
+            return GpuConfig  # it is refused later, as missing
     assert_never(name)
 
 

@@ -6,8 +6,10 @@ matches on the kind. Every kind has a `name`, which is unique on the node and id
 the `gpu` that it belongs to, that GPU's `state`, its `kind` and its `published` form.
 """
 
+from collections.abc import Collection, Iterable
 from typing import TypeAlias, assert_never
 
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import MigMode, ObservedGpu
@@ -27,6 +29,11 @@ def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
         *(WholeGpu(one.gpu, one.state) for one in gpus if _can_be_used_whole(one)),
         *(Monitor(one.gpu, one.state) for one in gpus),
     )
+
+
+def of_kinds(devices: Iterable[GpuDevice], kinds: Collection[DeviceKind]) -> tuple[GpuDevice, ...]:
+    """Returns the devices of these kinds, in their order."""
+    return tuple(device for device in devices if device.kind in kinds)
 
 
 def _can_be_used_whole(observed: ObservedGpu) -> bool:

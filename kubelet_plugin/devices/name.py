@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-_OF_GPU = re.compile(r"gpu-(0|[1-9]\d*)(?P<rest>-.*)?")
+_OF_GPU = re.compile(r"gpu-(0|[1-9]\d*)(?P<rest>-.*)?", re.ASCII)
 _MONITOR = "-monitor"
 
 

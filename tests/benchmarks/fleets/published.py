@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from carina_dra.resource import encode
 from kubelet_plugin.devices.counters import counter_set
-from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.device import GpuDevice, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported, MigUnsupported
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
@@ -59,7 +59,7 @@ def _gpus() -> tuple[GpuDevice, ...]:
     """Without their monitors, which are as many devices again."""
     with tempfile.TemporaryDirectory() as directory:
         devices = simulated_devices(_PROFILE, Path(directory))
-    return tuple(device for device in devices if device.kind is DeviceKind.GPU)
+    return of_kinds(devices, {DeviceKind.GPU})
 
 
 @cache

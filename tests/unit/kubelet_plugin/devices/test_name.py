@@ -25,6 +25,7 @@ from kubelet_plugin.devices.name import (
         ("gpu-012", UnknownName("gpu-012", None), "gpu-012"),
         ("nic-0", UnknownName("nic-0", None), "nic-0"),
         ("gpu-", UnknownName("gpu-", None), "gpu-"),
+        ("gpu-1\N{ARABIC-INDIC DIGIT TWO}", UnknownName("gpu-1\u0662", None), "gpu-1\u0662"),
     ],
 )
 def test_names(text: str, name: DeviceName, gpu: str) -> None:
