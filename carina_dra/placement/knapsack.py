@@ -1,10 +1,11 @@
 """What the devices of a pool draw from counters, and how many of a group fit together at most.
 
 Devices fit together only if they draw no more of each counter than is left, and so of every sum of
-counters. Counters whose names differ in digits only, such as `memory-slice-0` and `memory-slice-1`,
-are summed: where each of them has room for one device or another, it is their sum that is too small
-for all. Each of them is a condition by itself, too. Devices that meet the conditions may still not
-fit; devices that do not meet them cannot.
+counters, whatever their weights. Where each of several counters has room for one device or another,
+it is their sum that is too small for all. Counters whose names differ in digits only, such as
+`memory-slice-0` and `memory-slice-1`, are summed; so are all counters, the scarcest with the
+largest weights. Each of them is a condition by itself, too. Devices that meet the conditions may
+still not fit; devices that do not meet them cannot.
 """
 
 import re
@@ -12,20 +13,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
-from carina_dra.allocator.group import DeviceGroup
-from carina_dra.allocator.usage import Usage
+from carina_dra.allocator.group import DeviceGroup, Drawn
+from carina_dra.allocator.usage import Amounts, Usage
 
 _DIGITS: Final = re.compile("[0-9]+")
 
 _REMEMBERED: Final = 8
 """Of how many sets of devices of a group it is remembered how many fit together."""
 
-_Drawing: TypeAlias = Mapping[int, int]
-"""Devices by the amount that they draw. A device that is not among them draws nothing."""
+_PRECISION: Final = 1_000
+"""The weight of the largest counter, if all devices together draw all of it."""
+
+_Weights: TypeAlias = Mapping[str, int]
+"""A sum of counters: the weight of each, by name. No weight is negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,10 @@ class Knapsack:
     """The amounts in ascending order, in billionths, each with the devices that draw it."""
 
     @classmethod
-    def of(cls, by_amount: _Drawing) -> "Knapsack":
-        """What the devices draw."""
+    def of(cls, by_amount: Mapping[int, int]) -> "Knapsack":
+        """What devices draw, by the amount. A device that is not among them draws nothing."""
         items = tuple(sorted((amount, mask) for amount, mask in by_amount.items() if amount))
-        return cls(_either(mask for _, mask in items), items)
+        return cls(reduce(or_, (mask for _, mask in items), 0), items)
 
     def most(self, devices: int, left: int) -> int:
         """How many of the devices draw no more than is left, if they are those that draw least."""
@@ -85,8 +88,8 @@ class PackedGroup:
     index: int
     """Among the groups of the pool."""
     group: DeviceGroup
-    sums: tuple[tuple[int, tuple[int, ...]], ...]
-    """The indices of the group's counters that are summed, by the index of their knapsack."""
+    sums: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    """The group's counters in each sum, with their weights, by the index of the knapsack."""
 
     @property
     def devices(self) -> int:
@@ -99,7 +102,7 @@ class PackedGroup:
         # Of an overdrawn counter nothing is left, but devices that have paid may be shared.
         return Remainder(
             {
-                index: sum(max(0, left[counter]) for counter in counters)
+                index: sum(weight * max(0, left[counter]) for counter, weight in counters)
                 for index, counters in self.sums
             },
             self.group.paid(usage),
@@ -117,29 +120,23 @@ class PoolKnapsacks:
             for index, group in enumerate(groups)
             if group.totals and len(group.members) > 1
         }
-        names = {name for group in drawing.values() for _, name in group.counters}
-        drawn = _drawn(drawing.values(), names)
+        drawn = _drawn(drawing.values())
         # The API does not forbid negative amounts; a device of one leaves more to others.
-        if negative := {name for name, by_amount in drawn.items() if min(by_amount, default=0) < 0}:
-            names -= negative
-        families = _families(names)
-        several = [family for family in families if len(family) > 1]
-        sums_of: dict[str, list[int]] = defaultdict(list)
-        for index, family in enumerate([*families, *([name] for of in several for name in of)]):
-            for name in family:
-                sums_of[name].append(index)
-        self.knapsacks = tuple(
-            map(
-                Knapsack.of,
-                (
-                    *(_summed([drawn[name] for name in family]) for family in families),
-                    *(drawn[name] for family in several for name in family),
-                ),
-            )
-        )
-        """One for each family of counters; then one for each counter of a family of several."""
-        self.families = range(len(families))
-        """The indices of the families."""
+        negative = {name for _, of in drawn for name, amount in of.items() if amount < 0}
+        sums = _families({name for _, of in drawn for name in of} - negative)
+        several = [name for family in sums if len(family) > 1 for name in family]
+        if len(sums) > 1:
+            names = [name for family in sums for name in family]
+            sums.append(_every(names, drawn, _totals(drawing.values())))
+        self.sums = range(len(sums))
+        """The indices of the families of counters, and of all counters together."""
+        sums += [{name: 1} for name in several]
+        self.knapsacks = tuple(_knapsack(weights, drawn) for weights in sums)
+        """One for each of these sums; then one for each counter of a family of several."""
+        sums_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for index, weights in enumerate(sums):
+            for name, weight in weights.items():
+                sums_of[name].append((index, weight))
         self.groups = tuple(_packed(index, group, sums_of) for index, group in drawing.items())
         """Those with several devices; a device that has its counters for itself fits."""
 
@@ -163,54 +160,68 @@ class PoolKnapsacks:
         return most + paid
 
 
-def _drawn(groups: Iterable[DeviceGroup], names: Iterable[str]) -> Mapping[str, _Drawing]:
-    """What devices draw of all counters with a name together."""
-    drawn: dict[str, dict[int, int]] = {name: {} for name in names}
+def _drawn(groups: Iterable[DeviceGroup]) -> Sequence[tuple[int, Amounts]]:
+    """Devices with what they draw of all counters with a name together."""
+    alike: dict[tuple[tuple[str, ...], Drawn], int] = {}
     for group in groups:
-        for bit, of_member in group.drawn.items():
-            amounts: dict[str, int] = {}
-            for counter, amount in of_member:
-                _, name = group.counters[counter]
-                amounts[name] = amounts.get(name, 0) + amount
-            for name, amount in amounts.items():
-                by_amount = drawn[name]
-                by_amount[amount] = by_amount.get(amount, 0) | bit
-    return drawn
+        names = tuple(name for _, name in group.counters)
+        for bit, drawn in group.drawn.items():
+            alike[names, drawn] = alike.get((names, drawn), 0) | bit
+    together = []
+    for (names, drawn), devices in alike.items():
+        amounts: dict[str, int] = {}
+        for counter, amount in drawn:
+            amounts[names[counter]] = amounts.get(names[counter], 0) + amount
+        together.append((devices, amounts))
+    return together
 
 
-def _summed(parts: Sequence[_Drawing]) -> _Drawing:
-    """What devices draw of several counters together."""
-    if len(parts) == 1:
-        return parts[0]
-    either = _either(chain.from_iterable(part.values() for part in parts))
-    summed = {0: either}
-    for part in parts:
-        before, summed = summed, defaultdict(int)
-        untouched = either & ~_either(part.values())
-        for total, devices in before.items():
-            summed[total] |= devices & untouched
-            for amount, drawing in part.items():
-                summed[total + amount] |= devices & drawing
-    return {total: devices for total, devices in summed.items() if devices}
+def _totals(groups: Iterable[DeviceGroup]) -> Amounts:
+    """The largest total of the counters with a name."""
+    totals: dict[str, int] = {}
+    for group in groups:
+        for amounts in group.totals.values():
+            for name, total in amounts.items():
+                totals[name] = max(total, totals.get(name, 0))
+    return totals
 
 
-def _either(masks: Iterable[int]) -> int:
-    return reduce(or_, masks, 0)
-
-
-def _families(names: Iterable[str]) -> list[list[str]]:
+def _families(names: Iterable[str]) -> list[_Weights]:
     """The names of counters, those together that differ in digits only."""
-    families: dict[str, list[str]] = defaultdict(list)
+    families: dict[str, dict[str, int]] = defaultdict(dict)
     for name in sorted(names):
-        families[_DIGITS.sub("", name)].append(name)
+        families[_DIGITS.sub("", name)][name] = 1
     return list(families.values())
 
 
-def _packed(index: int, group: DeviceGroup, sums_of: Mapping[str, Sequence[int]]) -> PackedGroup:
-    counters: dict[int, list[int]] = defaultdict(list)
+def _every(names: Iterable[str], drawn: Iterable[tuple[int, Amounts]], totals: Amounts) -> _Weights:
+    """All counters, each weighed by what all devices together draw of it for what there is of it.
+
+    A counter that is never short would otherwise make up for those that are.
+    """
+    together: dict[str, int] = defaultdict(int)
+    for devices, amounts in drawn:
+        for name, amount in amounts.items():
+            together[name] += devices.bit_count() * amount
+    scale = _PRECISION * max(totals.values())
+    return {name: together[name] * scale // totals[name] ** 2 for name in names if totals[name] > 0}
+
+
+def _knapsack(weights: _Weights, drawn: Iterable[tuple[int, Amounts]]) -> Knapsack:
+    by_amount: dict[int, int] = defaultdict(int)
+    for devices, amounts in drawn:
+        amount = sum(weight * amounts.get(name, 0) for name, weight in weights.items())
+        by_amount[amount] |= devices
+    return Knapsack.of(by_amount)
+
+
+def _packed(
+    index: int, group: DeviceGroup, sums_of: Mapping[str, Sequence[tuple[int, int]]]
+) -> PackedGroup:
+    counters: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for counter, (_, name) in enumerate(group.counters):
-        for summed in sums_of.get(name, ()):
-            counters[summed].append(counter)
+        for summed, weight in sums_of.get(name, ()):
+            counters[summed].append((counter, weight))
     return PackedGroup(
         index, group, tuple((summed, tuple(of)) for summed, of in sorted(counters.items()))
     )

@@ -144,7 +144,7 @@ class Packing:
                 if either >> shift & packed.devices:
                     for knapsack, amount in state.remainder(packed).left.items():
                         left[knapsack] = left.get(knapsack, 0) + amount
-            for knapsack in knapsacks.families:
+            for knapsack in knapsacks.sums:
                 drawn = sum(
                     min(self._least(want, shift, state, knapsack) for want in wants)
                     for wants in requests

@@ -1,6 +1,7 @@
 """What devices draw from counters: how many fit at most, and what they draw at least."""
 
 from itertools import combinations
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -49,8 +50,8 @@ def _device(name: str, **drawn: int) -> dict[str, object]:
     return {"name": name, "consumesCounters": [{"counterSet": "gpu", "counters": counters}]}
 
 
-def _fits(totals: dict[str, int], *devices: dict[str, object]) -> bool:
-    """Whether all of these devices of one counter set may fit together."""
+def _fits(totals: dict[str, int], *devices: dict[str, object], count: int | None = None) -> bool:
+    """Whether all, or a number, of these devices of one counter set may fit together."""
     nodes = cluster(a=[])
     nodes.remove_slice("a-0")
     counters = {name.replace("_", "-"): {"value": str(of)} for name, of in totals.items()}
@@ -59,7 +60,7 @@ def _fits(totals: dict[str, int], *devices: dict[str, object]) -> bool:
         nodes.put_slice(published)
     states = [nodes.pool_state(pool) for pool in nodes.offer("a").ready]
     every = (1 << len(devices)) - 1
-    return Packing([every], states).has(Want(every, len(devices)))
+    return Packing([every], states).has(Want(every, count or len(devices)))
 
 
 _SLOTS = {"slot_0": 1, "slot_1": 1, "slot_2": 1}
@@ -83,8 +84,81 @@ def test_each_of_several_counters_is_a_condition_by_itself() -> None:
     assert _fits(ports, _device("a", port_0=6), _device("b", port_1=6))
 
 
-def test_counters_with_other_names_are_not_summed() -> None:
-    assert _fits({"slot_0": 1, "port": 9}, _device("a", slot_0=1), _device("b", port=9))
+_SCARCE = {"slot": 1, "port": 1, "lane": 1}
+
+
+def test_counters_of_unrelated_names_are_summed() -> None:
+    """Each counter alone leaves room for one device that draws from it, and one that does not."""
+    devices = [
+        _device("a", slot=1, port=1),
+        _device("b", port=1, lane=1),
+        _device("c", lane=1, slot=1),
+    ]
+    assert not _fits(_SCARCE, *devices, count=2)
+    assert _fits({**_SCARCE, "slot": 2}, *devices, count=2)
+    assert _fits(_SCARCE, *devices, _device("d", slot=1), count=2)
+
+
+@pytest.mark.parametrize("plenty", [100, 10**12])
+def test_counter_that_is_plentiful_does_not_make_up_for_scarce_ones(plenty: int) -> None:
+    devices = [
+        _device("a", slot=1, port=1, memory=1),
+        _device("b", port=1, lane=1, memory=1),
+        _device("c", lane=1, slot=1, memory=1),
+    ]
+    assert not _fits({**_SCARCE, "memory": plenty}, *devices, count=2)
+    assert _fits({**_SCARCE, "slot": 2, "memory": plenty}, *devices, count=2)
+
+
+def test_counter_that_no_device_draws_from_does_not_make_up_for_others() -> None:
+    devices = [
+        _device("a", slot=1, port=1),
+        _device("b", port=1, lane=1),
+        _device("c", lane=1, slot=1),
+    ]
+    assert not _fits({**_SCARCE, "memory": 9}, *devices, count=2)
+
+
+def test_what_is_left_of_one_counter_is_not_lent_to_another() -> None:
+    assert _fits({"slot": 1, "port": 9}, _device("a", slot=1), _device("b", port=9))
+    assert not _fits({"slot": 1, "port": 9}, _device("a", slot=1), _device("b", slot=1))
+
+
+_COUNTERS = ("slot_0", "slot_1", "port", "lane", "memory")
+
+
+@given(
+    st.fixed_dictionaries({name: st.integers(0, 6) for name in _COUNTERS}),
+    st.lists(
+        st.dictionaries(st.sampled_from(_COUNTERS), st.integers(-1, 4), min_size=1),
+        min_size=2,
+        max_size=6,
+    ),
+)
+def test_devices_that_fit_together_are_never_refused(
+    totals: dict[str, int], draws: list[dict[str, int]]
+) -> None:
+    most = max(
+        count
+        for count in range(len(draws) + 1)
+        for chosen in combinations(draws, count)
+        if all(sum(of.get(name, 0) for of in chosen) <= total for name, total in totals.items())
+    )
+    devices = [_device(f"d{index}", **drawn) for index, drawn in enumerate(draws)]
+    assert _fits(totals, *devices, count=most or 1)
+
+
+def test_counters_that_are_summed_may_be_many_with_unlike_amounts() -> None:
+    """There are 20^32 sums of an amount of each counter, but only 20 devices."""
+    random = Random(0)
+    names = [f"slot_{index}" for index in range(32)]
+    devices = [
+        _device(f"d{number}", **{name: random.randint(1, 10**9) for name in names})
+        for number in range(20)
+    ]
+    totals = dict.fromkeys(names, 2 * 10**9)
+    assert not _fits(totals, *devices)
+    assert _fits(totals, *devices, count=2)
 
 
 def test_device_that_draws_a_negative_amount_gives_to_others() -> None:
