@@ -1,12 +1,15 @@
 """Who has which devices of a cluster: allocated claims, and reservations for claims."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from carina_dra.allocator.group import Counter
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.offer import NOTHING
 from carina_dra.placement.reservation import Reservation, held
 from carina_dra.resource import Allocation, DeviceResult
+
+K = TypeVar("K")
 
 
 class Holdings:
@@ -27,6 +30,8 @@ class Holdings:
         self._reservations: dict[str, Reservation] = {}
         self._reserved_for: dict[str, frozenset[str]] = {}
         """The reservations that each claim may use."""
+        self._reserved_in: dict[PoolId, frozenset[str]] = {}
+        """The reservations of devices of each pool."""
         self._held: dict[str, Mapping[PoolId, Sequence[DeviceResult]]] = {}
         """What each reservation keeps from other claims."""
         self._usage: dict[PoolId, Usage] = {}
@@ -58,17 +63,15 @@ class Holdings:
     def reserve(self, name: str, reservation: Reservation) -> None:
         """Keeps devices for claims, under a name that is not in use."""
         self._reservations[name] = reservation
-        for claim in reservation.claims:
-            self._reserved_for[claim] = self._reserved_for.get(claim, frozenset()) | {name}
+        _add(self._reserved_for, reservation.claims, name)
+        _add(self._reserved_in, _by_pool(reservation.devices), name)
         self._hold_again([name])
 
     def unreserve(self, name: str) -> None:
         """Ends a reservation; the exact inverse of `reserve`."""
         reservation = self._reservations.pop(name)
-        for claim in reservation.claims:
-            self._reserved_for[claim] -= {name}
-            if not self._reserved_for[claim]:
-                del self._reserved_for[claim]
+        _discard(self._reserved_for, reservation.claims, name)
+        _discard(self._reserved_in, _by_pool(reservation.devices), name)
         self._hold_again([name])
 
     def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
@@ -82,11 +85,7 @@ class Holdings:
 
     def publish(self, pool: PoolId) -> None:
         """Takes notice that the devices of a pool are published anew."""
-        self._hold_again(
-            name
-            for name, reservation in self._reservations.items()
-            if any(pool == (one.driver, one.pool) for one in reservation.devices)
-        )
+        self._hold_again(self._reserved_in.get(pool, ()))
 
     def _hold_again(self, names: Iterable[str]) -> None:
         """Puts in use what reservations hold, in place of what they held before.
@@ -130,3 +129,15 @@ def _by_pool(results: Iterable[DeviceResult]) -> Mapping[PoolId, Sequence[Device
     for result in results:
         by_pool.setdefault(PoolId(result.driver, result.pool), []).append(result)
     return by_pool
+
+
+def _add(index: dict[K, frozenset[str]], keys: Iterable[K], name: str) -> None:
+    for key in keys:
+        index[key] = index.get(key, frozenset()) | {name}
+
+
+def _discard(index: dict[K, frozenset[str]], keys: Iterable[K], name: str) -> None:
+    for key in keys:
+        index[key] -= {name}
+        if not index[key]:
+            del index[key]
