@@ -118,7 +118,7 @@ class DeviceGroup:
         return self._bits_of(self._taken(usage).shared)
 
     def blocked(self, usage: Usage, among: int) -> Mapping[int, int]:
-        """How many other free members the use of each free member would block, by its bit.
+        """The other free members that the use of each free member would block, by its bit.
 
         Looks at the members `among` the devices of the pool, in time by the counters that each
         consumes; it takes no time for the same devices in use as before.
@@ -169,12 +169,12 @@ class DeviceGroup:
         return self.mask & ~too_large
 
     def _beyond(self, left: Sequence[int], member: int, free: int) -> int:
-        """The number of free members that no longer fit beside this one."""
+        """The free members that no longer fit beside this one."""
         blocked = 0
         for counter, amount in self.drawn[member]:
             amounts, at_least = self._thirsty[counter]
             blocked |= at_least[bisect_right(amounts, left[counter] - amount)]
-        return (blocked & free & ~member).bit_count()
+        return blocked & free & ~member
 
     @cached_property
     def _total(self) -> Sequence[int]:

@@ -109,7 +109,7 @@ def rank_devices(
             blocked = group.blocked(state.usage, here) if here and group.totals else _NONE
             for bit in bits_of(here):
                 neighbours = [-sign * free_groups[place] for place in group.places[bit]]
-                rank = [sign * in_use, blocked.get(bit, 0), *neighbours, bit << shift]
+                rank = [sign * in_use, blocked.get(bit, 0).bit_count(), *neighbours, bit << shift]
                 ranked.append((rank, pool.devices[bit.bit_length() - 1]))
         shift += len(pool.devices)
     return tuple(member for _, member in sorted(ranked, key=itemgetter(0)))

@@ -4,8 +4,8 @@ Devices fit together only if they draw no more of each counter than is left, and
 counters, whatever their weights. Where each of several counters has room for one device or another,
 it is their sum that is too small for all. Counters whose names differ in digits only, such as
 `memory-slice-0` and `memory-slice-1`, are summed; so are all counters, the scarcest with the
-largest weights. Each of them is a condition by itself, too. Devices that meet the conditions may
-still not fit; devices that do not meet them cannot.
+largest weights. Each of them is a condition by itself, too; and so is that any two of the devices
+fit. Devices that meet the conditions may still not fit; devices that do not meet them cannot.
 """
 
 import re
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.group import DeviceGroup, Drawn
 from carina_dra.allocator.usage import Amounts, Usage
+from carina_dra.placement.independent_set import largest
 
 _DIGITS: Final = re.compile("[0-9]+")
 
@@ -91,10 +92,22 @@ class PackedGroup:
     sums: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     """The group's counters in each sum, with their weights, by the index of the knapsack."""
 
+    gives: bool
+    """Whether a device draws a negative amount: it can make others fit together."""
+
     @property
     def devices(self) -> int:
         """One a bit."""
         return self.group.mask
+
+    def most_in_pairs(self, devices: int, usage: Usage, most: int) -> int:
+        """How many of the devices, at most `most`, fit together if any two of them do."""
+        paid = devices & self.group.paid(usage)
+        if self.gives or most - paid.bit_count() <= 1:
+            return most
+        drawing = devices & ~paid
+        blocked = self.group.blocked(usage, drawing)
+        return largest(drawing, blocked, most - paid.bit_count()) + paid.bit_count()
 
     def remainder(self, usage: Usage) -> Remainder:
         """What is left to the group with this usage."""
@@ -223,5 +236,8 @@ def _packed(
         for summed, weight in sums_of.get(name, ()):
             counters[summed].append((counter, weight))
     return PackedGroup(
-        index, group, tuple((summed, tuple(of)) for summed, of in sorted(counters.items()))
+        index,
+        group,
+        tuple((summed, tuple(of)) for summed, of in sorted(counters.items())),
+        any(amount < 0 for drawn in group.drawn.values() for _, amount in drawn),
     )

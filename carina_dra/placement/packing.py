@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from carina_dra.allocator.usage import Amounts
-from carina_dra.placement.knapsack import PoolKnapsacks
+from carina_dra.placement.knapsack import PackedGroup, PoolKnapsacks
 from carina_dra.placement.offer import PoolState
 
 
@@ -98,21 +98,27 @@ class Packing:
             for packed in knapsacks.groups
             if (of := either >> shift & packed.devices) & (of - 1)
         ]
-        beside = sum(
-            max(0, (level >> shift & packed.devices).bit_count() - 1)
-            for shift, _, packed in drawing
-            for level in levels
-        )
+        beside = sum(_beyond(levels, shift, packed, 1) for shift, _, packed in drawing)
         if beside <= spare:
             return True  # one of each group is enough
+        mosts = []
         for shift, state, packed in drawing:
-            most = state.offered.knapsacks.most(
-                either >> shift & packed.devices, state.remainder(packed)
-            )
-            for level in levels:
-                spare -= max(0, (level >> shift & packed.devices).bit_count() - most)
+            devices = either >> shift & packed.devices
+            most = state.offered.knapsacks.most(devices, state.remainder(packed))
+            spare -= _beyond(levels, shift, packed, most)
             if spare < 0:
                 return False
+            mosts.append(most)
+        for (shift, state, packed), most in zip(drawing, mosts, strict=True):
+            enough = min(most, count)
+            fewer = packed.most_in_pairs(either >> shift & packed.devices, state.usage, enough)
+            if fewer >= count:
+                return True  # of this group alone
+            if fewer < enough:
+                spare -= _beyond(levels, shift, packed, fewer)
+                spare += _beyond(levels, shift, packed, most)
+                if spare < 0:
+                    return False
         return True
 
     def _have_capacity(self, requests: Sequence[Sequence[Want]], either: int) -> bool:
@@ -176,3 +182,8 @@ class Packing:
         """The pools, each with its first bit."""
         sizes = (len(state.offered.devices) for state in self._states)
         return list(zip(accumulate(sizes, initial=0), self._states, strict=False))
+
+
+def _beyond(levels: Sequence[int], shift: int, packed: PackedGroup, most: int) -> int:
+    """How many of a group's devices are too many if so many fit together, each level for itself."""
+    return sum(max(0, (level >> shift & packed.devices).bit_count() - most) for level in levels)

@@ -122,12 +122,13 @@ def test_device_blocks_those_that_fit_now_but_not_beside_it(case: _Case) -> None
     for group in groups(case.pool):
         expected = {
             bit: sum(
-                case.fits(other) and not case.fits(other, one)
-                for other in group.members
+                other_bit
+                for other_bit, other in zip(group.bits, group.members, strict=True)
                 if other is not one
+                and case.fits(one)
+                and case.fits(other)
+                and not case.fits(other, one)
             )
-            if case.fits(one)
-            else 0
             for bit, one in zip(group.bits, group.members, strict=True)
         }
         assert group.blocked(case.usage, -1) == expected
@@ -212,7 +213,7 @@ def _blocked(group: DeviceGroup, usage: Usage) -> dict[str, int]:
     """How many others each free device blocks."""
     names = dict(zip(group.bits, (member.id.device for member in group.members), strict=True))
     blocked = group.blocked(usage, group.state(usage).free)
-    return {names[bit]: number for bit, number in blocked.items()}
+    return {names[bit]: others.bit_count() for bit, others in blocked.items()}
 
 
 def test_device_blocks_those_that_need_more_than_it_leaves() -> None:

@@ -124,6 +124,46 @@ def test_what_is_left_of_one_counter_is_not_lent_to_another() -> None:
     assert not _fits({"slot": 1, "port": 9}, _device("a", slot=1), _device("b", slot=1))
 
 
+_IN_TURN = (
+    _device("a", slot=2, port=2),
+    _device("b", port=2, lane=2),
+    _device("c", lane=2, slot=2),
+)
+_THREE = {"slot": 3, "port": 3, "lane": 3}
+"""Enough for two of the devices by each counter and in sum, but each two have one in common."""
+
+
+def test_devices_of_which_no_two_fit_are_refused() -> None:
+    assert not _fits(_THREE, *_IN_TURN, count=2)
+    assert _fits({**_THREE, "slot": 4}, *_IN_TURN, count=2)
+    assert _fits(_THREE, *_IN_TURN, _device("d", lane=1), count=2)
+
+
+def test_device_that_draws_a_negative_amount_makes_two_others_fit() -> None:
+    gives = _device("gives", slot=-1)
+    assert _fits(_THREE, *_IN_TURN, gives, count=3)
+
+
+@given(
+    st.lists(
+        st.sets(st.sampled_from(("slot", "port", "lane", "link", "cell")), min_size=1),
+        min_size=2,
+        max_size=6,
+    ),
+    st.integers(2, 6),
+)
+def test_counters_for_one_device_each_tell_exactly_how_many_fit(
+    drawn: list[set[str]], count: int
+) -> None:
+    is_possible = any(
+        sum(map(len, chosen)) == len(set().union(*chosen)) for chosen in combinations(drawn, count)
+    )
+    totals = dict.fromkeys(("slot", "port", "lane", "link", "cell"), 1)
+    devices = [_device(f"d{index}", **dict.fromkeys(of, 1)) for index, of in enumerate(drawn)]
+    of_one_group = _device("every", **totals)
+    assert _fits(totals, *devices, of_one_group, count=count) == is_possible
+
+
 _COUNTERS = ("slot_0", "slot_1", "port", "lane", "memory")
 
 
