@@ -20,7 +20,8 @@ from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.attribute_index import AttributeIndex
 from carina_dra.placement.changes import Changes
 from carina_dra.placement.holdings import Holdings
-from carina_dra.placement.offer import NOTHING, Offer, OfferedPool, PoolState
+from carina_dra.placement.node_offer import Offer
+from carina_dra.placement.offer import NOTHING, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
 from carina_dra.placement.reservation import Reservation
 from carina_dra.placement.resolution import Resolution
@@ -277,6 +278,8 @@ class Cluster:
         pool = offered.pool.id
         usage = self._holdings.usage(pool)
         state = offered.state(usage)
+        if not without:
+            return state
         held = [one for name in without for one in self._holdings.held_by(name).get(pool, ())]
         return PoolState.of(offered, usage.minus(held), state) if held else state
 

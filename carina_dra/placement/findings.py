@@ -1,7 +1,8 @@
 """What is found on the nodes of a cluster for claims of one kind, remembered until they change.
 
-A node is looked at in two steps: first the conditions of the demand are checked, which bounds the
-score that it could have, and then the devices are chosen.
+A node is looked at in steps. A count of the free devices that may match says how close they could
+be; if that is worse than thought, other nodes come first. Then the conditions of the demand are
+checked, which bounds the score that the node could have, and at last the devices are chosen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,13 @@ class Suitable:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimated:
+    """The devices are farther from each other than the order of nodes had it."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class Bounded:
     """The conditions of the demand are met; the devices have not been chosen yet."""
 
@@ -100,7 +108,7 @@ class Findings:
         self._policy = policy
         self._max_steps = max_steps
         self._reserved = reserved
-        self._known: dict[str, Finding | Bounded] = {}
+        self._known: dict[str, Finding | Estimated | Bounded] = {}
         self._spent: dict[str, int] = {}
         """What the selectors have cost on each node, as the node is."""
 
@@ -109,14 +117,14 @@ class Findings:
         """The number of nodes of which something is known."""
         return len(self._known)
 
-    def get(self, node: str) -> Finding | Bounded | None:
+    def get(self, node: str) -> Finding | Estimated | Bounded | None:
         """What is known of a node."""
         return self._known.get(node)
 
     def of(self, nodes: Collection[str] | None) -> Iterator[tuple[str, Finding]]:
         """What was found on those of the nodes that have been looked at; None for all nodes."""
         for name, known in self._known.items():
-            if not isinstance(known, Bounded) and (nodes is None or name in nodes):
+            if not isinstance(known, Estimated | Bounded) and (nodes is None or name in nodes):
                 yield name, known
 
     def look(self, entry: Entry, expired: Callable[[], bool] | None) -> None:
@@ -130,11 +138,11 @@ class Findings:
             raise ExpiredError
         name = entry[3]
         known = self._known.get(name)
-        after: Finding | Bounded
+        after: Finding | Estimated | Bounded
         if isinstance(known, Bounded):
             after = self._attempt(entry, partial(self._choose, name, known.bound, expired))
         else:
-            after = self._attempt(entry, partial(self._check, entry))
+            after = self._attempt(entry, partial(self._check, entry, is_new=known is None))
         self._known[name] = after
 
     def refuse(self, node: str) -> None:
@@ -161,7 +169,9 @@ class Findings:
         match known:
             case None:
                 return first(node)
-            case Bounded(entry=entry) | Suitable(entry=entry) | Fatal(entry=entry):
+            case Estimated(entry=entry) | Bounded(entry=entry):
+                return entry
+            case Suitable(entry=entry) | Fatal(entry=entry):
                 return entry
             case Refused() | Undecided() | Failed():
                 return None
@@ -183,15 +193,19 @@ class Findings:
             if meter.spent > before:
                 self._spent[name] = self._spent.get(name, 0) + meter.spent - before
 
-    def _check(self, entry: Entry) -> Refused | Failed | Bounded:
+    def _check(self, entry: Entry, *, is_new: bool) -> Refused | Failed | Estimated | Bounded:
         name = entry[3]
         offer = self._cluster.offer(name)
         states = self._states(name)
+        if is_new and not self.is_upstream:
+            distance = self.demand.least_distance(offer, states)
+            if distance > entry[1]:
+                return Estimated((entry[0], distance, *entry[2:]))
         if self.is_upstream and self.demand.required.has_all:
             bound: Bound | Short = Bound(0, 0)  # all devices that a constraint forbids are an error
         else:
             is_whole = len(offer.ready) == len(offer.pools)
-            bound = self.demand.bound(states, is_whole=is_whole, wish=not self.is_upstream)
+            bound = self.demand.bound(offer, states, is_whole=is_whole, wish=not self.is_upstream)
         if isinstance(bound, Short):
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
             if not is_invalid and not self._may_be_fatal(bound, states):

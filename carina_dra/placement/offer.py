@@ -1,4 +1,4 @@
-"""What nodes offer: the devices of resolved pools, and which of them are free.
+"""What pools offer: the devices of resolved pools, and which of them are free.
 
 Devices are the bits of a number, in the order in which upstream tries them, so that the devices
 that meet several conditions are counted at once.
@@ -12,7 +12,7 @@ from typing import Final
 from carina_dra.allocator.constraint import values_of
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.group import DeviceGroup, GroupState, bits_of, groups
-from carina_dra.allocator.pool import Candidate, Pool, ReadyPool
+from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.cel import CompileError, EvaluationError, Selector
@@ -412,16 +412,6 @@ class PoolState:
         for state in self.groups:
             free |= state.free
         return free
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Offer:
-    """The pools that a node offers."""
-
-    pools: tuple[Pool, ...]
-    """In the order in which upstream tries them."""
-    ready: tuple[OfferedPool, ...]
-    """Those of them that devices can be allocated from."""
 
 
 def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, Candidate]]:

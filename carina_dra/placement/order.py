@@ -8,7 +8,8 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order, usage_of_node
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
-from carina_dra.placement.offer import Offer, PoolState
+from carina_dra.placement.node_offer import Offer
+from carina_dra.placement.offer import PoolState
 from carina_dra.placement.packing import Packing, Want
 
 Entry: TypeAlias = tuple[int, int, int, str]
@@ -142,7 +143,7 @@ class NodeOrder:
         if not self._close:
             return 0
         # What counters leave to several devices is looked at when it is the node's turn.
-        return least_distance([Want(free, needed, draws=False)], Packing([free], states), states)
+        return least_distance([Want(free, needed, draws=False)], Packing([free], states), offer)
 
 
 def _suffices(room: Mapping[str, int], amounts: Mapping[str, int]) -> bool:

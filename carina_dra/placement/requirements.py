@@ -1,7 +1,8 @@
 """What claims require of a node at least, as far as it follows from the claims alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
@@ -43,6 +44,16 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """How many free devices it takes at least, each of them for one request."""
+
+    alone: int
+    """If each device can be given to one request only."""
+    shared: int
+    """If several requests can share a device: a request gets it once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Differing:
     """An attribute in which the devices of some requests must differ."""
 
@@ -76,6 +87,10 @@ class Requirements:
             for named in one.source.selectors
         )
         """Whether all selectors do."""
+        self.count = self._count(range(len(self.requests)))
+        """Of all devices."""
+        self.matched = self._matched()
+        """Of the devices that have values in common, by these attributes."""
         self.together = self._least_together()
         """How many devices have a value of each of these attributes in common, at least."""
         self.is_deciding = bool(self.requests) and all(
@@ -135,16 +150,43 @@ class Requirements:
 
     def _least_together(self) -> Mapping[str, int]:
         together: dict[str, int] = {}
-        for match in self.matches:
-            count = 0
-            for index, meant in match.requests:
-                of = self.requests[index]
-                if len(meant) == len(of) and not any(one.source.admin_access for one in of):
-                    count += min(one.count for one in of)
-            for name in match.attributes:
-                together[name] = max(count, together.get(name, 0))
+        for names, count in self.matched.items():
+            for name in names:
+                together[name] = max(count.alone, together.get(name, 0))
         # A device alone matches also if its values cannot be compared.
         return {name: count for name, count in together.items() if count > 1}
+
+    @cached_property
+    def always_in_common(self) -> Sequence[str]:
+        """The attributes that all devices have in common, whichever the alternatives."""
+        return [
+            name
+            for match in self.matches
+            if len(self._always(match)) == len(self.requests)
+            for name in match.attributes
+        ]
+
+    def _always(self, match: Matched) -> Sequence[int]:
+        """The requests whose devices match, whichever the alternatives."""
+        return [index for index, meant in match.requests if len(meant) == len(self.requests[index])]
+
+    def _matched(self) -> Mapping[tuple[str, ...], Count]:
+        matched: dict[tuple[str, ...], Count] = {}
+        for match in self.matches:
+            count = self._count(self._always(match))
+            other = matched.get(match.attributes, count)
+            matched[match.attributes] = Count(
+                max(count.alone, other.alone), max(count.shared, other.shared)
+            )
+        return matched
+
+    def _count(self, requests: Iterable[int]) -> Count:
+        """How many devices requests take. Admin access takes none."""
+        counts = [
+            min(0 if one.source.admin_access else one.count for one in self.requests[index])
+            for index in requests
+        ]
+        return Count(sum(counts), max(counts, default=0))
 
     def in_common(self, first: Sequence[int]) -> Sequence[str]:
         """The attributes that all devices of these alternatives must have in common."""

@@ -19,7 +19,8 @@ from carina_dra.allocator.pool import (
     sort_pools,
 )
 from carina_dra.allocator.usage import PoolId
-from carina_dra.placement.offer import Offer, OfferedPool
+from carina_dra.placement.node_offer import Offer
+from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.reach import Reach
 from carina_dra.resource import DeviceTaintRule, ResourceSlice
 

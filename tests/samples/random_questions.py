@@ -7,7 +7,8 @@ from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.offer import Offer, PoolState
+from carina_dra.placement.node_offer import Offer
+from carina_dra.placement.offer import PoolState
 from carina_dra.placement.placer import PlacementRequest
 from tests.samples.followed_cluster import FollowedCluster
 

@@ -45,7 +45,7 @@ def bound_of(question: Question) -> Bound | Short:
     """The bound of a random question."""
     offer = question.offer
     is_whole = len(offer.ready) == len(offer.pools)
-    return demand_of(question).bound(question.states, is_whole=is_whole, wish=True)
+    return demand_of(question).bound(offer, question.states, is_whole=is_whole, wish=True)
 
 
 def is_out_of_reach_of(question: Question) -> bool:
@@ -64,7 +64,7 @@ def bound(of: Cluster, *claims: ResourceClaim) -> Bound | Short:
     """The bound of the node `a`."""
     states = [of.pool_state(pool) for pool in of.offer("a").ready]
     demand = Demand(request(*claims).claims, of.features, SelectorBudget(None))
-    return demand.bound(states, is_whole=True, wish=True)
+    return demand.bound(of.offer("a"), states, is_whole=True, wish=True)
 
 
 def is_possible(of: Cluster, *claims: ResourceClaim) -> bool:

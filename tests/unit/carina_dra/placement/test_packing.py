@@ -28,7 +28,7 @@ _NODE = "a"
 def _bound(of: Cluster, asked: ResourceClaim, node: str = _NODE) -> Bound | Short:
     states = [of.pool_state(pool) for pool in of.offer(node).ready]
     demand = Demand(request(asked).claims, of.features, SelectorBudget(None))
-    return demand.bound(states, is_whole=True, wish=True)
+    return demand.bound(of.offer(node), states, is_whole=True, wish=True)
 
 
 def _searched(of: Cluster, asked: ResourceClaim, node: str = _NODE) -> Answer:

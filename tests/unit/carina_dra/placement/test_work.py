@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
-from carina_dra.allocator.group import PCIE_ROOT
+from carina_dra.allocator.group import NUMA_NODE, PCIE_ROOT
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Search
@@ -339,3 +339,14 @@ def test_devices_that_no_wish_can_be_fulfilled_for_are_found_without() -> None:
     assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Unplaceable)  # no root
     devices = [{**one, "attributes": {**one["attributes"], **_ROOT}} for one in devices]
     assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Placed)
+
+
+def test_only_the_best_node_is_checked_where_devices_that_match_cannot_be_close() -> None:
+    """The devices of a root are on different NUMA nodes."""
+    devices = [gpu(f"g{n}", root=f"r{n // 2}", numa=n % 2) for n in range(4)]
+    nodes = cluster(**dict.fromkeys(_NODES, devices))
+    two = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
+    asked = claim_of(two, constraints=[{"matchAttribute": NUMA_NODE}])
+    with patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as checked:
+        assert isinstance(place(nodes, asked), Placed)
+    assert checked.call_count == 1
