@@ -5,21 +5,23 @@ not, so the search need not look at it.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, combinations
 from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
+from carina_dra.allocator.group import bits_of
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import FAR
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import Amounts
+from carina_dra.placement.bipartite import has_matching
 from carina_dra.placement.distance import least_distance
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.node_offer import Offer
-from carina_dra.placement.offer import PoolState, devices_of
+from carina_dra.placement.offer import Places, PoolState, devices_of
 from carina_dra.placement.packing import Packing
 from carina_dra.placement.requirements import Matched, Requirements, WantedAlternative, least_of
 from carina_dra.placement.selector_budget import SelectorBudget
@@ -159,22 +161,28 @@ class Demand:
         )
 
     def _may_differ(self, available: Sequence[Sequence[int]], offer: Offer) -> bool:
-        """Whether the devices have as many values as must be distinct."""
+        """Whether the devices may have as many values as must be distinct.
+
+        Each device needs a value that no other has. If it must be distinct in two attributes, it
+        needs a pair of values, and no other has either of them.
+        """
         for distinct in self.required.distinct:
             places = offer.places(distinct.attribute)
-            of_each = [_union([available[index]]) for index in distinct.requests]
-            counts = [
-                min(one.count for one in self.required.requests[index])
-                for index in distinct.requests
-            ]
-            all_together = _union([of_each]), sum(counts)
-            for devices, count in (all_together, *zip(of_each, counts, strict=True)):
-                if count <= 1:
-                    continue
-                values = sum(1 for mask in places.by_value.values() if mask & devices)
-                # Only the first device may have one that cannot be compared.
-                if values + bool(places.incomparable & devices) < count:
-                    return False
+            values: dict[tuple[int, int], Sequence[Hashable]] = {}
+            for request in distinct.requests:
+                of_request = [*places.distinct(_union([available[request]]))]
+                for number in range(self.required.least(request)):
+                    values[request, number] = of_request
+            if not has_matching(values, len(values)):
+                return False
+        for one, other in combinations(self.required.distinct, 2):
+            both = [request for request in one.requests if request in other.requests]
+            count = sum(map(self.required.least, both))
+            devices = _union([available[request] for request in both])
+            if count > 1 and not has_matching(
+                _pairs(offer.places(one.attribute), offer.places(other.attribute), devices), count
+            ):
+                return False
         return True
 
     def _first_matching(
@@ -372,3 +380,15 @@ def _together(match: Matched, offer: Offer) -> Sequence[Sequence[int]]:
         return [in_all]
     of_each = (offer.together((name,)) for name in match.attributes)
     return [devices for devices in of_each if devices is not None]
+
+
+def _pairs(one: Places, other: Places, devices: int) -> Mapping[Hashable, Sequence[Hashable]]:
+    """The values that devices have of an attribute, by the values that they have of another."""
+    values: dict[int, list[Hashable]] = {}
+    for value, mask in other.distinct(devices).items():
+        for bit in bits_of(mask):
+            values.setdefault(bit, []).append(value)
+    return {
+        value: [of_other for bit in bits_of(mask) for of_other in values.get(bit, ())]
+        for value, mask in one.distinct(devices).items()
+    }

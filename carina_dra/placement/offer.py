@@ -47,6 +47,17 @@ class Places:
         """Whether a device has the attribute."""
         return bool(self.by_value or self.incomparable)
 
+    def distinct(self, devices: int) -> Mapping[Hashable, int]:
+        """Some devices by the values of which each may occur once where they must be distinct.
+
+        Only one of those that cannot be compared may be among them. None without the attribute may.
+        """
+        by_value = ((value, mask & devices) for value, mask in self.by_value.items())
+        found: dict[Hashable, int] = {value: mask for value, mask in by_value if mask}
+        if self.incomparable & devices:
+            found[None] = self.incomparable & devices
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Strings:

@@ -180,6 +180,10 @@ class Requirements:
             )
         return matched
 
+    def least(self, request: int) -> int:
+        """How many devices a request takes at least, whichever the alternative."""
+        return min(one.count for one in self.requests[request])
+
     def _count(self, requests: Iterable[int]) -> Count:
         """How many devices requests take. Admin access takes none."""
         counts = [

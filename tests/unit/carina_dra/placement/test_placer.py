@@ -331,35 +331,43 @@ def test_searches_that_were_ended_change_no_answer(
 # Searches with a limit.
 
 
-def _four_apart() -> ResourceClaim:
-    """Four devices that differ in both attributes."""
+def _two_apart() -> ResourceClaim:
+    """Two devices that differ in three attributes."""
     return claim_of(
-        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 4}},
-        constraints=[{"distinctAttribute": f"gpu.carina.dev/{name}"} for name in ("left", "right")],
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        constraints=[{"distinctAttribute": f"gpu.carina.dev/{name}"} for name in _ATTRIBUTES],
     )
 
 
+_ATTRIBUTES = "left", "right", "side"
+
+
 def _pairs() -> list[dict[str, object]]:
-    """Each attribute has four values, but two values of one go with the same of the other."""
-    pairs = [*itertools.product((0, 1), (1, 2, 3)), (2, 0), (3, 0)]
+    """Any two devices have a value of one attribute in common, and differ in the two others."""
+    values = (0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 0, 1)
     return [
-        {"name": f"g{left}{right}", "attributes": {"left": {"int": left}, "right": {"int": right}}}
-        for left, right in pairs
+        {
+            "name": f"g{number}",
+            "attributes": {
+                name: {"int": value} for name, value in zip(_ATTRIBUTES, of_device, strict=True)
+            },
+        }
+        for number, of_device in enumerate(values)
     ]
 
 
 def test_search_that_stops_at_its_limit_is_undecided() -> None:
     nodes = cluster(a=_pairs())
-    short = placer_of(nodes, max_steps=5)
-    assert short.place(request(_four_apart())) == Unplaceable(undecided=1, failed=())
-    assert placer_of(nodes).place(request(_four_apart())) == _NOTHING
+    short = placer_of(nodes, max_steps=3)
+    assert short.place(request(_two_apart())) == Unplaceable(undecided=1, failed=())
+    assert placer_of(nodes).place(request(_two_apart())) == _NOTHING
 
 
 def test_undecided_nodes_are_counted_among_those_asked_for() -> None:
     names = {name: _pairs() for name in "abc"}
-    placer = placer_of(cluster(**names), max_steps=5)
-    assert placer.place(request(_four_apart())) == Unplaceable(undecided=3, failed=())
-    assert placer.place(request(_four_apart()), ["b"]) == Unplaceable(undecided=1, failed=())
+    placer = placer_of(cluster(**names), max_steps=3)
+    assert placer.place(request(_two_apart())) == Unplaceable(undecided=3, failed=())
+    assert placer.place(request(_two_apart()), ["b"]) == Unplaceable(undecided=1, failed=())
 
 
 @pytest.mark.parametrize("policy", ["upstream", "binpack", "spread"])
