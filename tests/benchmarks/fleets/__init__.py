@@ -6,6 +6,7 @@ from tests.benchmarks.fleet import Scenario
 from tests.benchmarks.fleets import (
     alike,
     constrained,
+    crossing,
     dense,
     mig,
     network,
@@ -24,6 +25,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     mig.SCENARIO,
     shares.SCENARIO,
     constrained.SCENARIO,
+    crossing.SCENARIO,
     network.ALL_NODES,
     network.RACKS,
     taint.SCENARIO,
