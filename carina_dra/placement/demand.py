@@ -5,23 +5,22 @@ not, so the search need not look at it.
 """
 
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, combinations
+from itertools import accumulate, chain
 from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
-from carina_dra.allocator.group import bits_of
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import FAR
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import Amounts
-from carina_dra.placement.bipartite import has_matching
 from carina_dra.placement.distance import least_distance
+from carina_dra.placement.distinct import may_differ
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.node_offer import Offer
-from carina_dra.placement.offer import Places, PoolState, devices_of
+from carina_dra.placement.offer import PoolState, devices_of
 from carina_dra.placement.packing import Packing
 from carina_dra.placement.requirements import Matched, Requirements, WantedAlternative, least_of
 from carina_dra.placement.selector_budget import SelectorBudget
@@ -76,7 +75,7 @@ class Demand:
             [self._available(one.source, states, errors) for one in of]
             for of in self.required.requests
         ]
-        if not (self._may_be_enough(available) and self._may_differ(available, offer)):
+        if not (self._may_be_enough(available) and may_differ(self.required, available, offer)):
             return Short(errors[0] if errors else "")
         packing = Packing(self._levels(available, states), states)
         first = self._first_matching(available, packing, offer)
@@ -160,31 +159,6 @@ class Demand:
             for of, masks in zip(self.required.requests, available, strict=True)
         )
 
-    def _may_differ(self, available: Sequence[Sequence[int]], offer: Offer) -> bool:
-        """Whether the devices may have as many values as must be distinct.
-
-        Each device needs a value that no other has. If it must be distinct in two attributes, it
-        needs a pair of values, and no other has either of them.
-        """
-        for distinct in self.required.distinct:
-            places = offer.places(distinct.attribute)
-            values: dict[tuple[int, int], Sequence[Hashable]] = {}
-            for request in distinct.requests:
-                of_request = [*places.distinct(_union([available[request]]))]
-                for number in range(self.required.least(request)):
-                    values[request, number] = of_request
-            if not has_matching(values, len(values)):
-                return False
-        for one, other in combinations(self.required.distinct, 2):
-            both = [request for request in one.requests if request in other.requests]
-            count = sum(map(self.required.least, both))
-            devices = _union([available[request] for request in both])
-            if count > 1 and not has_matching(
-                _pairs(offer.places(one.attribute), offer.places(other.attribute), devices), count
-            ):
-                return False
-        return True
-
     def _first_matching(
         self, available: list[list[int]], packing: Packing, offer: Offer
     ) -> list[int] | None:
@@ -193,7 +167,9 @@ class Demand:
         None if the devices are not enough.
         """
         first = self._first(available, packing)
-        if first is None or not self._is_enough_within(self.required.every, available, -1, packing):
+        if first is None or not self._is_enough_within(
+            self.required.every, available, -1, packing, offer
+        ):
             return None
         for _ in range(_ROUNDS if self.required.matches else 0):
             if first is None:
@@ -323,7 +299,7 @@ class Demand:
         for together in _together(match, offer):
             leave = 0
             for within in together:
-                if self._is_enough_within(match, available, within, packing):
+                if self._is_enough_within(match, available, within, packing, offer):
                     leave |= within
             for request, meant in match.requests:
                 for rank in meant:
@@ -340,16 +316,24 @@ class Demand:
         """Whether devices of a place may have the values in common that a constraint requires."""
         return all(
             any(
-                self._is_enough_within(match, available, within & devices, packing)
+                self._is_enough_within(match, available, within & devices, packing, offer)
                 for devices in together
             )
             for together in _together(match, offer)
         )
 
     def _is_enough_within(
-        self, match: Matched, available: Sequence[Sequence[int]], within: int, packing: Packing
+        self,
+        match: Matched,
+        available: Sequence[Sequence[int]],
+        within: int,
+        packing: Packing,
+        offer: Offer,
     ) -> bool:
-        """Whether the requests can be served together, by devices within a place where meant."""
+        """Whether the requests can be served together, by devices within a place where meant.
+
+        All requests must have the values there that must be distinct.
+        """
         requests = []
         for request, meant in match.requests:
             wants = [
@@ -362,7 +346,15 @@ class Demand:
             if not wants:
                 return False
             requests.append(wants)
-        return packing.has_all(requests)
+        if not packing.has_all(requests):
+            return False
+        if not self.required.distinct:
+            return True
+        there = [list(masks) for masks in available]
+        for request, meant in match.requests:
+            for rank in meant:
+                there[request][rank] &= within
+        return may_differ(self.required, there, offer)
 
 
 def _union(available: Sequence[Sequence[int]]) -> int:
@@ -380,15 +372,3 @@ def _together(match: Matched, offer: Offer) -> Sequence[Sequence[int]]:
         return [in_all]
     of_each = (offer.together((name,)) for name in match.attributes)
     return [devices for devices in of_each if devices is not None]
-
-
-def _pairs(one: Places, other: Places, devices: int) -> Mapping[Hashable, Sequence[Hashable]]:
-    """The values that devices have of an attribute, by the values that they have of another."""
-    values: dict[int, list[Hashable]] = {}
-    for value, mask in other.distinct(devices).items():
-        for bit in bits_of(mask):
-            values.setdefault(bit, []).append(value)
-    return {
-        value: [of_other for bit in bits_of(mask) for of_other in values.get(bit, ())]
-        for value, mask in one.distinct(devices).items()
-    }

@@ -33,13 +33,21 @@ def _nodes(*devices: _Values) -> Cluster:
     return cluster(a=[_device(f"g{n}", values) for n, values in enumerate(devices)])
 
 
-def _apart(*attributes: str, counts: Sequence[int] = (1,)) -> ResourceClaim:
-    """As many devices for each request; all of them differ in the attributes."""
+def _apart(
+    *attributes: str, counts: Sequence[int] = (1,), match: str | None = None
+) -> ResourceClaim:
+    """As many devices for each request; all of them differ in the attributes.
+
+    They have the value of another in common, if there is one to `match`.
+    """
     requests = [
         {"name": f"r{n}", "exactly": {"deviceClassName": "gpu", "count": count}}
         for n, count in enumerate(counts)
     ]
-    return claim_of(*requests, constraints=[_distinct(name) for name in attributes])
+    constraints = [_distinct(name) for name in attributes]
+    if match is not None:
+        constraints.append({"matchAttribute": f"{DRIVER}/{match}"})
+    return claim_of(*requests, constraints=constraints)
 
 
 def _distinct(attribute: str, *requests: str) -> dict[str, Any]:
@@ -99,6 +107,44 @@ def test_pairs_of_values_are_needed_only_by_requests_of_both_constraints() -> No
     assert not _is_possible(nodes, both)
 
 
+@_COUNTS
+def test_devices_that_match_need_the_values_among_themselves(counts: Sequence[int]) -> None:
+    asked = _apart("left", counts=counts, match="side")
+    apart = (0, None, 0), (1, None, 0), (2, None, 1), (2, None, 1)
+    assert _is_refused(_nodes(*apart), asked)
+    assert not _is_possible(_nodes(*apart), asked)
+    assert not _is_refused(_nodes(*apart, (3, None, 0)), asked)
+    assert _is_possible(_nodes(*apart, (3, None, 0)), asked)
+
+
+@_COUNTS
+def test_devices_that_match_need_the_pairs_of_values_among_themselves(
+    counts: Sequence[int],
+) -> None:
+    """On one side all devices have one of two values; on the other are too few."""
+    asked = _apart("left", "right", counts=counts, match="side")
+    apart = (0, 0, 0), (1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 0), (0, 0, 1), (1, 1, 1)
+    assert _is_refused(_nodes(*apart), asked)
+    assert not _is_possible(_nodes(*apart), asked)
+    assert not _is_refused(_nodes(*apart, (2, 2, 1)), asked)
+    assert _is_possible(_nodes(*apart, (2, 2, 1)), asked)
+
+
+def test_devices_of_a_request_that_need_not_match_may_differ_from_elsewhere() -> None:
+    constraints = [
+        {"matchAttribute": f"{DRIVER}/side", "requests": ["r0", "r1"]},
+        _distinct("left"),
+    ]
+    requests = [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu"}} for n in range(3)]
+    nodes = _nodes((0, None, 0), (1, None, 0), (2, None, 1))
+    some = claim_of(*requests, constraints=constraints)
+    assert _is_possible(nodes, some)
+    assert not _is_refused(nodes, some)
+    every = _apart("left", counts=(1, 1, 1), match="side")
+    assert not _is_possible(nodes, every)
+    assert _is_refused(nodes, every)
+
+
 def test_each_request_needs_a_value_of_its_own_devices() -> None:
     """Two requests can have devices of one value only."""
     devices = [_device(f"g{n}", [n // 2], model="A100" if n < 2 else "H200") for n in range(6)]
@@ -147,17 +193,22 @@ _DEVICES = st.lists(st.tuples(_VALUE, _VALUE, _VALUE), min_size=1, max_size=6)
     _DEVICES,
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
     st.lists(st.sampled_from(_NAMES), min_size=1, max_size=3),
+    st.none() | st.sampled_from(_NAMES),
     st.booleans(),
 )
 def test_node_with_the_devices_is_not_refused(
-    devices: Sequence[_Values], counts: Sequence[int], attributes: Sequence[str], lists: bool
+    devices: Sequence[_Values],
+    counts: Sequence[int],
+    attributes: Sequence[str],
+    match: str | None,
+    lists: bool,
 ) -> None:
     nodes = Cluster(Features(list_attributes=lists))
     nodes.put_node(Node("a"))
     published = [_device(f"g{n}", values) for n, values in enumerate(devices)]
     for one in slices("a", {"devices": published}):
         nodes.put_slice(one)
-    asked = _apart(*attributes, counts=counts)
+    asked = _apart(*attributes, counts=counts, match=match)
     if _is_possible(nodes, asked):
         assert not _is_refused(nodes, asked)
 
