@@ -18,6 +18,7 @@ from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, ObservedGpu
@@ -59,8 +60,9 @@ def run(arguments: Namespace) -> int:
     library.close()
     driver = arguments.driver_name
     kinds = arguments.device_kinds or default_kinds(driver)
+    settings = PublishSettings(driver, arguments.share_cores)
     published = resource_slices(
-        pool(of_kinds(devices(inventory), kinds), driver=driver, node=arguments.node_name),
+        pool(of_kinds(devices(inventory), kinds), settings, node=arguments.node_name),
         generation=1,
     )
     output = OutputFormat(arguments.output)
@@ -214,6 +216,12 @@ def _kinds(text: str) -> frozenset[DeviceKind]:
         raise ArgumentTypeError(str(error)) from error
 
 
+def _percent(text: str) -> int:
+    if text.isdecimal() and 1 <= int(text) <= 100:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} must be a number from 1 to 100")
+
+
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXIT_CODES
@@ -224,6 +232,13 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=os.environ.get("CARINA_DEVICE_KINDS"),
         metavar="KINDS",
         help="kinds of devices, separated by commas [those that the plugin publishes by default]",
+    )
+    parser.add_argument(
+        "--share-cores",
+        type=_percent,
+        default=os.environ.get("CARINA_SHARE_CORES", SHARE_CORES),
+        metavar="CORES",
+        help="percent of a GPU that a share gets by default [%(default)s]",
     )
     for setting, default, description in (
         ("node-name", platform.node().lower(), "name of the node"),

@@ -116,7 +116,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         node_report = NodeReport(events=events, node=chosen.node_name, metrics=metrics)
         publisher = Publisher(
             client,
-            driver=chosen.driver_name,
+            settings=chosen.publish_settings,
             node=chosen.node_name,
             reporter=node_report,
             clock=time.monotonic,

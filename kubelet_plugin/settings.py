@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
 
 ENVIRONMENT_PREFIX = "CARINA_"
 _DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
@@ -119,8 +120,15 @@ class Settings(BaseModel):
     )
     device_kinds: DeviceKinds | None = Field(
         None,
-        description="kinds of devices that are published, separated by commas: gpu, monitor; "
-        "default: all, but only gpu if driver_name is gpu.nvidia.com",
+        description="kinds of devices that are published, separated by commas: gpu, share, "
+        "monitor; default: all, but only gpu if driver_name is gpu.nvidia.com",
+    )
+    share_cores: int = Field(
+        SHARE_CORES,
+        ge=1,
+        le=100,
+        description="percent of a GPU's cores that a share gets if its request asks for no amount; "
+        "its memory is in proportion",
     )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
@@ -158,6 +166,11 @@ class Settings(BaseModel):
     def published_kinds(self) -> frozenset[DeviceKind]:
         """The kinds of devices that are published."""
         return default_kinds(self.driver_name) if self.device_kinds is None else self.device_kinds
+
+    @property
+    def publish_settings(self) -> PublishSettings:
+        """How devices are published."""
+        return PublishSettings(self.driver_name, self.share_cores)
 
     @property
     def plugin_directory(self) -> Path:

@@ -8,9 +8,16 @@ is silently dropped is one that somebody believes in.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from carina_dra.config.enforcement import (
+    CoreEnforcement,
+    MemoryEnforcement,
+    highest_cores,
+    highest_memory,
+)
 
 API_VERSION: Final = "resource.carina.dev/v1alpha1"
 
@@ -28,12 +35,34 @@ class GpuConfig(BaseModel):
     kind: Literal["GpuConfig"] = "GpuConfig"
 
 
-DeviceConfig: TypeAlias = GpuConfig
+class Enforcement(BaseModel):
+    """The least level of enforcement that a share must have; `none` demands nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    memory: MemoryEnforcement = "none"
+    cores: CoreEnforcement = "none"
+
+
+class ShareConfig(BaseModel):
+    """What a share of a GPU must have to be handed out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
+    kind: Literal["ShareConfig"] = "ShareConfig"
+    enforcement: Enforcement = Enforcement()
+
+
+DeviceConfig: TypeAlias = GpuConfig | ShareConfig
 """A configuration of any kind."""
 
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
-_KINDS: Final[Mapping[str, type[DeviceConfig]]] = {"GpuConfig": GpuConfig}
+_KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
+    "GpuConfig": GpuConfig,
+    "ShareConfig": ShareConfig,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +114,11 @@ def read_recorded(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
     return _parse(location, parameters, extra="ignore")
 
 
+def is_of_known_kind(parameters: Mapping[str, Any]) -> bool:
+    """Whether a recorded configuration is of a kind that this version has."""
+    return parameters.get("apiVersion") == API_VERSION and parameters.get("kind") in _KINDS
+
+
 def _parse(
     location: str, parameters: Mapping[str, Any], *, extra: Literal["forbid", "ignore"]
 ) -> DeviceConfig:
@@ -112,8 +146,10 @@ def configs_in_force(
 
     Every source that applies to a device is read, so that a mistake is found even where another
     source overrides it. The claim's take precedence over the class's, and within either the later
-    ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). A source
-    that names requests is for all of their devices; one that names none is for those of its kind.
+    ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). Only what
+    a ShareConfig demands is added to what others demand, so that a claim cannot weaken its class.
+    A source that names requests is for all of their devices; one that names none is for those of
+    its kind.
 
     Raises:
         DeviceConfigError: a source cannot be read, is not for the kind of device that its request
@@ -137,7 +173,21 @@ def _in_force(
         for source, config in by_precedence
         if source.applies_to(device.request) and isinstance(config, device.accepts)
     ]
-    return configs[-1] if configs else device.accepts()
+    last = configs[-1] if configs else device.accepts()
+    match last:
+        case GpuConfig():
+            return last
+        case ShareConfig():
+            demands = [c.enforcement for c in (*configs, last) if isinstance(c, ShareConfig)]
+            return last.model_copy(update={"enforcement": _all_demands(demands)})
+    assert_never(last)
+
+
+def _all_demands(demands: Sequence[Enforcement]) -> Enforcement:
+    return Enforcement(
+        memory=highest_memory(demand.memory for demand in demands),
+        cores=highest_cores(demand.cores for demand in demands),
+    )
 
 
 def _refuse_unsuitable(

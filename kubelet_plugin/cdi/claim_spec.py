@@ -30,6 +30,7 @@ from kubelet_plugin.cdi.spec import (
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.share import Share, share_amounts
 from kubelet_plugin.devices.whole import WholeGpu
 
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -80,7 +81,7 @@ def claim_spec(
     added to every container with one of them.
 
     Raises:
-        CdiSpecError: a name does not follow the API's rules.
+        CdiSpecError: a name does not follow the API's rules, or a share has no amounts.
     """
     return CdiSpec(
         kind=cdi_kind(driver),
@@ -183,12 +184,31 @@ def _variables(claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice) 
     yield f"{name}={_cuda_name(device)}"
     if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
+    elif isinstance(device, Share):
+        yield from _limits(name, allocated, device)
+
+
+def _limits(name: str, allocated: AllocatedDevice, share: Share) -> Iterable[str]:
+    """Returns the variables that tell a container how much of the GPU it has, and what limits it.
+
+    A container with admin access has none: it sees the GPU and has no share of it.
+    """
+    amounts = share_amounts(allocated.consumed_capacity)
+    if amounts is None:
+        raise CdiSpecError(
+            f"device {allocated.device} of request {allocated.request} has no amounts of memory "
+            "and cores in consumedCapacity; delete the pod so that it gets a share"
+        )
+    yield f"{name}_MEMORY_MIB={amounts.memory_mib}"
+    yield f"{name}_MEMORY_ENFORCEMENT={share.memory_enforcement}"
+    yield f"{name}_CORES_PERCENT={amounts.cores}"
+    yield f"{name}_CORE_ENFORCEMENT={share.core_enforcement}"
 
 
 def _cuda_name(device: GpuDevice) -> str:
     """Returns the name of the device in CUDA_VISIBLE_DEVICES."""
     match device:
-        case WholeGpu(gpu=gpu) | Monitor(gpu=gpu):
+        case WholeGpu(gpu=gpu) | Share(gpu=gpu) | Monitor(gpu=gpu):
             return gpu.uuid
     assert_never(device)
 

@@ -10,6 +10,7 @@ from carina_dra.config.device import (
     DeviceConfig,
     DeviceConfigError,
     GpuConfig,
+    ShareConfig,
     configs_in_force,
 )
 from carina_dra.resource import (
@@ -25,11 +26,17 @@ from kubelet_plugin.claims.failure import AllocationRefused, ApiUnavailable, Cla
 from kubelet_plugin.devices.name import (
     DeviceName,
     MonitorName,
+    ShareName,
     UnknownName,
     WholeGpuName,
     parse_name,
 )
+from kubelet_plugin.devices.share import share_amounts
 
+_SHARES_NEED = (
+    "switch on the feature gate DRAConsumableCapacity in kube-apiserver and kube-scheduler, and "
+    "delete the pod so that it gets a share"
+)
 _WRITTEN_IN = {
     AllocationConfigSource.CLASS: "of the DeviceClass",
     AllocationConfigSource.CLAIM: "of the claim",
@@ -58,13 +65,22 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Misconfigured:
+    """The claim has devices of this node allocated, with a configuration that is refused."""
+
+    failure: AllocationRefused
+    claim: NodeClaim
+    """The claim with default configurations: what it holds if another version has prepared it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """The API server was not reached, or did not respond with the claim."""
 
     failure: ApiUnavailable
 
 
-Reading: TypeAlias = Wanted | Gone | Refused | Unknown
+Reading: TypeAlias = Wanted | Gone | Refused | Misconfigured | Unknown
 
 
 def read_allocation(
@@ -102,20 +118,12 @@ def read_allocation(
         if len(elsewhere) == len(results):
             return _not_allocated_here(reference, problem)
         return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
-    without_access = [result for result in results if _lacks_admin_access(result)]
-    if without_access:
-        problem = (
-            f"has device {without_access[0].device} allocated to request "
-            f"{without_access[0].request} without admin access, for which alone it is; write "
-            "adminAccess: true in the request, in a namespace with the label "
-            'resource.kubernetes.io/admin-access: "true", or select devices of another type'
-        )
-        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
-    try:
-        devices = _devices(reference, results, allocation, driver)
-    except DeviceConfigError as error:
-        return Refused(AllocationRefused(reference, str(error)))
-    return Wanted(NodeClaim(reference.uid, reference.namespace, reference.name, devices))
+    for result in results:
+        lack = _lack(result)
+        if lack is not None:
+            problem = f"has device {result.device} allocated to request {result.request} {lack}"
+            return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+    return _configured(reference, results, _configurations(reference, allocation, driver))
 
 
 def _no_answer(claim: ClaimReference, what: str) -> Unknown:
@@ -127,17 +135,27 @@ def _not_allocated_here(claim: ClaimReference, what: str) -> Gone:
     return Gone(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
 
 
-def _devices(
-    claim: ClaimReference, results: Sequence[DeviceResult], allocation: Allocation, driver: str
-) -> tuple[AllocatedDevice, ...]:
-    configs = configs_in_force(
-        [
-            ConfiguredDevice(result.request, result.device, _accepts(parse_name(result.device)))
-            for result in results
-        ],
-        _configurations(claim, allocation, driver),
-    )
-    return tuple(
+def _configured(
+    claim: ClaimReference, results: Sequence[DeviceResult], sources: Sequence[ConfigSource]
+) -> Wanted | Misconfigured:
+    accepted = [_accepts(parse_name(result.device)) for result in results]
+    devices = [
+        ConfiguredDevice(result.request, result.device, accepts)
+        for result, accepts in zip(results, accepted, strict=True)
+    ]
+    try:
+        configs = configs_in_force(devices, sources)
+    except DeviceConfigError as error:
+        defaults = [accepts() for accepts in accepted]
+        failure = AllocationRefused(claim, str(error))
+        return Misconfigured(failure, _node_claim(claim, results, defaults))
+    return Wanted(_node_claim(claim, results, configs))
+
+
+def _node_claim(
+    claim: ClaimReference, results: Sequence[DeviceResult], configs: Sequence[DeviceConfig]
+) -> NodeClaim:
+    devices = tuple(
         AllocatedDevice(
             request=result.request.partition("/")[0],
             pool=result.pool,
@@ -149,10 +167,26 @@ def _devices(
         )
         for result, config in zip(results, configs, strict=True)
     )
+    return NodeClaim(claim.uid, claim.namespace, claim.name, devices)
 
 
-def _lacks_admin_access(result: DeviceResult) -> bool:
-    return isinstance(parse_name(result.device), MonitorName) and not result.admin_access
+def _lack(result: DeviceResult) -> str | None:
+    """Returns what the result lacks to be prepared, and the remedy; None if it lacks nothing."""
+    if result.admin_access:
+        return None
+    match parse_name(result.device):
+        case MonitorName():
+            return (
+                "without admin access, for which alone it is; write adminAccess: true in the "
+                'request, in a namespace with the label resource.kubernetes.io/admin-access: "true"'
+                ", or select devices of another type"
+            )
+        case ShareName() if result.share_id is None:
+            return f"as a whole, without shareID; {_SHARES_NEED}"
+        case ShareName() if share_amounts(result.consumed_capacity) is None:
+            return f"without amounts of memory and cores in consumedCapacity; {_SHARES_NEED}"
+        case WholeGpuName() | ShareName() | UnknownName():
+            return None
 
 
 def _accepts(name: DeviceName) -> type[DeviceConfig]:
@@ -160,6 +194,8 @@ def _accepts(name: DeviceName) -> type[DeviceConfig]:
     match name:
         case WholeGpuName() | MonitorName():
             return GpuConfig
+        case ShareName():
+            return ShareConfig
         case UnknownName():
             return GpuConfig  # it is refused later, as missing
     assert_never(name)

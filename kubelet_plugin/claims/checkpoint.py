@@ -8,7 +8,9 @@ plugin is killed at any point, the next call or the next repair completes what t
 The file consists of JSON lines: first a complete state, then one line for each later change. A last
 line without a newline is a change that was cut off before its call returned; it is ignored. Any
 other line that cannot be read makes the checkpoint unreadable. Unknown fields are ignored, so that
-a plugin can read what a newer plugin with the same format version wrote.
+a plugin can read what a newer plugin with the same format version wrote. For the same reason,
+`config` is always a GpuConfig, the only kind that every version knows. A configuration of another
+kind is in `deviceConfig`, and is ignored by versions that do not know the kind.
 """
 
 import json
@@ -16,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from carina_dra.config.device import read_recorded
+from carina_dra.config.device import DeviceConfig, GpuConfig, is_of_known_kind, read_recorded
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.devices.conflict import Hold, conflict
@@ -168,8 +170,7 @@ def _device_json(device: AllocatedDevice) -> dict[str, Any]:
         "request": device.request,
         "pool": device.pool,
         "device": device.device,
-        "config": device.config.model_dump(exclude_defaults=True)
-        | {"apiVersion": device.config.apiVersion, "kind": device.config.kind},
+        **_configs_json(device.config),
     }
     if device.admin_access:
         content["adminAccess"] = True
@@ -180,6 +181,24 @@ def _device_json(device: AllocatedDevice) -> dict[str, Any]:
             name: str(quantity) for name, quantity in device.consumed_capacity.items()
         }
     return content
+
+
+def _configs_json(config: DeviceConfig) -> dict[str, Any]:
+    if isinstance(config, GpuConfig):
+        return {"config": _config_json(config)}
+    return {"config": _config_json(GpuConfig()), "deviceConfig": _config_json(config)}
+
+
+def _config_json(config: DeviceConfig) -> dict[str, Any]:
+    header = {"apiVersion": config.apiVersion, "kind": config.kind}
+    return config.model_dump(exclude_defaults=True) | header
+
+
+def _parse_config(content: Mapping[str, Any]) -> DeviceConfig:
+    config = content.get("deviceConfig")
+    if config is not None and is_of_known_kind(config):
+        return read_recorded("deviceConfig", config)
+    return read_recorded("config", content["config"])
 
 
 def _parse_claim(content: Mapping[str, Any]) -> NodeClaim:
@@ -197,7 +216,7 @@ def _parse_device(content: Mapping[str, Any]) -> AllocatedDevice:
         request=_text(content, "request"),
         pool=_text(content, "pool"),
         device=_text(content, "device"),
-        config=read_recorded("config", content["config"]),
+        config=_parse_config(content),
         admin_access=content.get("adminAccess", False) is True,
         share_id=None if share is None else str(share),
         consumed_capacity={

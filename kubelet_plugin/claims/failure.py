@@ -119,6 +119,29 @@ class DeviceUnhealthy:
 
 
 @dataclass(frozen=True, slots=True)
+class EnforcementMissing:
+    """The claim demands a limit that is enforced more firmly than the device enforces it."""
+
+    reason: ClassVar[str] = "EnforcementMissing"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    device: str
+    field: str
+    """Field of the ShareConfig that demands it, such as `enforcement.memory`."""
+    demanded: str
+    attribute: str
+    """Attribute of the device that says what it has, such as `memoryEnforcement`."""
+    available: str
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} or its DeviceClass demands {self.field}: "
+            f"{self.demanded} in a ShareConfig, but device {self.device} has {self.attribute} "
+            f"{self.available}; select devices by the attribute {self.attribute}, or demand less"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DriverUnknown:
     """The NVIDIA driver does not report its version, which is needed to find its files."""
 
@@ -211,6 +234,7 @@ ClaimFailure: TypeAlias = (
     | DeviceHeld
     | DeviceMissing
     | DeviceUnhealthy
+    | EnforcementMissing
     | DriverUnknown
     | NodeResourceFailed
     | CheckpointUnusable

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.abandonment import Abandonment
-from kubelet_plugin.claims.allocation import Gone, Refused, Unknown, Wanted
+from kubelet_plugin.claims.allocation import Gone, Misconfigured, Refused, Unknown, Wanted
 from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.checkpoint import Checkpoint, conflicting
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
@@ -244,7 +244,7 @@ class ClaimLifecycle:
         match reading:
             case Wanted(claim):
                 return claim
-            case Gone(failure) | Refused(failure):
+            case Gone(failure) | Refused(failure) | Misconfigured(failure):
                 raise ClaimError(failure)
             case Unknown(failure):
                 _log.warning(

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from kubelet_plugin.claims.allocation import Gone, Refused, Unknown, Wanted
+from kubelet_plugin.claims.allocation import Gone, Misconfigured, Refused, Unknown, Wanted
 from kubelet_plugin.claims.checkpoint import Checkpoint, CheckpointError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
@@ -173,7 +173,9 @@ class ClaimRecord:
         for owner in self._owners():
             reading = self._reader.read(owner, READ_PATIENCE)
             match reading:
-                case Wanted(claim):
+                case Wanted(claim) | Misconfigured(claim=claim):
+                    # Also if its configuration is refused: another version has prepared the claim,
+                    # and containers may be using its devices.
                     claims[claim.uid] = claim
                 case Gone(failure) | Refused(failure):
                     _log.warning(

@@ -7,7 +7,14 @@ needed, because the kubelet may ask to prepare a device before it has unprepared
 from dataclasses import dataclass
 from typing import assert_never
 
-from kubelet_plugin.devices.name import DeviceName, MonitorName, UnknownName, WholeGpuName, gpu_name
+from kubelet_plugin.devices.name import (
+    DeviceName,
+    MonitorName,
+    ShareName,
+    UnknownName,
+    WholeGpuName,
+    gpu_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,6 @@ def _overlaps(device: DeviceName) -> bool:
     match device:
         case MonitorName():
             return False
-        case WholeGpuName() | UnknownName():
+        case WholeGpuName() | ShareName() | UnknownName():
             return True
     assert_never(device)

@@ -11,22 +11,25 @@ from typing import TypeAlias, assert_never
 
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.share import Share, shareable_mib
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import MigMode, ObservedGpu
 from kubelet_plugin.inventory.inventory import Inventory, known_gpus
 
-GpuDevice: TypeAlias = WholeGpu | Monitor
+GpuDevice: TypeAlias = WholeGpu | Share | Monitor
 
 
 def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
     """Returns the node's devices, each kind sorted by the minor number of the GPU.
 
-    The scheduler takes the first device that fits, so monitors come last. A GPU that does not
-    respond keeps its devices. The problems in its state determine whether they may be allocated.
+    The scheduler takes the first device that fits, so the order is from what serves most claims to
+    what serves fewest: whole GPUs, shares, monitors. A GPU that does not respond keeps its devices.
+    The problems in its state determine whether they may be allocated.
     """
     gpus = known_gpus(inventory)
     return (
         *(WholeGpu(one.gpu, one.state) for one in gpus if _can_be_used_whole(one)),
+        *(Share(one.gpu, one.state) for one in gpus if _can_be_shared(one)),
         *(Monitor(one.gpu, one.state) for one in gpus),
     )
 
@@ -43,3 +46,7 @@ def _can_be_used_whole(observed: ObservedGpu) -> bool:
         case MigMode.ON:
             return False  # CUDA sees only the MIG instances
     assert_never(observed.state.mig_mode)
+
+
+def _can_be_shared(observed: ObservedGpu) -> bool:
+    return _can_be_used_whole(observed) and shareable_mib(observed.gpu) is not None

@@ -8,6 +8,7 @@ class DeviceKind(StrEnum):
     """A way in which a GPU can be allocated."""
 
     GPU = "gpu"
+    SHARE = "share"
     MONITOR = "monitor"
 
 

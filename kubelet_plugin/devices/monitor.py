@@ -13,6 +13,7 @@ from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.attributes import gpu_attributes
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import MonitorName
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
 
 
@@ -29,7 +30,7 @@ class Monitor:
         """The name of the device in its pool, `gpu-<minor>-monitor`."""
         return str(MonitorName(self.gpu.minor))
 
-    def published(self, _driver: str) -> PublishedDevice:
+    def published(self, _settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice.
 
         It has no taints: a GPU with a problem is one to be looked at, and a single tainted device

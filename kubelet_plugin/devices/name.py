@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 _OF_GPU = re.compile(r"gpu-(0|[1-9]\d*)(?P<rest>-.*)?", re.ASCII)
+_SHARE = "-share"
 _MONITOR = "-monitor"
 
 
@@ -20,6 +21,16 @@ class WholeGpuName:
 
     def __str__(self) -> str:
         return f"gpu-{self.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareName:
+    """`gpu-<minor>-share`."""
+
+    minor: int
+
+    def __str__(self) -> str:
+        return f"gpu-{self.minor}{_SHARE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class UnknownName:
         return self.text
 
 
-DeviceName: TypeAlias = WholeGpuName | MonitorName | UnknownName
+DeviceName: TypeAlias = WholeGpuName | ShareName | MonitorName | UnknownName
 
 
 def parse_name(text: str) -> DeviceName:
@@ -56,6 +67,8 @@ def parse_name(text: str) -> DeviceName:
     match found["rest"]:
         case None:
             return WholeGpuName(minor)
+        case str(rest) if rest == _SHARE:
+            return ShareName(minor)
         case str(rest) if rest == _MONITOR:
             return MonitorName(minor)
         case _:
@@ -68,7 +81,7 @@ def gpu_name(name: DeviceName) -> str:
     For a name without a minor number, returns the name itself.
     """
     match name:
-        case WholeGpuName(minor) | MonitorName(minor):
+        case WholeGpuName(minor) | ShareName(minor) | MonitorName(minor):
             return f"gpu-{minor}"
         case UnknownName(text, minor):
             return text if minor is None else f"gpu-{minor}"

@@ -9,6 +9,7 @@ from kubelet_plugin.devices.attributes import gpu_attributes, gpu_memory
 from kubelet_plugin.devices.counters import counter_set_name, counters
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import WholeGpuName
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.taint import taints
 from kubelet_plugin.inventory.gpu import Gpu, GpuState
 
@@ -26,7 +27,7 @@ class WholeGpu:
         """The name of the device in its pool, `gpu-<minor>`."""
         return str(WholeGpuName(self.gpu.minor))
 
-    def published(self, driver: str) -> PublishedDevice:
+    def published(self, settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice. It consumes all counters of its GPU."""
         return PublishedDevice(
             name=self.name,
@@ -35,5 +36,5 @@ class WholeGpu:
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),
             ),
-            taints=taints(self.state.problems, driver),
+            taints=taints(self.state.problems, settings.driver),
         )

@@ -1,9 +1,10 @@
 """Finds out which feature gates of the API server are off, and what to publish without them.
 
-The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055). The stored
-object shows it.
+The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055, KEP-5075). The
+stored object shows it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
@@ -14,6 +15,7 @@ from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, SliceCo
 class FeatureGate(Enum):
     """A Kubernetes feature gate that slices may need; the value is its name."""
 
+    CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
     DEVICE_TAINTS = "DRADeviceTaints"
     PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
 
@@ -25,6 +27,8 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
     either all of a gate's fields in a slice or none.
     """
     gates = set()
+    if any(device.allow_multiple_allocations for device in spec.devices):
+        gates.add(FeatureGate.CONSUMABLE_CAPACITY)
     if any(device.taints for device in spec.devices):
         gates.add(FeatureGate.DEVICE_TAINTS)
     if spec.shared_counters or any(device.consumes_counters for device in spec.devices):
@@ -35,25 +39,33 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
 def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
     """Returns the pool to publish while these gates are off.
 
-    Without taints, a tainted device is left out. Without counters, nothing prevents the scheduler
-    from allocating two devices of one GPU, so only the first device of each counter set stays. The
-    indexes of slices do not change: a slice of counter sets becomes empty, as the API server
-    stores it.
+    Without consumable capacity, a device that allows multiple allocations would be allocated whole,
+    so it is left out. Without taints, a tainted device is left out. Without counters, nothing
+    prevents the scheduler from allocating two devices of one GPU, so only the first device of each
+    counter set stays. The indexes of slices do not change: a slice of counter sets becomes empty,
+    as the API server stores it.
     """
     slices = pool.slices
+    if FeatureGate.CONSUMABLE_CAPACITY in off:
+        slices = _only(slices, lambda device: not device.allow_multiple_allocations)
     if FeatureGate.DEVICE_TAINTS in off:
-        slices = tuple(_without_tainted(content) for content in slices)
+        slices = _only(slices, lambda device: not device.taints)
     if FeatureGate.PARTITIONABLE_DEVICES in off:
         slices = _without_counters(slices)
     return replace(pool, slices=slices)
 
 
-def _without_tainted(content: SliceContent) -> SliceContent:
-    match content:
-        case CounterSlice():
-            return content
-        case DeviceSlice(devices):
-            return DeviceSlice(tuple(device for device in devices if not device.taints))
+def _only(
+    slices: tuple[SliceContent, ...], keep: Callable[[Device], bool]
+) -> tuple[SliceContent, ...]:
+    def kept(content: SliceContent) -> SliceContent:
+        match content:
+            case CounterSlice():
+                return content
+            case DeviceSlice(devices):
+                return DeviceSlice(tuple(filter(keep, devices)))
+
+    return tuple(kept(content) for content in slices)
 
 
 def _without_counters(slices: tuple[SliceContent, ...]) -> tuple[SliceContent, ...]:

@@ -17,6 +17,7 @@ from carina_dra.resource import CounterSet, limits
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.counters import counter_set, counter_set_name
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.publish_settings import PublishSettings
 
 T = TypeVar("T")
 
@@ -48,14 +49,14 @@ class Pool:
     """Empty if the node has no devices."""
 
 
-def pool(devices: Sequence[GpuDevice], *, driver: str, node: str) -> Pool:
+def pool(devices: Sequence[GpuDevice], settings: PublishSettings, *, node: str) -> Pool:
     """Returns the pool of a node's devices, in their order."""
-    published = [device.published(driver) for device in devices]
+    published = [device.published(settings) for device in devices]
     consumed = {each.counter_set for device in published for each in device.consumes_counters}
     sets = {counter_set_name(device.gpu): device.gpu for device in devices}
     counter_sets = [counter_set(gpu) for name, gpu in sets.items() if name in consumed]
     return Pool(
-        driver,
+        settings.driver,
         node,
         (
             *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),

@@ -27,6 +27,7 @@ from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.other_drivers import (
@@ -90,7 +91,7 @@ class Publisher:
         self,
         client: Client,
         *,
-        driver: str,
+        settings: PublishSettings,
         node: str,
         reporter: PublishReporter,
         clock: Callable[[], float],
@@ -103,7 +104,7 @@ class Publisher:
         Only the publisher's thread calls `other_drivers`.
         """
         self._client = client
-        self._driver = driver
+        self._settings = settings
         self._node = node
         self._reporter = reporter
         self._clock = clock
@@ -245,7 +246,7 @@ class Publisher:
         if not decision.slices_are_ours:
             self._stored = None
             return True
-        wanted = pool(decision.devices, driver=self._driver, node=self._node)
+        wanted = pool(decision.devices, self._settings, node=self._node)
         now = self._clock()
         self._off_until = {gate: until for gate, until in self._off_until.items() if until > now}
         while True:
@@ -352,6 +353,6 @@ class Publisher:
 
     def _parse(self, body: Body) -> ResourceSlice | _OtherSlice:
         parsed = decode(ResourceSlice, body)
-        if parsed.spec.driver == self._driver:
+        if parsed.spec.driver == self._settings.driver:
             return parsed
         return _OtherSlice(published_gpus(parsed.spec))

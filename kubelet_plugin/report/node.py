@@ -45,6 +45,7 @@ from kubelet_plugin.publish.publisher import SliceOperation
 from kubelet_plugin.report.metrics import Metrics
 
 _CONSEQUENCES: Mapping[FeatureGate, str] = {
+    FeatureGate.CONSUMABLE_CAPACITY: "GPUs cannot be shared, and no shares are published",
     FeatureGate.DEVICE_TAINTS: "a lost or unreadable GPU is not published, instead of "
     "published with a taint",
     FeatureGate.PARTITIONABLE_DEVICES: "each GPU is published as one device, without "

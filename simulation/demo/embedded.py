@@ -20,6 +20,7 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, Selection
 from carina_dra.resource import Device, StringAttribute
 from kubelet_plugin.claims.checkpoint import parse_checkpoint
+from kubelet_plugin.devices.kind import DeviceKind
 from simulation.api_server.server import ApiServer
 from simulation.demo import manifests
 from simulation.demo.claim_controller import release_claims
@@ -143,8 +144,8 @@ def _show_slices(console: Console, client: Client) -> None:
             console.say(f"  {device.name}  {product}  {memory}  {uuid}")
     kinds = Counter(_text(device, "type") for offered in devices.values() for device in offered)
     console.check(
-        f"all {_GPUS} GPUs are published, to be used and to be monitored",
-        kinds == {"gpu": _GPUS, "monitor": _GPUS},
+        f"all {_GPUS} GPUs are published, to be used, shared and monitored",
+        kinds == dict.fromkeys(DeviceKind, _GPUS),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from carina_dra.kube.body import Body
+from kubelet_plugin.devices.name import gpu_name, parse_name
 
 
 def claim_names(pod: Body) -> list[str]:
@@ -32,9 +33,7 @@ def devices_of(container: Body, given: Iterable[tuple[str, str]]) -> list[str]:
     claims = container.get("resources", {}).get("claims", ())
     named = {entry["request"] for entry in claims if "request" in entry}
     return sorted(
-        device.removesuffix("-monitor")
-        for request, device in given
-        if not named or request in named
+        gpu_name(parse_name(device)) for request, device in given if not named or request in named
     )
 
 

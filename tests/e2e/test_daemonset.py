@@ -63,7 +63,7 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
     }
 
     gpus = {f"gpu-{minor}" for minor in range(8)}
-    assert devices == gpus | {f"{gpu}-monitor" for gpu in gpus}
+    assert devices == {gpu + kind for gpu in gpus for kind in ("", "-share", "-monitor")}
 
 
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(

@@ -11,6 +11,7 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
@@ -111,7 +112,7 @@ class NodeInApi:
         """A publisher for the node, which stops in the end. It soon looks at the node again."""
         publisher = Publisher(
             self.plugin,
-            driver=DRIVER,
+            settings=PublishSettings(DRIVER),
             node=self.name,
             reporter=report,
             clock=monotonic,

@@ -13,6 +13,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
@@ -54,8 +55,10 @@ class Machine:
         )[0]
 
     def has_published(self, *gpus: str) -> bool:
-        """Whether these GPUs are published, to be used and to be monitored."""
-        return set(self.in_api.devices()) == {*gpus, *(f"{gpu}-monitor" for gpu in gpus)}
+        """Whether these GPUs are published, to be used, shared and monitored."""
+        return set(self.in_api.devices()) == {
+            gpu + kind for gpu in gpus for kind in ("", "-share", "-monitor")
+        }
 
     def await_devices(self, *gpus: str) -> None:
         eventually(lambda: self.has_published(*gpus), within=SECONDS)
@@ -85,7 +88,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
             report = NodeReport(events=events, node=NODE, metrics=metrics)
             publisher = Publisher(
                 client,
-                driver=DRIVER,
+                settings=PublishSettings(DRIVER),
                 node=NODE,
                 reporter=report,
                 clock=monotonic,

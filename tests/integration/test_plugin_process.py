@@ -57,7 +57,9 @@ def test_registers_both_versions_and_publishes_every_gpu(host: Host) -> None:
         return [d["name"] for s in host.slices() for d in s["spec"].get("devices", ())]
 
     gpus = [f"gpu-{minor}" for minor in range(8)]
-    assert eventually(published) == [*gpus, *(f"{gpu}-monitor" for gpu in gpus)]
+    assert eventually(published) == [
+        gpu + kind for kind in ("", "-share", "-monitor") for gpu in gpus
+    ]
 
 
 @pytest.mark.parametrize("pb", [v1, v1beta1], ids=["v1", "v1beta1"])

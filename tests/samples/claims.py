@@ -1,6 +1,7 @@
 """Claims to write tests with."""
 
-from carina_dra.config.device import GpuConfig
+from carina_dra.config.device import GpuConfig, ShareConfig
+from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 
 UID = "d3797add-c027-4ff8-ade9-756e9b3fba9d"
@@ -15,6 +16,26 @@ def allocated(
 ) -> AllocatedDevice:
     """A device that was allocated to a request."""
     return AllocatedDevice(request, "node-1", device, GpuConfig(), admin_access, share_id)
+
+
+def allocated_share(
+    device: str,
+    request: str = "gpu",
+    *,
+    share_id: str,
+    memory: str = "30Gi",
+    cores: int = 40,
+    config: ShareConfig | None = None,
+) -> AllocatedDevice:
+    """A share that was allocated to a request."""
+    return AllocatedDevice(
+        request,
+        "node-1",
+        device,
+        config or ShareConfig(),
+        share_id=share_id,
+        consumed_capacity={"memory": Quantity.parse(memory), "cores": Quantity.of(cores)},
+    )
 
 
 def claim(*devices: AllocatedDevice, uid: str = UID, name: str = "train") -> NodeClaim:

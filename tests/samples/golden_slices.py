@@ -10,6 +10,7 @@ from pathlib import Path
 
 from carina_dra.resource import encode
 from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
@@ -29,7 +30,7 @@ def golden_file(profile: str) -> Path:
 
 def simulated_pool(profile: str, directory: Path) -> Pool:
     """The pool of a simulated node, which is made in an empty directory."""
-    return pool(simulated_devices(profile, directory), driver=DRIVER, node=NODE)
+    return pool(simulated_devices(profile, directory), PublishSettings(DRIVER), node=NODE)
 
 
 def simulated_devices(profile: str, directory: Path) -> tuple[GpuDevice, ...]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink, ObservedGpu
 from kubelet_plugin.inventory.health import (
@@ -95,6 +96,12 @@ def whole(minor: int, *problems: Problem, nvlink: NvLink | None = None, **facts:
     """A GPU as a device."""
     seen = observed(minor, *problems, nvlink=nvlink, **facts)
     return WholeGpu(seen.gpu, seen.state)
+
+
+def share(minor: int, *problems: Problem, **facts: Any) -> Share:
+    """A GPU as a device of which claims get shares."""
+    seen = observed(minor, *problems, **facts)
+    return Share(seen.gpu, seen.state)
 
 
 def monitor(minor: int, *problems: Problem, **facts: Any) -> Monitor:

@@ -14,6 +14,7 @@ from carina_dra.resource import encode
 from kubelet_plugin.devices.counters import counter_set
 from kubelet_plugin.devices.device import GpuDevice, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported, MigUnsupported
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
 from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Goals, Object, Pod, Question, Scenario
@@ -64,7 +65,7 @@ def _gpus() -> tuple[GpuDevice, ...]:
 
 @cache
 def _published(gpu: GpuDevice) -> Mapping[str, Any]:
-    return encode(gpu.published(DRIVER))
+    return encode(gpu.published(PublishSettings(DRIVER)))
 
 
 def _devices(gpu: GpuDevice, node: int, *, partitioned: bool) -> Iterator[Object]:

@@ -9,6 +9,7 @@ import pytest
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.client import JsonPatch
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import NvLink
 from kubelet_plugin.publish.pool import Pool, pool
 from tests.eventually import eventually
@@ -20,7 +21,7 @@ PROFILES = ("b200", "dgx-a100", "dgx-h100", "hgx-h200-nvl", "hgx-h200-sxm", "l40
 
 
 def pool_of(node: NodeInApi, devices: tuple[GpuDevice, ...]) -> Pool:
-    return pool(devices, driver=DRIVER, node=node.name)
+    return pool(devices, PublishSettings(DRIVER), node=node.name)
 
 
 def leave_behind(node: NodeInApi, device: str) -> None:

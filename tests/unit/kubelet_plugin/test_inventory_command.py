@@ -53,7 +53,8 @@ def test_table_shows_the_gpus_and_the_slices(node: SimulatedNode) -> None:
             "00001-gpu.carina.dev-node-1-*",
             "gpu.carina.dev",
             "node-1",
-            f"devices {', '.join((*_GPUS, *(f'{gpu}-monitor' for gpu in _GPUS)))}",
+            "devices "
+            + ", ".join(gpu + kind for kind in ("", "-share", "-monitor") for gpu in _GPUS),
         ],
     ]
 
@@ -75,11 +76,34 @@ def test_kinds_that_the_plugin_does_not_publish_are_left_out(
     assert done.stdout.splitlines()[-1].endswith("devices gpu-0, gpu-1, gpu-3, gpu-5")
 
 
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [(["--share-cores", "25"], {}), ([], {"CARINA_SHARE_CORES": "25"})],
+    ids=["by a flag", "by the environment"],
+)
+def test_default_of_shares_is_that_of_the_plugin(
+    node: SimulatedNode, options: list[str], environment: dict[str, str]
+) -> None:
+    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+
+    devices = [d for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
+    (share,) = (device for device in devices if device["name"] == "gpu-0-share")
+    assert share["capacity"]["cores"]["requestPolicy"]["default"] == "25"
+
+
+@pytest.mark.parametrize("cores", ["0", "101", "ten"])
+def test_default_of_shares_must_be_a_percentage(node: SimulatedNode, cores: str) -> None:
+    done = inventory(node, "--share-cores", cores)
+
+    assert done.returncode == 2
+    assert f"'{cores}' must be a number from 1 to 100" in done.stderr
+
+
 def test_unknown_kind_of_device_is_refused(node: SimulatedNode) -> None:
     done = inventory(node, "--device-kinds", "gpu,mug")
 
     assert done.returncode == 2
-    assert "'mug' is not a kind of device; write some of gpu, monitor" in done.stderr
+    assert "'mug' is not a kind of device; write some of gpu, share, monitor" in done.stderr
 
 
 def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:

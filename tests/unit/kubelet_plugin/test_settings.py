@@ -89,7 +89,7 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "kinds"),
     [
-        ((), {"gpu", "monitor"}),
+        ((), {"gpu", "share", "monitor"}),
         (("--driver-name", "gpu.nvidia.com"), {"gpu"}),
         (("--driver-name", "gpu.nvidia.com", "--device-kinds", "gpu, monitor"), {"gpu", "monitor"}),
         (("--device-kinds", "monitor"), {"monitor"}),
@@ -97,6 +97,17 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
 )
 def test_kinds_that_are_published(flags: tuple[str, ...], kinds: set[str]) -> None:
     assert loaded("--node-name", "n", *flags).published_kinds == kinds
+
+
+def test_share_cores_is_ten_percent_unless_it_is_set() -> None:
+    assert loaded("--node-name", "n").publish_settings.share_cores == 10
+    assert loaded("--node-name", "n", "--share-cores", "25").publish_settings.share_cores == 25
+
+
+@pytest.mark.parametrize("cores", ["0", "101", "2.5", "ten"])
+def test_share_cores_must_be_a_percentage(cores: str) -> None:
+    with pytest.raises(SettingsError, match=f"share_cores is '{cores}', set by the flags"):
+        loaded("--node-name", "n", "--share-cores", cores)
 
 
 def test_kinds_can_be_a_list_in_the_file(tmp_path: Path) -> None:

@@ -11,17 +11,27 @@ from carina_dra.config.device import (
     ConfiguredDevice,
     DeviceConfig,
     DeviceConfigError,
+    Enforcement,
     GpuConfig,
+    ShareConfig,
     configs_in_force,
+    is_of_known_kind,
     read_recorded,
 )
 
+SHARE = {"apiVersion": API_VERSION, "kind": "ShareConfig"}
 GOOD = {"apiVersion": API_VERSION, "kind": "GpuConfig"}
 
 
 def gpu_config(request: str, sources: list[ConfigSource]) -> DeviceConfig:
     """The configuration of one GPU that was allocated to the request."""
     (config,) = configs_in_force([ConfiguredDevice(request, "gpu-0", GpuConfig)], sources)
+    return config
+
+
+def share_config(sources: list[ConfigSource]) -> DeviceConfig:
+    """The configuration of one share that was allocated to the request `gpu`."""
+    (config,) = configs_in_force([ConfiguredDevice("gpu", "gpu-0-share", ShareConfig)], sources)
     return config
 
 
@@ -145,3 +155,60 @@ def test_of_many_mistakes_five_are_named_on_one_line() -> None:
         gpu_config("gpu", [source(many)])
     assert str(caught.value).endswith("; and 95 more")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "problem"),
+    [
+        ({"memory": "hard"}, "enforcement.memory: Input should be 'none', 'mps' or 'kernel'"),
+        ({"cores": "kernel"}, "enforcement.cores: Input should be 'none', 'time-slice' or 'mps'"),
+        ({"memroy": "mps"}, "enforcement.memroy is not a field of ShareConfig"),
+        ({"memory": None}, "enforcement.memory: Input should be"),
+        (None, "enforcement: Input should be a valid dictionary"),
+    ],
+)
+def test_demand_that_is_no_level_is_refused(enforcement: Any, problem: str) -> None:
+    parameters = {**SHARE, "enforcement": enforcement}
+    with pytest.raises(DeviceConfigError) as caught:
+        share_config([source(parameters)])
+    assert f"opaque.parameters.{problem}" in str(caught.value)
+
+
+def test_share_config_demands_nothing_by_default() -> None:
+    expected = ShareConfig(enforcement=Enforcement(memory="none", cores="none"))
+    assert share_config([]) == share_config([source(SHARE)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_claim", "in_force"),
+    [
+        ({"memory": "kernel"}, {}, Enforcement(memory="kernel")),
+        ({}, {"memory": "mps"}, Enforcement(memory="mps")),
+        ({"memory": "kernel"}, {"memory": "none"}, Enforcement(memory="kernel")),
+        ({"memory": "mps"}, {"memory": "kernel"}, Enforcement(memory="kernel")),
+        ({"memory": "mps"}, {"cores": "mps"}, Enforcement(memory="mps", cores="mps")),
+        ({"cores": "mps"}, {"cores": "time-slice"}, Enforcement(cores="mps")),
+    ],
+)
+def test_claim_adds_to_what_its_class_demands_and_cannot_weaken_it(
+    of_class: dict[str, str], of_claim: dict[str, str], in_force: Enforcement
+) -> None:
+    sources = [
+        source({**SHARE, "enforcement": of_class}, from_class=True),
+        source({**SHARE, "enforcement": of_claim}),
+    ]
+    assert share_config(sources) == ShareConfig(enforcement=in_force)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "known"),
+    [
+        (GOOD, True),
+        ({**SHARE, "later": 1}, True),
+        ({**GOOD, "kind": "LaterConfig"}, False),
+        ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, False),
+        ({}, False),
+    ],
+)
+def test_kinds_that_this_version_knows(parameters: dict[str, Any], known: bool) -> None:
+    assert is_of_known_kind(parameters) == known

@@ -20,8 +20,8 @@ from kubelet_plugin.cdi.claim_spec import (
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
 from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render_spec
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
-from tests.samples.claims import UID, allocated, claim
-from tests.samples.gpus import whole
+from tests.samples.claims import UID, allocated, allocated_share, claim
+from tests.samples.gpus import share, whole
 
 DRIVER = "gpu.carina.dev"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -56,7 +56,10 @@ def driver_files(hook: str | None) -> DriverFiles:
 
 def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
     names = {device.device for device in prepared.devices}
-    devices = {name: whole(number) for number, name in enumerate(sorted(names))}
+    devices = {
+        name: share(0) if name == "gpu-0-share" else whole(number)
+        for number, name in enumerate(sorted(names))
+    }
     nodes = {
         name: (DeviceNode(f"/dev/nvidia{device.gpu.minor}", f"/dev/nvidia{device.gpu.minor}"),)
         for name, device in devices.items()
@@ -79,6 +82,15 @@ def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
             ),
             "/usr/bin/nvidia-cdi-hook",
         ),
+        (
+            "cdi-shares",
+            claim(
+                allocated_share("gpu-0-share", "train", share_id="5e3f"),
+                allocated_share("gpu-0-share", "infer", share_id="77a0", memory="1536Mi", cores=5),
+                allocated("gpu-0-share", "watch", admin_access=True, share_id="9c1b"),
+            ),
+            "/usr/bin/nvidia-cdi-hook",
+        ),
     ],
 )
 def test_specs_are_as_written_down(golden: str, prepared: NodeClaim, hook: str | None) -> None:
@@ -97,6 +109,29 @@ def test_the_kubelet_is_given_the_names_that_are_in_the_spec() -> None:
         PreparedDevice("b", "node-1", "gpu-1", (names[1],), "5e3f"),
     )
     assert [cdi_device_id(DRIVER, prepared, device) for device in prepared.devices] == names
+
+
+def test_each_share_of_a_gpu_has_a_name_of_its_own() -> None:
+    prepared = claim(
+        allocated_share("gpu-0-share", "a", share_id="5e3f"),
+        allocated_share("gpu-0-share", "b", share_id="77a0"),
+    )
+    one, other = prepared_devices(DRIVER, prepared)
+    assert (one.device, other.device) == ("gpu-0-share", "gpu-0-share")
+    assert (one.share_id, other.share_id) == ("5e3f", "77a0")
+    assert one.cdi_ids != other.cdi_ids
+    names = [f"{DRIVER}/claim={device.name}" for device in spec(prepared).devices]
+    assert [*one.cdi_ids, *other.cdi_ids] == names
+
+
+def test_part_of_a_mib_is_not_promised_to_a_container() -> None:
+    (device,) = spec(claim(allocated_share("gpu-0-share", share_id="a", memory="2097151"))).devices
+    assert any(variable.endswith("_MEMORY_MIB=1") for variable in device.edits.env)
+
+
+def test_share_without_amounts_is_refused() -> None:
+    with pytest.raises(CdiSpecError, match="device gpu-0-share of request gpu has no amounts"):
+        spec(claim(allocated("gpu-0-share", share_id="5e3f")))
 
 
 def test_the_loader_s_folders_are_sorted_so_that_equal_files_give_equal_specs() -> None:

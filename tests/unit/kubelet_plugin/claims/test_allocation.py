@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from kubelet_plugin.claims.allocation import Reading, Refused, Wanted, read_allocation
+from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
+from kubelet_plugin.claims.allocation import (
+    Misconfigured,
+    Reading,
+    Refused,
+    Wanted,
+    read_allocation,
+)
 from kubelet_plugin.claims.claim import ClaimReference
 from tests.samples.claims import UID
 
@@ -13,13 +20,19 @@ GOOD = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "GpuConfig"}
 BAD = {**GOOD, "shareing": 1}
 
 
-def read(*configs: dict[str, Any], device: str = "gpu-0", admin: bool = False) -> Reading:
+SHARE: dict[str, Any] = {"shareID": "s-1", "consumedCapacity": {"memory": "30Gi", "cores": "40"}}
+
+
+def read(
+    *configs: dict[str, Any], device: str = "gpu-0", admin: bool = False, **share: Any
+) -> Reading:
     """Reads a claim that was allocated a device with these configurations."""
     result: dict[str, Any] = {
         "request": "gpu",
         "driver": DRIVER,
         "pool": "node-1",
         "device": device,
+        **share,
     }
     if admin:
         result["adminAccess"] = True
@@ -47,7 +60,8 @@ def config(
 )
 def test_a_configuration_with_a_mistake_is_refused_by_its_place(source: str, words: str) -> None:
     reading = read(config(GOOD), config(BAD, source))
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, Misconfigured)
+    assert [device.config for device in reading.claim.devices] == [GpuConfig()]
     assert str(reading.failure).startswith(
         f"ResourceClaim default/train, status.allocation.devices.config[1] ({words}): "
         "opaque.parameters.shareing is not a field"
@@ -72,3 +86,62 @@ def test_monitor_is_for_claims_with_admin_access_only() -> None:
         "ResourceClaim default/train has device gpu-0-monitor allocated to request gpu without "
         "admin access"
     )
+
+
+def test_share_takes_a_share_config() -> None:
+    demand = {**GOOD, "kind": "ShareConfig", "enforcement": {"cores": "time-slice"}}
+    reading = read(config(demand), device="gpu-0-share", **SHARE)
+
+    assert isinstance(reading, Wanted)
+    (device,) = reading.claim.devices
+    assert device.config == ShareConfig(enforcement=Enforcement(cores="time-slice"))
+    assert {name: str(amount) for name, amount in device.consumed_capacity.items()} == {
+        "memory": "30Gi",
+        "cores": "40",
+    }
+
+
+def test_share_takes_no_gpu_config() -> None:
+    reading = read(config(GOOD), device="gpu-0-share", **SHARE)
+
+    assert isinstance(reading, Misconfigured)
+    assert "kind GpuConfig is not for device gpu-0-share" in str(reading.failure)
+
+
+@pytest.mark.parametrize(
+    ("share", "problem"),
+    [
+        ({}, "as a whole, without shareID"),
+        ({**SHARE, "shareID": None}, "as a whole, without shareID"),
+        ({"shareID": "s-1"}, "without amounts of memory and cores in consumedCapacity"),
+        (
+            {"shareID": "s-1", "consumedCapacity": {"memory": "30Gi"}},
+            "without amounts of memory and cores in consumedCapacity",
+        ),
+        (
+            {"shareID": "s-1", "consumedCapacity": {"memory": "1Ki", "cores": "40"}},
+            "without amounts of memory and cores in consumedCapacity",
+        ),
+    ],
+    ids=["nothing", "no ID", "no amounts", "no cores", "no whole MiB"],
+)
+def test_share_that_the_scheduler_did_not_account_for_is_refused(
+    share: dict[str, Any], problem: str
+) -> None:
+    reading = read(device="gpu-0-share", **share)
+
+    assert isinstance(reading, Refused)
+    assert str(reading.failure) == (
+        f"ResourceClaim default/train has device gpu-0-share allocated to request gpu {problem}; "
+        "switch on the feature gate DRAConsumableCapacity in kube-apiserver and kube-scheduler, "
+        "and delete the pod so that it gets a share"
+    )
+
+
+@pytest.mark.parametrize("share", [{}, SHARE], ids=["without an ID", "with an ID"])
+def test_admin_access_to_shares_holds_nothing(share: dict[str, Any]) -> None:
+    reading = read(device="gpu-0-share", admin=True, **share)
+
+    assert isinstance(reading, Wanted)
+    assert reading.claim.holds == ()
+    assert reading.claim.gpus == {"gpu-0"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.config.device import GpuConfig
+from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
@@ -20,10 +20,11 @@ from kubelet_plugin.claims.checkpoint import (
     render_checkpoint,
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
-from tests.samples.claims import UID, allocated, claim
+from tests.samples.claims import UID, allocated, allocated_share, claim
 
 EMPTY = render_checkpoint(Checkpoint("boot", {}))
 DEVICE = json.loads(render_change(ClaimRecorded(claim())))["claim"]["devices"][0]
+SHARE_CONFIG = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "ShareConfig"}
 
 
 def recorded(device: object) -> bytes:
@@ -33,12 +34,20 @@ def recorded(device: object) -> bytes:
 
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+share_configs = st.builds(
+    ShareConfig,
+    enforcement=st.builds(
+        Enforcement,
+        memory=st.sampled_from(["none", "mps", "kernel"]),
+        cores=st.sampled_from(["none", "time-slice", "mps"]),
+    ),
+)
 claim_devices = st.builds(
     AllocatedDevice,
     names,
     names,
     names,
-    st.just(GpuConfig()),
+    st.just(GpuConfig()) | share_configs,
     st.booleans(),
     st.none() | names,
     st.dictionaries(names, st.integers(0, 2**40).map(Quantity.of), max_size=2),
@@ -86,6 +95,31 @@ def test_the_format_is_what_other_versions_on_the_node_read_and_write() -> None:
     assert parse_checkpoint(content) == checkpoint
     assert render_change(ClaimRecorded(checkpoint.claims["u"])) == b'{"claim":' + written + b"}\n"
     assert render_change(ClaimRemoved("u")) == b'{"gone":"u"}\n'
+
+
+def test_a_configuration_of_another_kind_is_recorded_where_0_1_0_ignores_it() -> None:
+    config = ShareConfig(enforcement=Enforcement(memory="kernel"))
+    share = allocated_share("gpu-0-share", share_id="s-1", config=config)
+    (recorded_device,) = json.loads(render_change(ClaimRecorded(claim(share))))["claim"]["devices"]
+    api_version = "resource.carina.dev/v1alpha1"
+    assert recorded_device["config"] == {"apiVersion": api_version, "kind": "GpuConfig"}
+    assert recorded_device["deviceConfig"] == {
+        "apiVersion": api_version,
+        "kind": "ShareConfig",
+        "enforcement": {"memory": "kernel"},
+    }
+
+
+def test_a_configuration_of_a_newer_version_is_ignored() -> None:
+    later = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "LaterConfig", "setting": 1}
+    checkpoint = parse_checkpoint(recorded({**DEVICE, "deviceConfig": later}))
+    assert checkpoint.claims == {UID: claim()}
+
+
+def test_a_damaged_configuration_of_a_known_kind_is_not_ignored() -> None:
+    damaged = {**SHARE_CONFIG, "enforcement": {"memory": "hard"}}
+    with pytest.raises(CheckpointError, match=r"deviceConfig: .*enforcement\.memory"):
+        parse_checkpoint(recorded({**DEVICE, "deviceConfig": damaged}))
 
 
 def test_fields_of_a_newer_plugin_are_passed_over() -> None:

@@ -17,6 +17,7 @@ from kubelet_plugin.claims.failure import (
     DeviceMissing,
     DeviceUnhealthy,
     DriverUnknown,
+    EnforcementMissing,
     LockUnavailable,
     NodeResourceFailed,
     UnexpectedError,
@@ -34,6 +35,7 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (DeviceMissing(claim(), "gpu-0", ()), True),
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", UNREADABLE), True),
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", LOST), False),
+    (EnforcementMissing(claim(), "gpu-0-share", "enforcement.memory", "mps", "a", "none"), False),
     (DriverUnknown(claim()), True),
     (NodeResourceFailed(TRAIN, "read-only", retriable=True), True),
     (NodeResourceFailed(TRAIN, "a bad name", retriable=False), False),
@@ -60,3 +62,14 @@ def test_a_holder_in_another_namespace_is_named_by_its_uid_alone() -> None:
     text = str(DeviceHeld(claim(), "gpu-0", holder, "gpu-0"))
     assert "a ResourceClaim of another namespace (UID other)" in text
     assert "secret" not in text
+
+
+def test_missing_enforcement_names_claim_field_and_device_and_the_remedy() -> None:
+    failure = EnforcementMissing(
+        claim(), "gpu-0-share", "enforcement.memory", "kernel", "memoryEnforcement", "none"
+    )
+    assert str(failure) == (
+        "ResourceClaim default/train or its DeviceClass demands enforcement.memory: kernel in a "
+        "ShareConfig, but device gpu-0-share has memoryEnforcement none; select devices by the "
+        "attribute memoryEnforcement, or demand less"
+    )

@@ -14,12 +14,14 @@ from carina_dra.kube.errors import (
     Unreachable,
 )
 from kubelet_plugin.claims.failure import (
+    AllocationRefused,
     CheckpointUnusable,
     ClaimError,
 )
 from tests.fakes.claims import PATIENT
 from tests.samples.claims import UID
 from tests.unit.kubelet_plugin.claims.world import (
+    DRIVER,
     GET,
     OTHER,
     TRAIN,
@@ -61,6 +63,24 @@ def test_a_checkpoint_that_the_disk_refuses_fails_the_claim_and_is_not_rebuilt(
     assert world.checkpoint.read_bytes() == content
     assert list(world.folder.glob("*unreadable*")) == []
     assert set(world.node.made) == {OTHER.uid}
+
+
+def test_a_claim_that_another_version_prepared_is_kept_though_its_configuration_is_refused(
+    world: World,
+) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.unlink()
+    later = {"apiVersion": "resource.carina.dev/v1alpha1", "kind": "LaterConfig"}
+    opaque = {"driver": DRIVER, "parameters": later}
+    found = body(TRAIN, "gpu-0")
+    found["status"]["allocation"]["devices"]["config"] = [{"source": "FromClaim", "opaque": opaque}]
+    world.api["train"] = found
+
+    world.claims().repair()
+
+    assert world.recorded() == {"train": ("gpu-0",)}
+    assert set(world.node.made) == {UID}
+    assert isinstance(refusal(world, TRAIN), AllocationRefused)
 
 
 def test_a_lost_checkpoint_is_rebuilt(world: World) -> None:

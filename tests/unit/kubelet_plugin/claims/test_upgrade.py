@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.config.device import GpuConfig
+from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
@@ -165,6 +165,34 @@ whole_gpu_checkpoints = st.builds(
 )
 
 
+shares = st.builds(
+    AllocatedDevice,
+    request=names,
+    pool=st.just("node-1"),
+    device=gpus.map("{}-share".format),
+    config=st.builds(
+        ShareConfig,
+        enforcement=st.builds(Enforcement, memory=st.sampled_from(["none", "mps", "kernel"])),
+    ),
+    share_id=names,
+    consumed_capacity=st.fixed_dictionaries(
+        {name: st.integers(1, 2**40).map(Quantity.of) for name in ("memory", "cores")}
+    ),
+)
+share_claims = st.builds(
+    NodeClaim,
+    uid=names,
+    namespace=names,
+    name=names,
+    devices=st.lists(shares, min_size=1, max_size=4).map(tuple),
+)
+share_checkpoints = st.builds(
+    Checkpoint,
+    names,
+    st.lists(share_claims, max_size=5).map(lambda claims: {one.uid: one for one in claims}),
+)
+
+
 def _for_0_1_0(claim: NodeClaim) -> old.Claim:
     """All of a claim that version 0.1.0 acts upon."""
     devices = (
@@ -200,6 +228,19 @@ def test_0_1_0_reads_every_change_of_whole_gpus(
 def test_0_1_0_refuses_the_same_whole_gpus(checkpoint: Checkpoint, claim: NodeClaim) -> None:
     refused = conflicting(checkpoint, claim) is not None
     assert old.overlap(_checkpoint_for_0_1_0(checkpoint), _for_0_1_0(claim)) == refused
+
+
+@given(share_checkpoints)
+def test_0_1_0_reads_states_with_shares(checkpoint: Checkpoint) -> None:
+    assert old.read(render_checkpoint(checkpoint)) == _checkpoint_for_0_1_0(checkpoint)
+
+
+@given(share_checkpoints, share_claims)
+def test_0_1_0_lets_claims_hold_shares_of_one_gpu_together(
+    checkpoint: Checkpoint, claim: NodeClaim
+) -> None:
+    assert conflicting(checkpoint, claim) is None
+    assert not old.overlap(_checkpoint_for_0_1_0(checkpoint), _for_0_1_0(claim))
 
 
 @pytest.mark.parametrize("name", WRITTEN_BY_0_1_0)

@@ -4,6 +4,7 @@ import pytest
 
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import GpuState, MigMode
 from kubelet_plugin.inventory.health import NvmlFailure
@@ -14,20 +15,28 @@ from kubelet_plugin.inventory.inventory import (
     Inventory,
     UnknownGpu,
 )
-from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, monitor, observed, whole
+from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, monitor, observed, share, whole
 
 
 def test_devices_of_a_gpu_are_named_after_its_minor_number() -> None:
     found = devices(DriverReady((observed(3),)))
 
-    assert found == (WholeGpu(gpu(3), GpuState()), Monitor(gpu(3), GpuState()))
-    assert [device.name for device in found] == ["gpu-3", "gpu-3-monitor"]
+    assert found == (
+        WholeGpu(gpu(3), GpuState()),
+        Share(gpu(3), GpuState()),
+        Monitor(gpu(3), GpuState()),
+    )
+    assert [device.name for device in found] == ["gpu-3", "gpu-3-share", "gpu-3-monitor"]
 
 
-def test_monitors_come_last_since_the_scheduler_takes_the_first_device_that_fits() -> None:
+def test_the_scheduler_takes_the_first_device_that_fits_so_whole_gpus_come_first() -> None:
     found = devices(DriverReady((observed(0), observed(1))))
 
-    assert [device.kind for device in found] == ["gpu", "gpu", "monitor", "monitor"]
+    assert [device.kind for device in found] == [
+        *("gpu", "gpu"),
+        *("share", "share"),
+        *("monitor", "monitor"),
+    ]
 
 
 def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
@@ -38,6 +47,10 @@ def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
         whole(1, LOST),
         whole(2, UNREADABLE),
         whole(3),
+        share(0),
+        share(1, LOST),
+        share(2, UNREADABLE),
+        share(3),
         monitor(0),
         monitor(1, LOST),
         monitor(2, UNREADABLE),
@@ -45,11 +58,17 @@ def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
     )
 
 
-def test_a_gpu_in_mig_mode_can_be_monitored_but_not_used_whole() -> None:
+def test_a_gpu_in_mig_mode_can_be_monitored_but_neither_used_whole_nor_shared() -> None:
     seen = (observed(0, mig=MIG, mig_mode=MigMode.ON), observed(1, mig=MIG))
 
     names = [device.name for device in devices(DriverReady(seen))]
-    assert names == ["gpu-1", "gpu-0-monitor", "gpu-1-monitor"]
+    assert names == ["gpu-1", "gpu-1-share", "gpu-0-monitor", "gpu-1-monitor"]
+
+
+@pytest.mark.parametrize("memory", [None, 0, 2**20], ids=["shared with the CPU", "none", "1 MiB"])
+def test_a_gpu_without_memory_of_its_own_has_no_shares(memory: int | None) -> None:
+    names = [device.name for device in devices(DriverReady((observed(0, memory_bytes=memory),)))]
+    assert names == ["gpu-0", "gpu-0-monitor"]
 
 
 @pytest.mark.parametrize(

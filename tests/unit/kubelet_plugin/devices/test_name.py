@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kubelet_plugin.devices.name import (
     DeviceName,
     MonitorName,
+    ShareName,
     UnknownName,
     WholeGpuName,
     gpu_name,
@@ -19,6 +20,8 @@ from kubelet_plugin.devices.name import (
     [
         ("gpu-0", WholeGpuName(0), "gpu-0"),
         ("gpu-12", WholeGpuName(12), "gpu-12"),
+        ("gpu-12-share", ShareName(12), "gpu-12"),
+        ("gpu-12-share-0", UnknownName("gpu-12-share-0", 12), "gpu-12"),
         ("gpu-12-monitor", MonitorName(12), "gpu-12"),
         ("gpu-12-monitors", UnknownName("gpu-12-monitors", 12), "gpu-12"),
         ("gpu-12-later", UnknownName("gpu-12-later", 12), "gpu-12"),

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
@@ -17,6 +19,7 @@ from kubelet_plugin.claims.failure import (
     DeviceMissing,
     DeviceUnhealthy,
     DriverUnknown,
+    EnforcementMissing,
     NodeResourceFailed,
 )
 from kubelet_plugin.claims.lifecycle import Leftover
@@ -28,8 +31,8 @@ from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
-from tests.samples.claims import UID, allocated, claim
-from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, whole
+from tests.samples.claims import UID, allocated, allocated_share, claim
+from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, share, whole
 
 DRIVER = "gpu.carina.dev"
 
@@ -105,6 +108,70 @@ def test_a_gpu_with_a_problem_can_be_monitored(node: Node) -> None:
     edits = device["containerEdits"]
     assert [entry["hostPath"] for entry in edits["deviceNodes"]] == ["/dev/nvidia0"]
     assert {value.partition("=")[2] for value in edits["env"]} == {gpu(0).uuid, "true"}
+
+
+def test_two_requests_with_shares_of_a_gpu_have_a_device_each(node: Node) -> None:
+    node.devices["gpu-0-share"] = share(0, driver_version=node.version)
+    shares = claim(
+        allocated_share("gpu-0-share", "train", share_id="s-1"),
+        allocated_share("gpu-0-share", "infer", share_id="s-2", memory="10Gi", cores=20),
+    )
+    node.make(shares)
+    train, infer = json.loads(node.spec.read_bytes())["devices"]
+    for device, amounts in ((train, {"30720", "40"}), (infer, {"10240", "20"})):
+        edits = device["containerEdits"]
+        assert [entry["hostPath"] for entry in edits["deviceNodes"]] == ["/dev/nvidia0"]
+        values = {value.partition("=")[2] for value in edits["env"]}
+        assert values == {gpu(0).uuid, "none", "time-slice"} | amounts
+
+
+def test_a_lost_gpu_has_no_shares_to_give(node: Node) -> None:
+    node.devices["gpu-0-share"] = share(0, LOST, driver_version=node.version)
+    with pytest.raises(ClaimError) as caught:
+        node.make(claim(allocated_share("gpu-0-share", share_id="s-1")))
+    assert isinstance(caught.value.failure, DeviceUnhealthy)
+    assert not node.spec.exists()
+
+
+@pytest.mark.parametrize(
+    ("demanded", "missing"),
+    [
+        (Enforcement(), None),
+        (Enforcement(cores="time-slice"), None),
+        (Enforcement(memory="mps"), ("enforcement.memory", "mps", "memoryEnforcement", "none")),
+        (
+            Enforcement(memory="kernel", cores="mps"),
+            ("enforcement.memory", "kernel", "memoryEnforcement", "none"),
+        ),
+        (
+            Enforcement(cores="mps"),
+            ("enforcement.cores", "mps", "coreEnforcement", "time-slice"),
+        ),
+    ],
+)
+def test_a_share_that_enforces_less_than_demanded_is_refused(
+    demanded: Enforcement, missing: tuple[str, str, str, str] | None
+) -> None:
+    config = ShareConfig(enforcement=demanded)
+    wanting = claim(allocated_share("gpu-0-share", share_id="s-1", config=config))
+    devices = {"gpu-0-share": share(0)}
+    if missing is None:
+        assert wanted([wanting], devices)
+    else:
+        with pytest.raises(ClaimError) as caught:
+            wanted([wanting], devices)
+        assert caught.value.failure == EnforcementMissing(wanting, "gpu-0-share", *missing)
+
+
+def test_admin_access_to_shares_needs_no_enforcement() -> None:
+    demanding = ShareConfig(enforcement=Enforcement(memory="kernel"))
+    seen = replace(allocated("gpu-0-share", admin_access=True), config=demanding)
+    assert wanted([claim(seen)], {"gpu-0-share": share(0)})
+
+
+def test_a_share_recorded_by_a_version_without_shares_demands_nothing() -> None:
+    recorded = replace(allocated_share("gpu-0-share", share_id="s-1"), config=GpuConfig())
+    assert wanted([claim(recorded)], {"gpu-0-share": share(0)})
 
 
 def test_making_again_changes_nothing(node: Node) -> None:

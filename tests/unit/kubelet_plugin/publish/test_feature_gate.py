@@ -1,22 +1,41 @@
 """What is published while a feature gate is off."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import combinations
+
+import pytest
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Counter, CounterSet, Device, DeviceCounterConsumption
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from kubelet_plugin.publish.sync import resource_slices
-from tests.samples.gpus import LOST, whole
+from tests.samples.gpus import LOST, monitor, share, whole
 
 TAINTS, COUNTERS = FeatureGate.DEVICE_TAINTS, FeatureGate.PARTITIONABLE_DEVICES
+SHARES = FeatureGate.CONSUMABLE_CAPACITY
 
-HEALTHY = pool([whole(0)], driver="gpu.carina.dev", node="node-1")
+HEALTHY = pool([whole(0)], PublishSettings("gpu.carina.dev"), node="node-1")
 ONE_LOST = pool(
     [whole(0, LOST), whole(1)],
-    driver="gpu.carina.dev",
+    PublishSettings("gpu.carina.dev"),
     node="node-1",
 )
+
+
+ALL_KINDS = pool(
+    [whole(0, LOST), whole(1), share(0, LOST), share(1), monitor(0), monitor(1)],
+    PublishSettings("gpu.carina.dev"),
+    node="node-1",
+)
+
+
+def powerset(gates: Iterable[FeatureGate]) -> Iterator[tuple[FeatureGate, ...]]:
+    all_gates = tuple(gates)
+    for number in range(len(all_gates) + 1):
+        yield from combinations(all_gates, number)
 
 
 def devices(of: Pool) -> list[Device]:
@@ -41,12 +60,37 @@ def test_taints_need_a_gate() -> None:
 
 
 def test_a_pool_without_a_gate_does_not_need_it() -> None:
-    for off in ({TAINTS}, {COUNTERS}, {TAINTS, COUNTERS}):
-        assert not frozenset().union(*gates(without(ONE_LOST, frozenset(off)))) & off
+    for off in map(frozenset, powerset(FeatureGate)):
+        assert not frozenset().union(*gates(without(ALL_KINDS, off))) & off
 
 
 def test_with_all_gates_on_the_pool_stays() -> None:
-    assert without(ONE_LOST, frozenset()) == ONE_LOST
+    assert without(ALL_KINDS, frozenset()) == ALL_KINDS
+
+
+def test_shares_need_a_gate() -> None:
+    assert gates(ALL_KINDS) == [{COUNTERS}, {COUNTERS, TAINTS, SHARES}]
+
+
+@pytest.mark.parametrize(
+    ("off", "left"),
+    [
+        ({SHARES}, ["gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"]),
+        ({SHARES, TAINTS}, ["gpu-1", "gpu-0-monitor", "gpu-1-monitor"]),
+        ({COUNTERS}, ["gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"]),
+        ({TAINTS}, ["gpu-1", "gpu-1-share", "gpu-0-monitor", "gpu-1-monitor"]),
+    ],
+)
+def test_devices_that_a_gate_would_make_wrong_are_left_out(
+    off: set[FeatureGate], left: list[str]
+) -> None:
+    assert [device.name for device in devices(without(ALL_KINDS, frozenset(off)))] == left
+
+
+def test_shares_stay_without_counters_where_whole_gpus_are_not_published() -> None:
+    only = pool([share(0)], PublishSettings("gpu.carina.dev"), node="node-1")
+    (left,) = devices(without(only, frozenset({COUNTERS})))
+    assert left == replace(devices(only)[0], consumes_counters=())
 
 
 def test_a_device_that_cannot_be_tainted_is_left_out() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carina_dra.allocator.capacity import consumed_capacity, fits
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Counter,
@@ -14,24 +15,28 @@ from carina_dra.resource import (
     IntAttribute,
     StringAttribute,
     TaintEffect,
+    ValidRange,
     VersionAttribute,
 )
 from kubelet_plugin.devices.attributes import semantic_version
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import NvLink
 from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from tests.samples import golden_slices
-from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, whole
+from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, share, whole
+
+DRIVER = "gpu.carina.dev"
 
 
-def pool_of(*devices: GpuDevice) -> Pool:
-    return pool(devices, driver="gpu.carina.dev", node="node-1")
+def pool_of(*devices: GpuDevice, settings: PublishSettings | None = None) -> Pool:
+    return pool(devices, settings or PublishSettings(DRIVER), node="node-1")
 
 
-def published(*devices: GpuDevice) -> list[Device]:
-    slices = pool_of(*devices).slices
+def published(*devices: GpuDevice, settings: PublishSettings | None = None) -> list[Device]:
+    slices = pool_of(*devices, settings=settings).slices
     return [device for each in slices if isinstance(each, DeviceSlice) for device in each.devices]
 
 
@@ -81,6 +86,89 @@ def test_monitor_consumes_nothing_and_is_tainted_by_no_problem() -> None:
 
     assert device.attributes["type"] == StringAttribute("monitor")
     assert (device.capacity, device.consumes_counters, device.taints) == ({}, (), ())
+
+
+def test_shares_consume_all_of_their_gpu_and_have_its_taints() -> None:
+    of_whole, of_shares = published(whole(0, LOST, mig=MIG), share(0, LOST, mig=MIG))
+
+    assert of_shares.allow_multiple_allocations is True
+    assert of_shares.consumes_counters == of_whole.consumes_counters
+    assert of_shares.taints == of_whole.taints != ()
+
+
+@pytest.mark.parametrize(
+    ("capability", "level"),
+    [((7, 0), "time-slice"), ((9, 0), "time-slice"), ((6, 1), "none"), (None, "none")],
+)
+def test_shares_say_how_firmly_their_limits_are_enforced(
+    capability: tuple[int, int] | None, level: str
+) -> None:
+    of_whole, of_shares = published(
+        whole(0, cuda_compute_capability=capability), share(0, cuda_compute_capability=capability)
+    )
+
+    assert of_shares.attributes == {
+        **of_whole.attributes,
+        "type": StringAttribute("share"),
+        "memoryEnforcement": StringAttribute("none"),
+        "coreEnforcement": StringAttribute(level),
+    }
+    assert list(of_shares.attributes) == sorted(of_shares.attributes)
+
+
+@pytest.mark.parametrize(
+    ("memory", "share_cores", "value", "default"),
+    [
+        (81559 * 2**20, 10, "81559Mi", "8155Mi"),
+        (80 * 2**30, 25, "80Gi", "20Gi"),
+        (80 * 2**30 + 1, 100, "80Gi", "80Gi"),
+        (2 * 2**20, 1, "2Mi", "1Mi"),
+    ],
+)
+def test_shares_get_by_default_memory_in_proportion_to_their_cores(
+    memory: int, share_cores: int, value: str, default: str
+) -> None:
+    settings = PublishSettings(DRIVER, share_cores)
+    (device,) = published(share(0, memory_bytes=memory), settings=settings)
+
+    shown = {
+        name: (str(found.value), str(found.request_policy.default))
+        for name, found in device.capacity.items()
+        if found.request_policy is not None
+    }
+    assert shown == {"cores": ("100", str(share_cores)), "memory": (value, default)}
+
+
+@given(memory=st.integers(2 * 2**20, 2**45), share_cores=st.integers(1, 100))
+def test_request_policies_follow_the_rules_of_the_api(memory: int, share_cores: int) -> None:
+    """Validation of ResourceSlices in Kubernetes 1.37, `validateRequestPolicyValidRange`."""
+    settings = PublishSettings(DRIVER, share_cores)
+    (device,) = published(share(0, memory_bytes=memory), settings=settings)
+
+    for capacity in device.capacity.values():
+        policy = capacity.request_policy
+        assert policy is not None
+        assert policy.default is not None
+        assert isinstance(policy.valid, ValidRange)
+        least, most, step = policy.valid.range.min, policy.valid.range.max, policy.valid.range.step
+        assert most is not None
+        assert step is not None
+        assert least <= policy.default <= most <= capacity.value
+        assert Quantity.of(0) < step
+        assert least + step <= capacity.value
+        assert (policy.default.value() - least.value()) % step.value() == 0
+        assert (most.value() - least.value()) % step.value() == 0
+
+
+@given(memory=st.integers(200 * 2**20, 2**45), share_cores=st.integers(1, 100))
+def test_as_many_default_shares_fit_as_their_cores_say(memory: int, share_cores: int) -> None:
+    settings = PublishSettings(DRIVER, share_cores)
+    (device,) = published(share(0, memory_bytes=memory), settings=settings)
+
+    amounts = consumed_capacity(device.capacity, None, fractional=False)
+    assert amounts is not None
+    in_use = {name: amount.nanos * (100 // share_cores - 1) for name, amount in amounts.items()}
+    assert fits(amounts, device.capacity, in_use)
 
 
 def test_counter_set_that_no_device_consumes_is_left_out() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
 from tests.integration.published_slices import Report
@@ -30,7 +31,7 @@ def publisher(clock: Clock) -> Publisher:
     """A publisher that was not started."""
     return Publisher(
         cast("Client", None),
-        driver="gpu.carina.dev",
+        settings=PublishSettings("gpu.carina.dev"),
         node="node-1",
         reporter=Report(),
         clock=clock,

@@ -5,6 +5,7 @@ import pytest
 from carina_dra.kube.api_resource import RESOURCE_SLICES
 from carina_dra.kube.errors import ApiError, ApiOperation, Forbidden, ServerError
 from carina_dra.kube.event import EventType
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.change import (
     DriverArrived,
     DriverGone,
@@ -39,7 +40,7 @@ from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, whole
 NORMAL, WARNING = EventType.NORMAL, EventType.WARNING
 GPU_3 = "GPU 3 (GPU-00000000-0000-0000-0000-000000000003, PCI 0000:03:00.0)"
 CREATE = ApiOperation.on("create", RESOURCE_SLICES)
-PUBLISHED = pool([whole(0)], driver="gpu.carina.dev", node="node-1")
+PUBLISHED = pool([whole(0)], PublishSettings("gpu.carina.dev"), node="node-1")
 
 
 @pytest.fixture

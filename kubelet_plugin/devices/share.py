@@ -1,0 +1,135 @@
+"""The kind `share`: a part of a GPU's memory and cores, beside other shares of the GPU (KEP-5075).
+
+A device allows any number of shares. The scheduler gives each the amounts that its request asks
+for, as long as they add up to no more than the GPU has. What keeps a container within its amounts
+is published with the device, so that a class or a claim can demand it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from carina_dra.config.enforcement import CoreEnforcement, MemoryEnforcement
+from carina_dra.quantity import Quantity
+from carina_dra.resource import (
+    CapacityRange,
+    CapacityRequestPolicy,
+    DeviceCapacity,
+    DeviceCounterConsumption,
+    StringAttribute,
+    ValidRange,
+)
+from carina_dra.resource import Device as PublishedDevice
+from kubelet_plugin.devices.attributes import gpu_attributes
+from kubelet_plugin.devices.counters import counter_set_name, counters
+from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.name import ShareName
+from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.devices.taint import taints
+from kubelet_plugin.inventory.gpu import Gpu, GpuState
+
+MEMORY: Final = "memory"
+"""The capacity of memory, in bytes and steps of 1 MiB."""
+CORES: Final = "cores"
+"""The capacity of cores, in percent of the GPU."""
+
+_MIB: Final = 2**20
+_ALL_CORES: Final = 100
+_TIME_SLICED: Final = (7, 0)
+"""The least CUDA compute capability with which the driver gives processes equal time slices."""
+
+
+def shareable_mib(gpu: Gpu) -> int | None:
+    """Returns the memory that shares of a GPU can have together, in MiB; None if it has none.
+
+    The API server requires a range of at least one step, from 1 MiB to 2 MiB.
+    """
+    mib = (gpu.memory_bytes or 0) // _MIB
+    return mib if mib > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A GPU as a device of which claims get shares."""
+
+    kind: ClassVar[DeviceKind] = DeviceKind.SHARE
+    memory_enforcement: ClassVar[MemoryEnforcement] = "none"
+    """What keeps containers within the memory of their share."""
+    gpu: Gpu
+    state: GpuState
+
+    @property
+    def name(self) -> str:
+        """The name of the device in its pool, `gpu-<minor>-share`."""
+        return str(ShareName(self.gpu.minor))
+
+    @property
+    def core_enforcement(self) -> CoreEnforcement:
+        """What keeps containers within the cores of their share."""
+        capability = self.gpu.cuda_compute_capability
+        return "time-slice" if capability and capability >= _TIME_SLICED else "none"
+
+    def published(self, settings: PublishSettings) -> PublishedDevice:
+        """Returns the device for a ResourceSlice.
+
+        It consumes all counters of its GPU once, whatever the number of shares, so that nothing
+        else can use the GPU meanwhile.
+        """
+        attributes = {
+            **gpu_attributes(self.kind, self.gpu, self.state),
+            "memoryEnforcement": StringAttribute(self.memory_enforcement),
+            "coreEnforcement": StringAttribute(self.core_enforcement),
+        }
+        return PublishedDevice(
+            name=self.name,
+            attributes=dict(sorted(attributes.items())),
+            capacity=_capacity(shareable_mib(self.gpu) or 0, settings.share_cores),
+            consumes_counters=(
+                DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),
+            ),
+            taints=taints(self.state.problems, settings.driver),
+            allow_multiple_allocations=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAmounts:
+    """What one share has of its GPU."""
+
+    memory_mib: int
+    """Memory in MiB, at least 1."""
+    cores: int
+    """Percent of the cores, at least 1."""
+
+
+def share_amounts(consumed: Mapping[str, Quantity]) -> ShareAmounts | None:
+    """Returns the amounts of a share from its consumed capacity; None if it has none of either.
+
+    The scheduler gives whole steps. Another allocator's fraction of a step is not counted.
+    """
+    memory, cores = (_steps(consumed, name, step) for name, step in ((MEMORY, _MIB), (CORES, 1)))
+    return ShareAmounts(memory, cores) if memory and cores else None
+
+
+def _steps(consumed: Mapping[str, Quantity], name: str, step: int) -> int:
+    quantity = consumed.get(name, Quantity.of(0))
+    return max(0, quantity.nanos // (step * 10**9))
+
+
+def _capacity(mib: int, default_cores: int) -> Mapping[str, DeviceCapacity]:
+    """Returns the capacities; the default memory is in proportion to the default cores.
+
+    It is rounded down, so that ten shares of ten percent fit.
+    """
+    default_mib = max(1, mib * default_cores // _ALL_CORES)
+    return {
+        CORES: _of(_ALL_CORES, default_cores, step=1),
+        MEMORY: _of(mib * _MIB, default_mib * _MIB, step=_MIB),
+    }
+
+
+def _of(value: int, default: int, *, step: int) -> DeviceCapacity:
+    """Returns a capacity of which a request gets any number of steps, at least one."""
+    steps = CapacityRange(min=Quantity.of(step), max=Quantity.of(value), step=Quantity.of(step))
+    policy = CapacityRequestPolicy(default=Quantity.of(default), valid=ValidRange(steps))
+    return DeviceCapacity(Quantity.of(value), policy)
