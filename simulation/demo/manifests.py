@@ -29,7 +29,8 @@ EXAMPLES = (
     "same-numa-node",
     "selected-by-attributes",
     "first-available",
-    "gpu-config",
+    "share-of-a-gpu",
+    "share-as-extended-resource",
     "extended-resource",
     "admin-access",
 )

@@ -56,7 +56,7 @@ def test_every_example_is_shown(shown: str, example: str) -> None:
         "ok node-1 has no CDI spec left",
         "ok node-2 has no CDI spec left",
         "ok no resourceclaims are left in the API",
-        "10 prepared, 10 unprepared",
+        "11 prepared, 11 unprepared",
     ],
 )
 def test_what_there_is_to_see_is_shown(shown: str, line: str) -> None:
