@@ -13,6 +13,7 @@
 | extended_resource                               | extended resources                    |
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,25 @@ def test_gpus_seen_with_admin_access_are_free_for_others(workloads: Workloads) -
     workloads.pod_with_own_claim("user")
 
     assert workloads.why_not_scheduled("user") is None
+
+
+def test_claims_share_a_gpu_and_know_their_amounts(workloads: Workloads) -> None:
+    amounts = {"requests": {"memory": "10Gi", "cores": "40"}}
+    pods = ("one", "two", "three")
+    for name in pods:
+        workloads.claim(name, request(deviceClassName="share.gpu.carina.dev", capacity=amounts))
+        workloads.pod(name, name)
+    workloads.wait_running(*pods)
+
+    sharing = Counter(gpu.minor for name in pods for gpu in workloads.gpus(name))
+    assert sorted(sharing.values()) == [1, 2]
+    environment = workloads.environment("one")
+    for suffix, value in (("_MEMORY_MIB", "10240"), ("_CORES_PERCENT", "40")):
+        assert [environment[name] for name in environment if name.endswith(suffix)] == [value]
+
+    workloads.claim("whole", request(count=7))
+    workloads.pod("whole", "whole")
+    assert workloads.why_not_scheduled("whole") is not None
 
 
 def test_extended_resource(workloads: Workloads) -> None:

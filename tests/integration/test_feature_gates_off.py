@@ -14,6 +14,7 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
+from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.publish import publisher as publisher_module
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from simulation.api_server.server import ApiServer
@@ -21,9 +22,10 @@ from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
-from tests.samples.gpus import LOST, MIG, whole
+from tests.samples.gpus import LOST, MIG, monitor, share, whole
 
 GATES_OFF = {
+    "DRAConsumableCapacity": False,
     "DRAPartitionableDevices": False,
     "DRADeviceTaintRules": False,  # needs the next
     "DRADeviceTaints": False,
@@ -61,14 +63,20 @@ def _dropping(body: Body) -> Body:
     spec: dict[str, Any] = {**body["spec"]}
     spec.pop("sharedCounters", None)
     if "devices" in spec:
-        spec["devices"] = [
-            {name: value for name, value in device.items() if name not in _GATED}
-            for device in spec["devices"]
-        ]
+        spec["devices"] = [_device(device) for device in spec["devices"]]
     return {**body, "spec": spec}
 
 
-_GATED = frozenset({"taints", "consumesCounters"})
+def _device(body: Body) -> Body:
+    device = {name: value for name, value in body.items() if name not in _GATED}
+    if "capacity" in device:
+        device["capacity"] = {
+            name: {"value": capacity["value"]} for name, capacity in device["capacity"].items()
+        }
+    return device
+
+
+_GATED = frozenset({"taints", "consumesCounters", "allowMultipleAllocations"})
 
 
 @pytest.fixture(
@@ -121,19 +129,42 @@ def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
     report = Report()
     healthy, lost = whole(0), whole(1, LOST)
     with node.publisher(report) as publisher:
-        publisher.publish([healthy, whole(1)])
+        publisher.publish([healthy, whole(1), share(0)])
         assert publisher.wait_published(DEADLINE)
-        publisher.publish([healthy, lost])
+        publisher.publish([healthy, lost, share(0)])
         assert publisher.wait_published(DEADLINE)
         before = node.versions()
         publisher.republish()
-        publisher.publish([healthy, lost])
+        publisher.publish([healthy, lost, share(0)])
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0"}
     assert node.versions() == before
     assert set(report.gates_off) == set(FeatureGate)
     assert len(report.gates_off) == len(FeatureGate)
+
+
+def test_shares_are_not_published_since_the_scheduler_would_take_them_for_whole_gpus(
+    node: NodeInApi,
+) -> None:
+    report = Report()
+    devices: list[GpuDevice] = [
+        *(whole(minor) for minor in (0, 1)),
+        *(share(minor) for minor in (0, 1)),
+        *(monitor(minor) for minor in (0, 1)),
+    ]
+    with node.publisher(report) as publisher:
+        publisher.publish(devices)
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+        publisher.republish()
+        publisher.publish(devices)
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"}
+    assert not any("allowMultipleAllocations" in device for device in node.devices().values())
+    assert node.versions() == before
+    assert report.gates_off.count(FeatureGate.CONSUMABLE_CAPACITY) == 1
 
 
 def test_slices_that_the_kubelet_deletes_are_created_again(node: NodeInApi) -> None:
