@@ -22,9 +22,9 @@ GpuDevice: TypeAlias = WholeGpu | Share | Monitor
 def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
     """Returns the node's devices, each kind sorted by the minor number of the GPU.
 
-    The scheduler takes the first device that fits, so the order is from what serves most claims to
-    what serves fewest: whole GPUs, shares, monitors. A GPU that does not respond keeps its devices.
-    The problems in its state determine whether they may be allocated.
+    The scheduler takes the first device that fits: a request that selects no type gets a whole GPU
+    before a share, and monitors come last. A GPU that does not respond keeps its devices. The
+    problems in its state determine whether they may be allocated.
     """
     gpus = known_gpus(inventory)
     return (
