@@ -15,6 +15,8 @@ from pathlib import Path
 
 _PCIE_ROOT = re.compile(r"(?:^|/)devices/(pci[0-9a-f]{4,8}:[0-9a-f]{2})(?:/|$)")
 _PARAMETER = re.compile(r"(\w+): (\d+)")
+UNKNOWN_BOOT = "unknown"
+"""Stands for the ID of the current boot where the kernel reports none."""
 _DEVICE_NUMBERS = re.compile(r"(\d+):(\d+)")
 
 
@@ -43,6 +45,14 @@ class DeviceFileParameters:
     permissions: Permissions = field(default_factory=Permissions)
     modifiable: bool = True
     """Whether programs may create or change nodes without the administrator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """A capability, which a program has if it can open a device node of `nvidia-caps`."""
+
+    minor: int
+    device_file: DeviceFileParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,25 @@ class HostPaths:
                 gid=values.get("DeviceFileGID", default.gid),
             ),
             modifiable=values.get("ModifyDeviceFiles", 1) == 1,
+        )
+
+    def capability(self, name: str) -> Capability | None:
+        """Returns a capability of the NVIDIA module; None if there is none.
+
+        `name` is its file below /proc/driver/nvidia/capabilities, such as `gpu0/mig/gi7/access`.
+        The names of the values are those that nvidia-modprobe reads (`nvidia_cap_get_device_file`).
+        """
+        text = self._read(f"/proc/driver/nvidia/capabilities/{name}") or ""
+        matches = (_PARAMETER.fullmatch(line.strip()) for line in text.splitlines())
+        values = {match[1]: int(match[2]) for match in matches if match}
+        if "DeviceFileMinor" not in values:
+            return None
+        mode = values.get("DeviceFileMode", Permissions().mode) & 0o777
+        return Capability(
+            values["DeviceFileMinor"],
+            DeviceFileParameters(
+                Permissions(mode), modifiable=values.get("DeviceFileModify", 1) == 1
+            ),
         )
 
     def drm_devices(self, pci_bus_id: str) -> Mapping[str, tuple[int, int]]:

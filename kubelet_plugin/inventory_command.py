@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -18,8 +19,9 @@ from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
 from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
-from kubelet_plugin.host import HostPaths
+from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, ObservedGpu
 from kubelet_plugin.inventory.inventory import (
@@ -30,12 +32,14 @@ from kubelet_plugin.inventory.inventory import (
     Inventory,
     known_gpus,
 )
-from kubelet_plugin.inventory.mig import MigSupported, MigUnsupported
+from kubelet_plugin.inventory.mig import GpuInstance, MigSupported, MigUnsupported
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.report import logs
+from kubelet_plugin.settings import mig_intents
 
 GPUS_FOUND: Final = 0
 NO_DRIVER: Final = 3
@@ -56,9 +60,12 @@ def run(arguments: Namespace) -> int:
     logs.configure("text", "warning")  # standard output is for the inventory
     host = HostPaths(Path(arguments.host_root))
     library = NvmlLibrary(host, nvml_libraries(Path(arguments.driver_root)))
-    inventory = NvmlReader(host, library).read()
-    library.close()
     driver = arguments.driver_name
+    intents = MigIntentFiles(
+        mig_intents(Path(arguments.kubelet_root), driver), host.boot_id() or UNKNOWN_BOOT
+    )
+    inventory = NvmlReader(host, library, intents=intents.read).read()
+    library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
     settings = PublishSettings(driver, arguments.share_cores)
     published = resource_slices(
@@ -183,9 +190,20 @@ def _gpu_document(observed: ObservedGpu) -> dict[str, Any]:
         "pcieRoot": gpu.pcie_root,
         "nvlink": {"domain": nvlink.domain, "peers": list(nvlink.peers)} if nvlink else None,
         "mig": _mig(observed),
+        "foundMIGInstances": [_instance_document(each) for each in observed.state.instances],
         "state": health.state(observed.state.problems),
     }
     return {name: value for name, value in document.items() if value is not None}
+
+
+def _instance_document(instance: GpuInstance) -> dict[str, Any]:
+    return {
+        "id": instance.id,
+        "profileID": instance.site.profile_id,
+        "start": instance.site.placement.start,
+        "size": instance.site.placement.size,
+        "uuids": [compute.uuid for compute in instance.compute_instances],
+    }
 
 
 def _mig(observed: ObservedGpu) -> str:
@@ -199,10 +217,14 @@ def _mig(observed: ObservedGpu) -> str:
 
 def _content(resource_slice: ResourceSlice) -> str:
     sets = ", ".join(counters.name for counters in resource_slice.spec.shared_counters)
-    names = ", ".join(device.name for device in resource_slice.spec.devices)
     if sets:
         return f"counter sets {sets}"
-    return f"devices {names}" if names else "empty"
+    names = [parse_name(device.name) for device in resource_slice.spec.devices]
+    partitions = Counter(gpu_name(name) for name in names if isinstance(name, PartitionName))
+    others = ", ".join(str(name) for name in names if not isinstance(name, PartitionName))
+    parts = [f"devices {others}"] if others else []
+    parts += [f"{number} partitions of {gpu}" for gpu, number in partitions.items()]
+    return ", ".join(parts) or "empty"
 
 
 def _dotted(version: tuple[int, int] | None) -> str | None:
@@ -245,6 +267,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         ("driver-name", "gpu.carina.dev", "name of the DRA driver"),
         ("driver-root", "/", "root folder of the installed NVIDIA driver"),
         ("host-root", "/", "folder with the host's proc and sys"),
+        ("kubelet-root", "/var/lib/kubelet", "where the plugin records its MIG instances"),
     ):
         name = setting.replace("-", "_")
         parser.add_argument(

@@ -31,7 +31,7 @@ from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.devices.device import GpuDevice, devices, of_kinds
-from kubelet_plugin.host import HostPaths
+from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.kubelet.dra_service import DraService
@@ -41,6 +41,9 @@ from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.mig_instances import MigInstances
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
@@ -132,6 +135,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         publisher.start()
         cleanup.callback(publisher.stop)
         nvml = NvmlLibrary(host, nvml_libraries(chosen.driver_root))
+        mig_intents = MigIntentFiles(chosen.mig_intents, _boot_id(host))
 
         gpus_changed = threading.Event()
 
@@ -147,7 +151,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             gpus_changed.set()
 
         poller = InventoryPoller(
-            NvmlReader(host, nvml).read,
+            NvmlReader(host, nvml, intents=mig_intents.read).read,
             changed=publish,
             reporter=node_report,
             clock=time.monotonic,
@@ -157,7 +161,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         cleanup.callback(poller.stop)
 
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
-        claims = _claims(chosen, client, host, poller, claim_report)
+        claims = _claims(chosen, client, host, nvml, mig_intents, poller, claim_report)
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
@@ -217,6 +221,8 @@ def _claims(
     chosen: Settings,
     client: Client,
     host: HostPaths,
+    nvml: NvmlLibrary,
+    mig_intents: MigIntentFiles,
     poller: InventoryPoller,
     report: ClaimReport,
 ) -> ClaimLifecycle:
@@ -234,7 +240,11 @@ def _claims(
         directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
     )
     preparer = Preparer(
-        NodePorts(cdi_specs),
+        NodePorts(
+            mig_modes=MigModes(nvml, mig_intents),
+            mig_instances=MigInstances(nvml, mig_intents),
+            cdi_specs=cdi_specs,
+        ),
         identities=identities,
         wanted=lambda claims: wanted(claims, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
@@ -242,7 +252,7 @@ def _claims(
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)
     record = ClaimRecord(
         CheckpointFile(chosen.checkpoint),
-        boot_id=host.boot_id() or "unknown",
+        boot_id=_boot_id(host),
         node_lock=FileLock(chosen.lock, clock=time.monotonic, pause=time.sleep),
         gpu_locks=GpuLocks(chosen.plugin_directory, clock=time.monotonic, pause=time.sleep),
         reader=reader,
@@ -259,6 +269,10 @@ def _claims(
         clock=time.monotonic,
         random=random.random,
     )
+
+
+def _boot_id(host: HostPaths) -> str:
+    return host.boot_id() or UNKNOWN_BOOT
 
 
 def _serve_http(

@@ -120,8 +120,8 @@ class Settings(BaseModel):
     )
     device_kinds: DeviceKinds | None = Field(
         None,
-        description="kinds of devices that are published, separated by commas: gpu, share, "
-        "monitor; default: all, but only gpu if driver_name is gpu.nvidia.com",
+        description="kinds of devices that are published, separated by commas: gpu, mig, share, "
+        "monitor; default: all, but only gpu and mig if driver_name is gpu.nvidia.com",
     )
     share_cores: int = Field(
         SHARE_CORES,
@@ -175,7 +175,7 @@ class Settings(BaseModel):
     @property
     def plugin_directory(self) -> Path:
         """The folder of the DRA socket and the checkpoint."""
-        return self.kubelet_root / "plugins" / self.driver_name
+        return _plugin_directory(self.kubelet_root, self.driver_name)
 
     @property
     def dra_socket(self) -> Path:
@@ -221,9 +221,23 @@ class Settings(BaseModel):
         return self.plugin_directory / "checkpoint.jsonl"
 
     @property
+    def mig_intents(self) -> Path:
+        """The folder that records which MIG instances Carina makes."""
+        return mig_intents(self.kubelet_root, self.driver_name)
+
+    @property
     def lock(self) -> Path:
         """The file that is locked while prepared claims change."""
         return self.plugin_directory / "serialize.lock"
+
+
+def mig_intents(kubelet_root: Path, driver_name: str) -> Path:
+    """Returns the folder that records which MIG instances a driver makes."""
+    return _plugin_directory(kubelet_root, driver_name) / "mig"
+
+
+def _plugin_directory(kubelet_root: Path, driver_name: str) -> Path:
+    return kubelet_root / "plugins" / driver_name
 
 
 def _fits(socket: Path) -> bool:

@@ -35,6 +35,15 @@ class GpuConfig(BaseModel):
     kind: Literal["GpuConfig"] = "GpuConfig"
 
 
+class MigDeviceConfig(BaseModel):
+    """How a MIG partition is handed out. It has no settings yet."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
+    kind: Literal["MigDeviceConfig"] = "MigDeviceConfig"
+
+
 class Enforcement(BaseModel):
     """The least level of enforcement that a share must have; `none` demands nothing."""
 
@@ -54,13 +63,14 @@ class ShareConfig(BaseModel):
     enforcement: Enforcement = Enforcement()
 
 
-DeviceConfig: TypeAlias = GpuConfig | ShareConfig
+DeviceConfig: TypeAlias = GpuConfig | MigDeviceConfig | ShareConfig
 """A configuration of any kind."""
 
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
 _KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
     "GpuConfig": GpuConfig,
+    "MigDeviceConfig": MigDeviceConfig,
     "ShareConfig": ShareConfig,
 }
 
@@ -175,7 +185,7 @@ def _in_force(
     ]
     last = configs[-1] if configs else device.accepts()
     match last:
-        case GpuConfig():
+        case GpuConfig() | MigDeviceConfig():
             return last
         case ShareConfig():
             demands = [c.enforcement for c in (*configs, last) if isinstance(c, ShareConfig)]

@@ -14,8 +14,8 @@ hyphen. See docs/cdi.md.
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import assert_never
 
 from kubelet_plugin.cdi.driver_files import DriverFiles, Library
 from kubelet_plugin.cdi.spec import (
@@ -29,9 +29,7 @@ from kubelet_plugin.cdi.spec import (
 )
 from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.devices.device import GpuDevice
-from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.share import Share, share_amounts
-from kubelet_plugin.devices.whole import WholeGpu
 
 _API_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _CLAIM_VARIABLE = re.compile(
@@ -42,6 +40,15 @@ _VOID = "NVIDIA_VISIBLE_DEVICES=void"
 _PRIVATE_LIBRARIES = PurePosixPath("/usr/local/nvidia/lib64")
 """Folder of the driver's libraries in containers, if no hook can configure the loader. It contains
 nothing else, so it can be searched first, and CUDA images already search it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedDevice:
+    """A device as containers get it."""
+
+    cuda_name: str
+    """The name of the device in CUDA_VISIBLE_DEVICES."""
+    nodes: tuple[DeviceNode, ...]
 
 
 def cdi_kind(driver: str) -> str:
@@ -72,12 +79,12 @@ def claim_spec(
     driver: str,
     claim: NodeClaim,
     devices: Mapping[str, GpuDevice],
-    nodes: Mapping[str, tuple[DeviceNode, ...]],
+    injected: Mapping[str, InjectedDevice],
     shared: ContainerEdits,
 ) -> CdiSpec:
     """Returns the spec of a claim.
 
-    `devices` and `nodes` contain each device that the claim has allocated, by name. `shared` is
+    `devices` and `injected` contain each device that the claim has allocated, by name. `shared` is
     added to every container with one of them.
 
     Raises:
@@ -89,8 +96,15 @@ def claim_spec(
             CdiDevice(
                 _device_name(claim, allocated),
                 ContainerEdits(
-                    env=tuple(_variables(claim, allocated, devices[allocated.device])),
-                    device_nodes=nodes[allocated.device],
+                    env=tuple(
+                        _variables(
+                            claim,
+                            allocated,
+                            devices[allocated.device],
+                            injected[allocated.device].cuda_name,
+                        )
+                    ),
+                    device_nodes=injected[allocated.device].nodes,
                 ),
             )
             for allocated in claim.devices
@@ -173,7 +187,9 @@ def _hooks(files: DriverFiles, program: str) -> Iterable[Hook]:
         yield Hook("createContainer", program, (PurePosixPath(program).name, *arguments))
 
 
-def _variables(claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice) -> Iterable[str]:
+def _variables(
+    claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice, cuda_name: str
+) -> Iterable[str]:
     """Returns the variables that tell a container which device it has for a request."""
     name = (
         f"CARINA_CLAIM_{_variable_part(claim.uid)}_REQUEST_{_variable_part(allocated.request)}"
@@ -181,7 +197,7 @@ def _variables(claim: NodeClaim, allocated: AllocatedDevice, device: GpuDevice) 
     )
     if allocated.share_id is not None:
         name += f"_SHARE_{_variable_part(allocated.share_id)}"
-    yield f"{name}={_cuda_name(device)}"
+    yield f"{name}={cuda_name}"
     if allocated.admin_access:
         yield f"{name}_ADMIN_ACCESS=true"
     elif isinstance(device, Share):
@@ -203,14 +219,6 @@ def _limits(name: str, allocated: AllocatedDevice, share: Share) -> Iterable[str
     yield f"{name}_MEMORY_ENFORCEMENT={share.memory_enforcement}"
     yield f"{name}_CORES_PERCENT={amounts.cores}"
     yield f"{name}_CORE_ENFORCEMENT={share.core_enforcement}"
-
-
-def _cuda_name(device: GpuDevice) -> str:
-    """Returns the name of the device in CUDA_VISIBLE_DEVICES."""
-    match device:
-        case WholeGpu(gpu=gpu) | Share(gpu=gpu) | Monitor(gpu=gpu):
-            return gpu.uuid
-    assert_never(device)
 
 
 def _device_name(claim: NodeClaim, allocated: AllocatedDevice) -> str:

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 from carina_dra.config.device import (
     ConfigSource,
     ConfiguredDevice,
     DeviceConfig,
     DeviceConfigError,
-    GpuConfig,
-    ShareConfig,
     configs_in_force,
 )
 from carina_dra.resource import (
@@ -21,11 +19,16 @@ from carina_dra.resource import (
     ResourceClaim,
     decode,
 )
-from kubelet_plugin.claims.claim import AllocatedDevice, ClaimReference, NodeClaim
+from kubelet_plugin.claims.claim import (
+    AllocatedDevice,
+    ClaimReference,
+    NodeClaim,
+    accepted_config,
+)
 from kubelet_plugin.claims.failure import AllocationRefused, ApiUnavailable, ClaimGone
 from kubelet_plugin.devices.name import (
-    DeviceName,
     MonitorName,
+    PartitionName,
     ShareName,
     UnknownName,
     WholeGpuName,
@@ -138,7 +141,7 @@ def _not_allocated_here(claim: ClaimReference, what: str) -> Gone:
 def _configured(
     claim: ClaimReference, results: Sequence[DeviceResult], sources: Sequence[ConfigSource]
 ) -> Wanted | Misconfigured:
-    accepted = [_accepts(parse_name(result.device)) for result in results]
+    accepted = [accepted_config(result.device) for result in results]
     devices = [
         ConfiguredDevice(result.request, result.device, accepts)
         for result, accepts in zip(results, accepted, strict=True)
@@ -172,9 +175,14 @@ def _node_claim(
 
 def _lack(result: DeviceResult) -> str | None:
     """Returns what the result lacks to be prepared, and the remedy; None if it lacks nothing."""
-    if result.admin_access:
-        return None
     match parse_name(result.device):
+        case PartitionName() if result.admin_access:
+            return (
+                "with admin access, which partitions cannot have, because they exist only while "
+                "other claims have them; select devices of type monitor, which see all partitions"
+            )
+        case _ if result.admin_access:
+            return None
         case MonitorName():
             return (
                 "without admin access, for which alone it is; write adminAccess: true in the "
@@ -185,20 +193,8 @@ def _lack(result: DeviceResult) -> str | None:
             return f"as a whole, without shareID; {_SHARES_NEED}"
         case ShareName() if share_amounts(result.consumed_capacity) is None:
             return f"without amounts of memory and cores in consumedCapacity; {_SHARES_NEED}"
-        case WholeGpuName() | ShareName() | UnknownName():
+        case WholeGpuName() | PartitionName() | ShareName() | UnknownName():
             return None
-
-
-def _accepts(name: DeviceName) -> type[DeviceConfig]:
-    """Returns the kind of configuration that a device accepts."""
-    match name:
-        case WholeGpuName() | MonitorName():
-            return GpuConfig
-        case ShareName():
-            return ShareConfig
-        case UnknownName():
-            return GpuConfig  # it is refused later, as missing
-    assert_never(name)
 
 
 def _configurations(

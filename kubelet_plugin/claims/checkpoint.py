@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from carina_dra.config.device import DeviceConfig, GpuConfig, is_of_known_kind, read_recorded
 from carina_dra.quantity import Quantity
-from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, accepted_config
 from kubelet_plugin.devices.conflict import Hold, conflict
 
 T = TypeVar("T")
@@ -194,11 +194,15 @@ def _config_json(config: DeviceConfig) -> dict[str, Any]:
     return config.model_dump(exclude_defaults=True) | header
 
 
-def _parse_config(content: Mapping[str, Any]) -> DeviceConfig:
-    config = content.get("deviceConfig")
-    if config is not None and is_of_known_kind(config):
-        return read_recorded("deviceConfig", config)
-    return read_recorded("config", content["config"])
+def _parse_config(content: Mapping[str, Any], device: str) -> DeviceConfig:
+    """Returns the configuration; the default if an older version has dropped `deviceConfig`."""
+    recorded = content.get("deviceConfig")
+    if recorded is not None and is_of_known_kind(recorded):
+        config = read_recorded("deviceConfig", recorded)
+    else:
+        config = read_recorded("config", content["config"])
+    accepted = accepted_config(device)
+    return config if isinstance(config, accepted) else accepted()
 
 
 def _parse_claim(content: Mapping[str, Any]) -> NodeClaim:
@@ -216,7 +220,7 @@ def _parse_device(content: Mapping[str, Any]) -> AllocatedDevice:
         request=_text(content, "request"),
         pool=_text(content, "pool"),
         device=_text(content, "device"),
-        config=_parse_config(content),
+        config=_parse_config(content, _text(content, "device")),
         admin_access=content.get("adminAccess", False) is True,
         share_id=None if share is None else str(share),
         consumed_capacity={

@@ -7,11 +7,20 @@ unprepared.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
-from carina_dra.config.device import DeviceConfig
+from carina_dra.config.device import DeviceConfig, GpuConfig, MigDeviceConfig, ShareConfig
 from carina_dra.quantity import Quantity
 from kubelet_plugin.devices.conflict import Hold
-from kubelet_plugin.devices.name import gpu_name, parse_name
+from kubelet_plugin.devices.name import (
+    MonitorName,
+    PartitionName,
+    ShareName,
+    UnknownName,
+    WholeGpuName,
+    gpu_name,
+    parse_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,21 @@ class AllocatedDevice:
     """ID of this share of a device that allows multiple allocations (KEP-5075)."""
     consumed_capacity: Mapping[str, Quantity] = field(default_factory=dict)
     """The share's part of the device's capacities, by name (KEP-5075)."""
+
+
+def accepted_config(device: str) -> type[DeviceConfig]:
+    """Returns the kind of configuration that the device with this name accepts."""
+    name = parse_name(device)
+    match name:
+        case WholeGpuName() | MonitorName():
+            return GpuConfig
+        case PartitionName():
+            return MigDeviceConfig
+        case ShareName():
+            return ShareConfig
+        case UnknownName():
+            return GpuConfig  # it is refused later, as missing
+    assert_never(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,21 +19,43 @@ from carina_dra.resource import (
 )
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, NvLink
+from kubelet_plugin.inventory.mig import MigProfile
 
 _STANDARD: Final = "resource.kubernetes.io"
 
 
 def gpu_attributes(kind: DeviceKind, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
     """Returns the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
-    text = {
-        "type": str(kind),
+    own = {
         "uuid": gpu.uuid,
+        "nvlinkDomain": state.nvlink.domain if state.nvlink else None,
+        "nvlinkPeers": _peers(state.nvlink),
+    }
+    return _attributes(kind, gpu, own)
+
+
+def partition_attributes(
+    kind: DeviceKind, gpu: Gpu, profile: MigProfile, uuid: str | None
+) -> Mapping[str, DeviceAttribute]:
+    """Returns the attributes of a partition, sorted by name.
+
+    `uuid` is that of the MIG device, if it exists. A partition has no NVLink attributes, because
+    partitions do not reach other GPUs over NVLink.
+    """
+    return _attributes(kind, gpu, {"uuid": uuid, "parentUUID": gpu.uuid, "profile": profile.name})
+
+
+def _attributes(
+    kind: DeviceKind, gpu: Gpu, own: Mapping[str, str | None]
+) -> Mapping[str, DeviceAttribute]:
+    """Returns the attributes that a device has of its GPU, and its own."""
+    text = {
+        **own,
+        "type": str(kind),
         "productName": gpu.product_name,
         "brand": gpu.brand,
         "architecture": gpu.architecture,
         "addressingMode": gpu.addressing_mode,
-        "nvlinkDomain": state.nvlink.domain if state.nvlink else None,
-        "nvlinkPeers": _peers(state.nvlink),
         f"{_STANDARD}/pciBusID": gpu.pci_bus_id,
         f"{_STANDARD}/pcieRoot": gpu.pcie_root,
     }
@@ -66,6 +88,21 @@ def gpu_memory(gpu: Gpu) -> Mapping[str, DeviceCapacity]:
     if gpu.memory_bytes is None:
         return {}
     return {"memory": DeviceCapacity(Quantity.of(gpu.memory_bytes))}
+
+
+def partition_capacity(profile: MigProfile) -> Mapping[str, DeviceCapacity]:
+    """Returns the memory of a partition, in bytes, and the numbers of its engines."""
+    resources = profile.resources
+    amounts = {
+        "memory": resources.memory_mib * 2**20,
+        "multiprocessors": resources.multiprocessors,
+        "copyEngines": resources.copy_engines,
+        "decoders": resources.decoders,
+        "encoders": resources.encoders,
+        "jpegEngines": resources.jpeg_engines,
+        "ofaEngines": resources.ofa_engines,
+    }
+    return {name: DeviceCapacity(Quantity.of(amount)) for name, amount in amounts.items()}
 
 
 def semantic_version(version: str) -> str | None:

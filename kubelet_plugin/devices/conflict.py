@@ -10,6 +10,7 @@ from typing import assert_never
 from kubelet_plugin.devices.name import (
     DeviceName,
     MonitorName,
+    PartitionName,
     ShareName,
     UnknownName,
     WholeGpuName,
@@ -29,20 +30,18 @@ class Hold:
 def conflict(one: Hold, other: Hold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
-    Shares of one device can, because the scheduler accounts for their capacity. A device of an
-    unknown kind conflicts with every other device on its GPU.
+    Shares of one device can, because the scheduler accounts for their capacity. Different
+    partitions of a GPU can as far as their names tell; NVML refuses to make one that overlaps. A
+    device of an unknown kind conflicts with every other device on its GPU.
     """
-    if one.share_id is not None and other.share_id is not None and one.device == other.device:
+    if gpu_name(one.device) != gpu_name(other.device):
         return False
-    same_gpu = gpu_name(one.device) == gpu_name(other.device)
-    return same_gpu and _overlaps(one.device) and _overlaps(other.device)
-
-
-def _overlaps(device: DeviceName) -> bool:
-    """Returns whether the device overlaps every other device on its GPU that uses the GPU."""
-    match device:
-        case MonitorName():
+    if one.device == other.device:
+        shares = one.share_id is not None and other.share_id is not None
+        return not shares and not isinstance(one.device, MonitorName)
+    match one.device, other.device:
+        case (MonitorName(), _) | (_, MonitorName()) | (PartitionName(), PartitionName()):
             return False
-        case WholeGpuName() | ShareName() | UnknownName():
+        case (WholeGpuName() | PartitionName() | ShareName() | UnknownName(), _):
             return True
-    assert_never(device)
+    assert_never(one.device)

@@ -1,7 +1,8 @@
 """Counter sets (KEP-4815), from which a GPU's devices consume, so that they exclude each other.
 
 Every GPU has a counter set, `gpu-<minor>`. For a GPU that supports MIG, it counts engines and
-memory slices; for any other GPU, it has a single counter.
+memory slices; for any other GPU, it has a single counter. What an administrator's GPU instances
+have is not counted: nothing else can have it.
 """
 
 from collections.abc import Mapping
@@ -10,13 +11,20 @@ from typing import assert_never
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Counter, CounterSet
 from kubelet_plugin.devices.name import WholeGpuName
-from kubelet_plugin.inventory.gpu import Gpu
-from kubelet_plugin.inventory.mig import MigLayout, MigSupported, MigUnsupported
+from kubelet_plugin.inventory.gpu import Gpu, GpuState
+from kubelet_plugin.inventory.mig import (
+    MigLayout,
+    MigPlacement,
+    MigProfile,
+    MigResources,
+    MigSupported,
+    MigUnsupported,
+)
 
 
-def counter_set(gpu: Gpu) -> CounterSet:
-    """Returns the counter set of a GPU."""
-    return CounterSet(counter_set_name(gpu), counters(gpu))
+def counter_set(gpu: Gpu, state: GpuState) -> CounterSet:
+    """Returns the counter set of a GPU: what it has for the devices that consume counters."""
+    return CounterSet(counter_set_name(gpu), _counters(_available(gpu, state)))
 
 
 def counter_set_name(gpu: Gpu) -> str:
@@ -24,29 +32,75 @@ def counter_set_name(gpu: Gpu) -> str:
     return str(WholeGpuName(gpu.minor))
 
 
-def counters(gpu: Gpu) -> Mapping[str, Counter]:
-    """Returns all counters of a GPU."""
+def whole_counters(gpu: Gpu) -> Mapping[str, Counter]:
+    """Returns what a device consumes that uses the whole GPU."""
+    return _counters(_total(gpu))
+
+
+def partition_counters(profile: MigProfile, placement: MigPlacement) -> Mapping[str, Counter]:
+    """Returns what a partition consumes."""
+    return _counters(_of_partition(profile, placement))
+
+
+def has_room(gpu: Gpu, state: GpuState, profile: MigProfile, placement: MigPlacement) -> bool:
+    """Returns whether a partition is possible beside the administrator's GPU instances."""
+    available = _available(gpu, state)
+    needed = _of_partition(profile, placement)
+    return all(available.get(name, 0) >= number for name, number in needed.items())
+
+
+def _available(gpu: Gpu, state: GpuState) -> Mapping[str, int]:
+    left = dict(_total(gpu))
+    for instance in state.instances:
+        for name, number in _taken(gpu, instance.site.profile_id, instance.site.placement).items():
+            left[name] = max(0, left.get(name, 0) - number)
+    return left
+
+
+def _taken(gpu: Gpu, profile_id: int, placement: MigPlacement) -> Mapping[str, int]:
+    """Returns what a GPU instance has. Of a profile that is not known, that is all engines."""
     match gpu.mig:
-        case MigSupported(layout) if layout.profiles:
-            return _partition_counters(layout)
-        case MigUnsupported() | MigSupported():
-            return {"gpu": _counter(1)}
+        case MigSupported(layout):
+            profile = layout.profile(profile_id)
+            engines = layout.total if profile is None else profile.resources
+            return _engines(engines) | _slices(placement)
+        case MigUnsupported():
+            return {}
     assert_never(gpu.mig)
 
 
-def _partition_counters(layout: MigLayout) -> Mapping[str, Counter]:
-    total = layout.total
-    engines = {
-        "multiprocessors": total.multiprocessors,
-        "copy-engines": total.copy_engines,
-        "decoders": total.decoders,
-        "encoders": total.encoders,
-        "jpeg-engines": total.jpeg_engines,
-        "ofa-engines": total.ofa_engines,
+def _total(gpu: Gpu) -> Mapping[str, int]:
+    match gpu.mig:
+        case MigSupported(layout) if layout.profiles:
+            return _of_layout(layout)
+        case MigUnsupported() | MigSupported():
+            return {"gpu": 1}
+    assert_never(gpu.mig)
+
+
+def _of_layout(layout: MigLayout) -> Mapping[str, int]:
+    return _engines(layout.total) | _slices(MigPlacement(0, layout.memory_slices))
+
+
+def _of_partition(profile: MigProfile, placement: MigPlacement) -> Mapping[str, int]:
+    return _engines(profile.resources) | _slices(placement)
+
+
+def _engines(resources: MigResources) -> dict[str, int]:
+    return {
+        "multiprocessors": resources.multiprocessors,
+        "copy-engines": resources.copy_engines,
+        "decoders": resources.decoders,
+        "encoders": resources.encoders,
+        "jpeg-engines": resources.jpeg_engines,
+        "ofa-engines": resources.ofa_engines,
     }
-    slices = {f"memory-slice-{index}": 1 for index in range(layout.memory_slices)}
-    return {name: _counter(number) for name, number in (engines | slices).items() if number}
 
 
-def _counter(number: int) -> Counter:
-    return Counter(Quantity.of(number))
+def _slices(placement: MigPlacement) -> dict[str, int]:
+    slices = range(placement.start, placement.start + placement.size)
+    return {f"memory-slice-{index}": 1 for index in slices}
+
+
+def _counters(numbers: Mapping[str, int]) -> Mapping[str, Counter]:
+    return {name: Counter(Quantity.of(number)) for name, number in numbers.items() if number}

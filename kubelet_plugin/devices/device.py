@@ -6,29 +6,41 @@ matches on the kind. Every kind has a `name`, which is unique on the node and id
 the `gpu` that it belongs to, that GPU's `state`, its `kind` and its `published` form.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias, assert_never
 
+from kubelet_plugin.devices.counters import has_room
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share, shareable_mib
 from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.gpu import MigMode, ObservedGpu
+from kubelet_plugin.inventory.gpu import GpuState, MigMode, ObservedGpu
 from kubelet_plugin.inventory.inventory import Inventory, known_gpus
+from kubelet_plugin.inventory.mig import (
+    MigPlacement,
+    MigProfile,
+    MigSite,
+    MigSupported,
+    MigUnsupported,
+)
 
-GpuDevice: TypeAlias = WholeGpu | Share | Monitor
+GpuDevice: TypeAlias = WholeGpu | Partition | FoundPartition | Share | Monitor
 
 
 def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
     """Returns the node's devices, each kind sorted by the minor number of the GPU.
 
     The scheduler takes the first device that fits: a request that selects no type gets a whole GPU
-    before a share, and monitors come last. A GPU that does not respond keeps its devices. The
-    problems in its state determine whether they may be allocated.
+    before a part of one, and monitors come last. Of the partitions of a GPU, the smallest come
+    first, each at its last placement first: the large profiles fit at the first placements, some of
+    them only there. A GPU that does not respond keeps its devices. The problems in its state
+    determine whether they may be allocated.
     """
     gpus = known_gpus(inventory)
     return (
         *(WholeGpu(one.gpu, one.state) for one in gpus if _can_be_used_whole(one)),
+        *(partition for one in gpus for partition in _partitions(one)),
         *(Share(one.gpu, one.state) for one in gpus if _can_be_shared(one)),
         *(Monitor(one.gpu, one.state) for one in gpus),
     )
@@ -41,7 +53,7 @@ def of_kinds(devices: Iterable[GpuDevice], kinds: Collection[DeviceKind]) -> tup
 
 def _can_be_used_whole(observed: ObservedGpu) -> bool:
     match observed.state.mig_mode:
-        case MigMode.OFF:
+        case MigMode.OFF | MigMode.ON_FOR_CLAIMS:
             return True
         case MigMode.ON:
             return False  # CUDA sees only the MIG instances
@@ -50,3 +62,38 @@ def _can_be_used_whole(observed: ObservedGpu) -> bool:
 
 def _can_be_shared(observed: ObservedGpu) -> bool:
     return _can_be_used_whole(observed) and shareable_mib(observed.gpu) is not None
+
+
+def _partitions(observed: ObservedGpu) -> Iterator[Partition | FoundPartition]:
+    gpu, state = observed.gpu, observed.state
+    for profile in sorted(_profiles(observed), key=_size):
+        for placement in reversed(profile.placements):
+            uuid = _found(state, profile, placement)
+            if uuid is not None:
+                yield FoundPartition(gpu, state, profile, placement, uuid)
+            elif has_room(gpu, state, profile, placement):
+                yield Partition(gpu, state, profile, placement)
+
+
+def _profiles(observed: ObservedGpu) -> tuple[MigProfile, ...]:
+    """Returns the profiles of which partitions can be made now, without a reset of the GPU."""
+    match observed.gpu.mig:
+        case MigSupported(layout, at_once):
+            usable = at_once or observed.state.mig_mode is not MigMode.OFF
+            return layout.profiles if usable else ()
+        case MigUnsupported():
+            return ()
+    assert_never(observed.gpu.mig)
+
+
+def _found(state: GpuState, profile: MigProfile, placement: MigPlacement) -> str | None:
+    """Returns the UUID of the MIG device that an administrator made there."""
+    for instance in state.instances:
+        compute = instance.undivided(profile)
+        if instance.site == MigSite(profile.id, placement) and compute is not None:
+            return compute.uuid
+    return None
+
+
+def _size(profile: MigProfile) -> tuple[int, int, int]:
+    return profile.resources.memory_mib, profile.resources.multiprocessors, profile.id

@@ -8,6 +8,7 @@ class DeviceKind(StrEnum):
     """A way in which a GPU can be allocated."""
 
     GPU = "gpu"
+    MIG = "mig"
     SHARE = "share"
     MONITOR = "monitor"
 
@@ -35,4 +36,4 @@ def default_kinds(driver: str) -> frozenset[DeviceKind]:
     Users of NVIDIA's driver may select its devices by the driver's name alone, so under this name
     there are only kinds that its users know.
     """
-    return frozenset({DeviceKind.GPU} if driver == _NVIDIA else DeviceKind)
+    return frozenset({DeviceKind.GPU, DeviceKind.MIG} if driver == _NVIDIA else DeviceKind)

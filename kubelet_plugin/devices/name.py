@@ -11,6 +11,9 @@ from typing import TypeAlias
 _OF_GPU = re.compile(r"gpu-(0|[1-9]\d*)(?P<rest>-.*)?", re.ASCII)
 _SHARE = "-share"
 _MONITOR = "-monitor"
+_PARTITION = re.compile(
+    r"-mig-(?P<profile>[a-z0-9]+(?:-[a-z0-9]+)*)-(?P<id>0|[1-9]\d*)-(?P<start>0|[1-9]\d*)", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,27 @@ class MonitorName:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionName:
+    """`gpu-<minor>-mig-<profile>-<profile ID>-<start>`, as NVIDIA's DRA driver names partitions."""
+
+    minor: int
+    profile: str
+    """The profile's name without characters that the API does not allow: `1g10gb-me`."""
+    profile_id: int
+    start: int
+    """The first memory slice."""
+
+    @classmethod
+    def of(cls, minor: int, profile: str, profile_id: int, start: int) -> "PartitionName":
+        """Returns the name for a profile in the driver's notation, such as `1g.10gb+me`."""
+        allowed = re.sub(r"[^a-z0-9]+", "-", profile.lower().replace(".", "")).strip("-")
+        return cls(minor, allowed, profile_id, start)
+
+    def __str__(self) -> str:
+        return f"gpu-{self.minor}-mig-{self.profile}-{self.profile_id}-{self.start}"
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownName:
     """The name of a device whose kind this version does not know."""
 
@@ -55,7 +79,7 @@ class UnknownName:
         return self.text
 
 
-DeviceName: TypeAlias = WholeGpuName | ShareName | MonitorName | UnknownName
+DeviceName: TypeAlias = WholeGpuName | PartitionName | ShareName | MonitorName | UnknownName
 
 
 def parse_name(text: str) -> DeviceName:
@@ -71,6 +95,9 @@ def parse_name(text: str) -> DeviceName:
             return ShareName(minor)
         case str(rest) if rest == _MONITOR:
             return MonitorName(minor)
+        case str(rest) if partition := _PARTITION.fullmatch(rest):
+            numbers = int(partition["id"]), int(partition["start"])
+            return PartitionName(minor, partition["profile"], *numbers)
         case _:
             return UnknownName(text, minor)
 
@@ -81,7 +108,7 @@ def gpu_name(name: DeviceName) -> str:
     For a name without a minor number, returns the name itself.
     """
     match name:
-        case WholeGpuName(minor) | ShareName(minor) | MonitorName(minor):
+        case WholeGpuName(minor) | PartitionName(minor) | ShareName(minor) | MonitorName(minor):
             return f"gpu-{minor}"
         case UnknownName(text, minor):
             return text if minor is None else f"gpu-{minor}"

@@ -21,7 +21,7 @@ from carina_dra.resource import (
 )
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.attributes import gpu_attributes
-from kubelet_plugin.devices.counters import counter_set_name, counters
+from kubelet_plugin.devices.counters import counter_set_name, whole_counters
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -85,7 +85,7 @@ class Share:
             attributes=dict(sorted(attributes.items())),
             capacity=_capacity(shareable_mib(self.gpu) or 0, settings.share_cores),
             consumes_counters=(
-                DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),
+                DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=taints(self.state.problems, settings.driver),
             allow_multiple_allocations=True,

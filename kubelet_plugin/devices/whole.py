@@ -6,7 +6,7 @@ from typing import ClassVar
 from carina_dra.resource import Device as PublishedDevice
 from carina_dra.resource import DeviceCounterConsumption
 from kubelet_plugin.devices.attributes import gpu_attributes, gpu_memory
-from kubelet_plugin.devices.counters import counter_set_name, counters
+from kubelet_plugin.devices.counters import counter_set_name, whole_counters
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import WholeGpuName
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -34,7 +34,7 @@ class WholeGpu:
             attributes=gpu_attributes(self.kind, self.gpu, self.state),
             capacity=gpu_memory(self.gpu),
             consumes_counters=(
-                DeviceCounterConsumption(counter_set_name(self.gpu), counters(self.gpu)),
+                DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=taints(self.state.problems, settings.driver),
         )

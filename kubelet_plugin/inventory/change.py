@@ -85,7 +85,7 @@ class GpuIsUnknown:
 
 @dataclass(frozen=True, slots=True)
 class MigModeChanged:
-    """MIG mode was switched on or off."""
+    """An administrator switched MIG mode on or off."""
 
     gpu: Gpu
     mode: MigMode
@@ -150,8 +150,9 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
 def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
     """Returns the changes of one GPU, without those that Carina makes, such as MIG instances."""
     changed: list[InventoryChange] = []
-    if before.state.mig_mode is not after.state.mig_mode:
-        changed.append(MigModeChanged(after.gpu, after.state.mig_mode))
+    was_on, is_on = (each.state.mig_mode is MigMode.ON for each in (before, after))
+    if was_on != is_on:
+        changed.append(MigModeChanged(after.gpu, MigMode.ON if is_on else MigMode.OFF))
     known = {type(problem) for problem in before.state.problems}
     changed += [
         ProblemAppeared(after.gpu, problem)

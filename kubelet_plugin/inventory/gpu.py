@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kubelet_plugin.inventory.health import HEALTHY, Problems
-from kubelet_plugin.inventory.mig import MigSupport
+from kubelet_plugin.inventory.mig import GpuInstance, MigSupport
 
 
 class MigMode(Enum):
@@ -18,6 +18,9 @@ class MigMode(Enum):
 
     OFF = "off"
     ON = "on"
+    """An administrator switched it on."""
+    ON_FOR_CLAIMS = "on for claims"
+    """Carina switched it on for partitions, and switches it off when there are none any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class GpuState:
     """The state of a GPU at the last read."""
 
     mig_mode: MigMode = MigMode.OFF
+    instances: tuple[GpuInstance, ...] = ()
+    """The GPU instances that Carina did not make, sorted by ID."""
     nvlink: NvLink | None = None
     """None if the GPU has no active link."""
     problems: Problems = HEALTHY

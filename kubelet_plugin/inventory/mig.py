@@ -1,4 +1,4 @@
-"""How a GPU can be partitioned with MIG: facts of the hardware and its driver."""
+"""How a GPU can be partitioned with MIG (facts of the hardware), and how it is partitioned."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -51,6 +51,10 @@ class MigLayout:
 
     profiles: tuple[MigProfile, ...]
 
+    def profile(self, profile_id: int) -> MigProfile | None:
+        """Returns the profile with this ID."""
+        return next((profile for profile in self.profiles if profile.id == profile_id), None)
+
     @property
     def memory_slices(self) -> int:
         """Number of memory slices: 8 on an A100, 0 without profiles."""
@@ -91,3 +95,43 @@ class MigSupported:
 
 
 MigSupport: TypeAlias = MigUnsupported | MigSupported
+
+
+@dataclass(frozen=True, slots=True)
+class MigSite:
+    """A profile at a placement: what identifies a GPU instance of a GPU."""
+
+    profile_id: int
+    placement: MigPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInstance:
+    """A compute instance of a GPU instance; CUDA sees it as a MIG device."""
+
+    id: int
+    slices: int
+    """Number of compute slices."""
+    uuid: str
+    """Of the MIG device: "MIG-" and 36 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstance:
+    """A GPU instance that exists: memory slices of a GPU with its engines."""
+
+    id: int
+    site: MigSite
+    compute_instances: tuple[ComputeInstance, ...]
+    """Sorted by ID. Those without a MIG device, because they are being made, are left out."""
+
+    def undivided(self, profile: MigProfile) -> ComputeInstance | None:
+        """Returns the compute instance that has all compute slices of the profile, if there is one.
+
+        An administrator may divide a GPU instance among several compute instances.
+        """
+        match self.compute_instances:
+            case (compute,) if compute.slices == profile.slices:
+                return compute
+            case _:
+                return None

@@ -60,8 +60,12 @@ def call(function: Callable[..., Any], *arguments: object) -> Any:
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
-        code = _CODES.get(error.value, f"NVML error {error.value}")
-        raise NvmlCallError(NvmlFailure(function.__name__, code)) from None
+        raise NvmlCallError(NvmlFailure(function.__name__, code_name(error.value))) from None
+
+
+def code_name(value: int) -> str:
+    """Returns the constant's name of a value that NVML returned."""
+    return _CODES.get(value, f"NVML error {value}")
 
 
 def optional_call(function: Callable[..., Any], *arguments: object) -> Any:

@@ -27,7 +27,14 @@ from kubelet_plugin.inventory.inventory import (
     UnknownGpu,
     known_gpus,
 )
-from kubelet_plugin.inventory.mig import MigLayout, MigSupport, MigSupported, MigUnsupported
+from kubelet_plugin.inventory.mig import (
+    GpuInstance,
+    MigLayout,
+    MigSupport,
+    MigSupported,
+    MigUnsupported,
+)
+from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import (
     NO_SUCH,
     NvmlCallError,
@@ -37,6 +44,7 @@ from kubelet_plugin.nvml.library import (
     optional_call,
 )
 from kubelet_plugin.nvml.mig import read_layout
+from kubelet_plugin.nvml.mig_instance import read_instances
 from kubelet_plugin.nvml.names import ADDRESSING_MODES, ARCHITECTURES, BRANDS
 
 _LOST = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND"})
@@ -58,6 +66,7 @@ class _GpuRead:
 
     gpu: Gpu
     mig_mode: MigMode
+    instances: tuple[GpuInstance, ...]
     links: nvlink.Links
 
 
@@ -69,10 +78,15 @@ class NvmlReader:
         host: HostPaths,
         library: NvmlLibrary,
         *,
+        intents: Callable[[str], MigIntents | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`now` returns the current time, for the time at which a problem is first seen."""
+        """`intents` returns what Carina makes on the GPU with this UUID.
+
+        `now` returns the current time, for the time at which a problem is first seen.
+        """
         self._host = host
+        self._intents = intents
         self._now = now
         self._library = library
         self._session: NvmlSession | None = None
@@ -174,6 +188,7 @@ class NvmlReader:
         address = _address(call(pynvml.nvmlDeviceGetPciInfo, handle))
         architecture = optional_call(pynvml.nvmlDeviceGetArchitecture, handle)
         memory = optional_call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        before = self._intents(uuid)
         modes = optional_call(pynvml.nvmlDeviceGetMigMode, handle)
         gpu = Gpu(
             minor=call(pynvml.nvmlDeviceGetMinorNumber, handle),
@@ -195,7 +210,13 @@ class NvmlReader:
             pcie_root=self._host.pcie_root(address),
             mig=self._read_mig_support(handle, uuid, architecture, modes),
         )
-        return _GpuRead(gpu, _mig_mode(modes), _read_links(handle))
+        instances = _read_instances(handle, gpu.mig, modes)
+        # What Carina made and removed meanwhile is in one of the two.
+        intents = [each for each in (before, self._intents(uuid)) if each is not None]
+        own = {site for each in intents for site in each.instances.values()}
+        others = tuple(instance for instance in instances if instance.site not in own)
+        own_mode = any(each.mode for each in intents) and not others
+        return _GpuRead(gpu, _mig_mode(modes, own=own_mode), others, _read_links(handle))
 
     def _read_mig_support(
         self,
@@ -213,10 +234,25 @@ class NvmlReader:
         return MigSupported(self._layouts[uuid], toggles_without_reset=at_once)
 
 
-def _mig_mode(modes: tuple[int, int] | None) -> MigMode:
+def _mig_mode(modes: tuple[int, int] | None, *, own: bool) -> MigMode:
     """Returns the current mode. The second of the two modes is the one after a reset."""
-    on = modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    return MigMode.ON if on else MigMode.OFF
+    if not _is_on(modes):
+        return MigMode.OFF
+    return MigMode.ON_FOR_CLAIMS if own else MigMode.ON
+
+
+def _read_instances(
+    handle: object, mig: MigSupport, modes: tuple[int, int] | None
+) -> tuple[GpuInstance, ...]:
+    match mig:
+        case MigSupported(layout) if _is_on(modes):
+            return read_instances(handle, layout)
+        case MigSupported() | MigUnsupported():
+            return ()
+
+
+def _is_on(modes: tuple[int, int] | None) -> bool:
+    return modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
 def _read_driver() -> _Driver:
@@ -282,7 +318,11 @@ def _ready(
     responsive = [
         ObservedGpu(
             read.gpu,
-            GpuState(mig_mode=read.mig_mode, nvlink=connections.get(read.gpu.minor)),
+            GpuState(
+                mig_mode=read.mig_mode,
+                instances=read.instances,
+                nvlink=connections.get(read.gpu.minor),
+            ),
         )
         for read in reads
     ]

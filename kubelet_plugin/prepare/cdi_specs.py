@@ -7,17 +7,31 @@ creates the device nodes that the spec names, and restores a spec that a reboot 
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import assert_never
 
-from kubelet_plugin.cdi.claim_spec import claim_of, claim_spec, driver_edits
+from kubelet_plugin.cdi.claim_spec import InjectedDevice, claim_of, claim_spec, driver_edits
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, render_spec
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
+from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.partition import FoundPartition, Partition
+from kubelet_plugin.devices.share import Share
+from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.prepare.device_nodes import DeviceNodeError, NvidiaNodes
-from kubelet_plugin.prepare.resource import ClaimSpec, Identity, ResourceError, spec_identity
+from kubelet_plugin.prepare.resource import (
+    ClaimSpec,
+    Identity,
+    Made,
+    ResourceError,
+    instance_identity,
+    spec_identity,
+)
 
 
 class CdiSpecs:
@@ -77,8 +91,8 @@ class CdiSpecs:
         owner = claim_of(content) if content is not None else None
         return owner if owner is not None and owner.uid == uid else None
 
-    def make(self, spec: ClaimSpec, _made: Mapping[Identity, None]) -> None:
-        """Writes the spec, unless the file is up to date.
+    def make(self, spec: ClaimSpec, made: Mapping[Identity, Made]) -> None:
+        """Writes the spec, unless the file is up to date. `made` has the claim's MIG instances.
 
         Raises:
             ClaimError: the driver's version is not known.
@@ -88,13 +102,14 @@ class CdiSpecs:
         version = _driver_version(spec)
         try:
             nvidia = NvidiaNodes(self._host)
-            nodes = {
-                name: self._seen_by_runtime(nvidia.ensure_gpu(device.gpu))
-                for name, device in spec.devices.items()
+            injected = {
+                name: self._injected(device, nvidia, made) for name, device in spec.devices.items()
             }
             control_nodes = self._seen_by_runtime(nvidia.ensure_control())
             shared = self._shared(self._driver_root.files(version), control_nodes)
-            content = render_spec(claim_spec(self._driver, spec.claim, spec.devices, nodes, shared))
+            content = render_spec(
+                claim_spec(self._driver, spec.claim, spec.devices, injected, shared)
+            )
         except CdiSpecError as error:
             raise ResourceError(str(error), retriable=False) from error
         except (DeviceNodeError, DriverFilesError) as error:
@@ -130,6 +145,30 @@ class CdiSpecs:
             known = files, control_nodes, driver_edits(files, control_nodes)
             self._driver_edits = known
         return known[2]
+
+    def _injected(
+        self, device: GpuDevice, nvidia: NvidiaNodes, made: Mapping[Identity, Made]
+    ) -> InjectedDevice:
+        """Returns what containers get of a device, and ensures that its device nodes exist.
+
+        Raises:
+            DeviceNodeError: a node is missing or wrong, and cannot be created.
+        """
+        match device:
+            case WholeGpu(gpu) | Share(gpu):
+                return self._of_gpu(gpu, nvidia.ensure_gpu(gpu))
+            case Monitor(gpu):
+                return self._of_gpu(gpu, nvidia.ensure_monitor(gpu))
+            case Partition(gpu) | FoundPartition(gpu):
+                instance = made[instance_identity(device.name)]
+                if instance is None:
+                    raise AssertionError(f"the port of {device.name} gave no instance")
+                nodes = nvidia.ensure_partition(gpu, instance)
+                return InjectedDevice(instance.uuid, self._seen_by_runtime(nodes))
+        assert_never(device)
+
+    def _of_gpu(self, gpu: Gpu, nodes: tuple[str, ...]) -> InjectedDevice:
+        return InjectedDevice(gpu.uuid, self._seen_by_runtime(nodes))
 
     def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
         return tuple(DeviceNode(path, self._host_device_root + path) for path in paths)

@@ -16,11 +16,16 @@ from pathlib import Path
 
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
+from kubelet_plugin.prepare.resource import MadeInstance
 
 _NVIDIA = ("nvidia", "nvidia-frontend", "nvidiactl")
 """Names of the NVIDIA module in /proc/devices: the first since driver 550, the second before."""
 _UVM = ("nvidia-uvm",)
 _MODESET = ("nvidia-modeset", "nvidia-frontend")
+_CAPS = ("nvidia-caps",)
+_CAPABILITIES = "/dev/nvidia-caps"
+_MONITOR = "mig/monitor"
+"""The capability to see all MIG instances of the node."""
 _ATTEMPTS = 10
 """An attempt fails without an error only if another process creates the same node."""
 
@@ -96,6 +101,49 @@ class NvidiaNodes:
         node = _Node(f"/dev/nvidia{gpu.minor}", _NVIDIA, gpu.minor, _LOAD_NVIDIA)
         self._ensure(node, self._parameters)
         return (node.path, *_drm_nodes(self._host, gpu))
+
+    def ensure_partition(self, gpu: Gpu, instance: MadeInstance) -> tuple[str, ...]:
+        """Creates or replaces the nodes of a MIG instance; returns their paths.
+
+        They are /dev/nvidia<minor> of its GPU and two capabilities, which are what gives access to
+        this instance of the GPU and to no other. DRM nodes are not among them: they know no
+        instances.
+
+        Raises:
+            DeviceNodeError: a node is missing or wrong, and cannot be created.
+        """
+        node = _Node(f"/dev/nvidia{gpu.minor}", _NVIDIA, gpu.minor, _LOAD_NVIDIA)
+        self._ensure(node, self._parameters)
+        folder = f"gpu{gpu.minor}/mig/gi{instance.gpu_instance}"
+        names = f"{folder}/access", f"{folder}/ci{instance.compute_instance}/access"
+        return (node.path, *map(self._ensure_capability, names))
+
+    def ensure_monitor(self, gpu: Gpu) -> tuple[str, ...]:
+        """Creates or replaces the nodes that show a GPU with all its MIG instances.
+
+        Raises:
+            DeviceNodeError: a node is missing or wrong, and cannot be created.
+        """
+        nodes = self.ensure_gpu(gpu)
+        if self._host.capability(_MONITOR) is None:
+            return nodes  # a driver without MIG
+        return (*nodes, self._ensure_capability(_MONITOR))
+
+    def _ensure_capability(self, name: str) -> str:
+        capability = self._host.capability(name)
+        if capability is None:
+            raise DeviceNodeError(
+                f"{self._host.path('/proc/driver/nvidia/capabilities')}/{name} is missing "
+                "or damaged, so that the number of its device node is not known; check that the "
+                "nvidia module is loaded and that nvidia-smi shows the MIG instance"
+            )
+        node = _Node(
+            f"{_CAPABILITIES}/nvidia-cap{capability.minor}", _CAPS, capability.minor, _LOAD_NVIDIA
+        )
+        if capability.device_file.modifiable:
+            self._host.path(_CAPABILITIES).mkdir(mode=0o755, exist_ok=True)
+        self._ensure(node, capability.device_file)
+        return node.path
 
     def _ensure(self, node: _Node, parameters: DeviceFileParameters) -> None:
         host, path = self._host, self._host.path(node.path)

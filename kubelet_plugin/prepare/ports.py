@@ -5,13 +5,27 @@ from typing import assert_never
 
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
-from kubelet_plugin.prepare.resource import KINDS, ClaimSpec, Identity, NodeResource
+from kubelet_plugin.prepare.mig_instances import MigInstances
+from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.resource import (
+    KINDS,
+    ClaimSpec,
+    Identity,
+    Made,
+    MigInstance,
+    MigModeOn,
+    NodeResource,
+)
 
 
 class NodePorts:
     """The ports of this node; implements `Ports`."""
 
-    def __init__(self, cdi_specs: CdiSpecs) -> None:
+    def __init__(
+        self, *, mig_modes: MigModes, mig_instances: MigInstances, cdi_specs: CdiSpecs
+    ) -> None:
+        self._mig_modes = mig_modes
+        self._mig_instances = mig_instances
         self._cdi_specs = cdi_specs
 
     @property
@@ -21,22 +35,33 @@ class NodePorts:
 
     def observe(self) -> Collection[Identity]:
         """Returns what is on the node; raises ResourceError."""
-        return self._cdi_specs.observe()
+        ports = (self._mig_modes, self._mig_instances, self._cdi_specs)
+        return {identity for port in ports for identity in port.observe()}
 
     def owner(self, identity: Identity) -> ClaimReference | None:
         """Returns the claim that the resource names; None if it names none."""
         return self._cdi_specs.owner(identity.name) if identity.kind == ClaimSpec.kind else None
 
-    def make(self, resource: NodeResource, made: Mapping[Identity, None]) -> None:
+    def make(self, resource: NodeResource, made: Mapping[Identity, Made]) -> Made:
         """Creates or completes the resource; raises ResourceError or ClaimError."""
         match resource:
+            case MigModeOn():
+                self._mig_modes.make(resource)
+                return None
+            case MigInstance():
+                return self._mig_instances.make(resource)
             case ClaimSpec():
-                return self._cdi_specs.make(resource, made)
+                self._cdi_specs.make(resource, made)
+                return None
         assert_never(resource)
 
     def remove(self, identity: Identity) -> None:
         """Removes the resource, if it exists; raises ResourceError."""
         match identity.kind:
+            case MigModeOn.kind:
+                self._mig_modes.remove(identity)
+            case MigInstance.kind:
+                self._mig_instances.remove(identity)
             case ClaimSpec.kind:
                 self._cdi_specs.remove(identity.name)
             case kind:

@@ -12,6 +12,9 @@ from typing import ClassVar, TypeAlias
 
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.name import WholeGpuName, gpu_name, parse_name
+from kubelet_plugin.devices.partition import FoundPartition, Partition
+from kubelet_plugin.inventory.gpu import Gpu
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,9 +51,57 @@ def spec_identity(uid: str) -> Identity:
     return Identity(ClaimSpec.kind, uid)
 
 
-NodeResource: TypeAlias = ClaimSpec
+@dataclass(frozen=True, slots=True)
+class MigModeOn:
+    """A GPU in MIG mode, for its partitions; named by the GPU."""
 
-KINDS = (ClaimSpec.kind,)
+    kind: ClassVar[str] = "MIG mode"
+    gpu: Gpu
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the GPU's name."""
+        return mode_identity(str(WholeGpuName(self.gpu.minor)))
+
+
+def mode_identity(gpu: str) -> Identity:
+    """Returns the identity of the MIG mode of the GPU `gpu-<minor>`."""
+    return Identity(MigModeOn.kind, gpu, gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A GPU instance with a compute instance for all of it; named by the device."""
+
+    kind: ClassVar[str] = "MIG instance"
+    device: Partition | FoundPartition
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the device's name."""
+        return instance_identity(self.device.name)
+
+
+def instance_identity(device: str) -> Identity:
+    """Returns the identity of the MIG instance of a device."""
+    return Identity(MigInstance.kind, device, gpu_name(parse_name(device)))
+
+
+@dataclass(frozen=True, slots=True)
+class MadeInstance:
+    """A MIG instance that exists, as containers get it."""
+
+    gpu_instance: int
+    compute_instance: int
+    uuid: str
+    """Of the MIG device, as in CUDA_VISIBLE_DEVICES."""
+
+
+NodeResource: TypeAlias = MigModeOn | MigInstance | ClaimSpec
+Made: TypeAlias = MadeInstance | None
+"""What is known of a resource only after it was made."""
+
+KINDS = (MigModeOn.kind, MigInstance.kind, ClaimSpec.kind)
 """In the order of creation: a resource may need resources of the kinds before its own."""
 
 

@@ -7,7 +7,7 @@ vanished. `wanted` also depends on the current devices.
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from carina_dra.config.device import GpuConfig
+from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.config.enforcement import cores_suffice, memory_suffices
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
@@ -18,15 +18,52 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
+from kubelet_plugin.devices.name import (
+    DeviceName,
+    MonitorName,
+    PartitionName,
+    ShareName,
+    UnknownName,
+    WholeGpuName,
+    gpu_name,
+    parse_name,
+)
+from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
-from kubelet_plugin.prepare.resource import ClaimSpec, Identity, NodeResource, spec_identity
+from kubelet_plugin.prepare.resource import (
+    ClaimSpec,
+    Identity,
+    MigInstance,
+    MigModeOn,
+    NodeResource,
+    instance_identity,
+    mode_identity,
+    spec_identity,
+)
 
 
 def identities(claim: NodeClaim) -> frozenset[Identity]:
-    """Returns the identities of all resources that the claim needs, or may have needed."""
-    return frozenset({spec_identity(claim.uid)})
+    """Returns the identities of all resources that the claim needs, or that must not be there.
+
+    A claim for a whole GPU or a share of it has the GPU's MIG mode among them, which is wanted only
+    for partitions. A claim for a partition does not: the mode stays on when it is unprepared. Admin
+    access changes nothing on the GPU.
+    """
+    held = (parse_name(device.device) for device in claim.devices if not device.admin_access)
+    return frozenset({spec_identity(claim.uid)}).union(*(_identities(name) for name in held))
+
+
+def _identities(device: DeviceName) -> frozenset[Identity]:
+    match device:
+        case WholeGpuName() | ShareName():
+            return frozenset({mode_identity(gpu_name(device))})
+        case PartitionName():
+            return frozenset({instance_identity(str(device))})
+        case MonitorName() | UnknownName():
+            return frozenset()
+    assert_never(device)
 
 
 def wanted(
@@ -44,7 +81,18 @@ def wanted(
 
 def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[NodeResource]:
     usable = {allocated.device: _usable(claim, allocated, devices) for allocated in claim.devices}
+    for device in usable.values():
+        yield from _needed_for(device)
     yield ClaimSpec(claim, usable)
+
+
+def _needed_for(device: GpuDevice) -> tuple[NodeResource, ...]:
+    match device:
+        case Partition() | FoundPartition():
+            return MigModeOn(device.gpu), MigInstance(device)
+        case WholeGpu() | Share() | Monitor():
+            return ()
+    assert_never(device)
 
 
 def _usable(
@@ -56,16 +104,16 @@ def _usable(
         raise ClaimError(DeviceMissing(claim, name, tuple(sorted(devices))))
     for problem in in_order(_preventing(device)):
         raise ClaimError(DeviceUnhealthy(claim, name, device.gpu.uuid, problem))
-    if isinstance(device, Share) and not allocated.admin_access:
-        _refuse_weaker(claim, allocated, device)
+    config = allocated.config
+    if isinstance(device, Share) and isinstance(config, ShareConfig) and not allocated.admin_access:
+        _refuse_weaker(claim, allocated, device, config.enforcement)
     return device
 
 
-def _refuse_weaker(claim: NodeClaim, allocated: AllocatedDevice, share: Share) -> None:
+def _refuse_weaker(
+    claim: NodeClaim, allocated: AllocatedDevice, share: Share, demanded: Enforcement
+) -> None:
     """Refuses a share whose limits are enforced less than its configuration demands."""
-    if isinstance(allocated.config, GpuConfig):
-        return  # recorded by a version that does not know shares
-    demanded = allocated.config.enforcement
     memory, cores = share.memory_enforcement, share.core_enforcement
     if not memory_suffices(memory, demanded.memory):
         raise ClaimError(
@@ -94,7 +142,7 @@ def _refuse_weaker(claim: NodeClaim, allocated: AllocatedDevice, share: Share) -
 def _preventing(device: GpuDevice) -> Problems:
     """Returns the problems that prevent the use of a device."""
     match device:
-        case WholeGpu() | Share():
+        case WholeGpu() | Partition() | FoundPartition() | Share():
             return device.state.problems
         case Monitor():
             return HEALTHY  # a GPU with problems is one to be looked at

@@ -53,8 +53,10 @@ def pool(devices: Sequence[GpuDevice], settings: PublishSettings, *, node: str) 
     """Returns the pool of a node's devices, in their order."""
     published = [device.published(settings) for device in devices]
     consumed = {each.counter_set for device in published for each in device.consumes_counters}
-    sets = {counter_set_name(device.gpu): device.gpu for device in devices}
-    counter_sets = [counter_set(gpu) for name, gpu in sets.items() if name in consumed]
+    sets = {counter_set_name(device.gpu): device for device in devices}
+    counter_sets = [
+        counter_set(device.gpu, device.state) for name, device in sets.items() if name in consumed
+    ]
     return Pool(
         settings.driver,
         node,

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,13 @@ from simulation.demo import manifests
 from simulation.demo.claim_controller import release_claims
 from simulation.demo.console import Console
 from simulation.demo.container_runtime import ContainerView, specs
-from simulation.demo.expected_devices import allocated, devices_behind, devices_of
+from simulation.demo.expected_devices import (
+    allocated,
+    devices_of,
+    gpus_behind,
+    gpus_of,
+    partitions_among,
+)
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
 from simulation.demo.scheduler import ScheduledPod, schedule, snapshot
@@ -34,6 +41,8 @@ from simulation.demo.wait import wait_for
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
 _GPUS = 12
+_PARTITIONS = 8 * 25
+"""The profiles of an H200 at their placements; L40S have no MIG."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,13 @@ def run(console: Console, *, keep: bool) -> None:
         kubelets = _start_nodes(console, client, nodes, kubeconfig, cleanup)
         _show_slices(console, client)
         apply_started = time.monotonic()
-        objects, running = _run_examples(console, client, kubelets)
-        if keep:
-            console.wait_for_interrupt(kubeconfig)
-        _delete(console, client, objects, running)
+        pods = 0
+        for examples in (manifests.EXAMPLES, manifests.PARTS):
+            objects, running = _run_examples(console, client, kubelets, examples)
+            pods += len(running)
+            if keep:
+                console.wait_for_interrupt(kubeconfig)
+            _delete(console, client, objects, running)
         _check_nothing_is_left(console, client, nodes)
         _stop(console, nodes)
         slices = len(client.list(RESOURCE_SLICES).items)
@@ -76,7 +88,7 @@ def run(console: Console, *, keep: bool) -> None:
     unprepared = [taken for kubelet in kubelets.values() for taken in kubelet.unprepare_seconds]
     console.say(
         f"nodes            {len(nodes)}, with {_GPUS} GPUs in {slices} ResourceSlices\n"
-        f"pods             {len(running)}, from {len(manifests.EXAMPLES)} examples\n"
+        f"pods             {pods}, from {len(manifests.EXAMPLES + manifests.PARTS)} examples\n"
         f"claims           {len(prepared)} prepared, {len(unprepared)} unprepared\n"
         f"prepare          {_milliseconds(prepared)}\n"
         f"unprepare        {_milliseconds(unprepared)}\n"
@@ -138,14 +150,18 @@ def _show_slices(console: Console, client: Client) -> None:
     devices = wait_for("the slices of both nodes", published)
     for node, offered in sorted(devices.items()):
         console.say(f"{node}:")
+        partitions = [device for device in offered if _text(device, "type") == "mig"]
         for device in offered:
-            product, uuid = _text(device, "productName"), _text(device, "uuid")
-            memory = device.capacity["memory"].value if device.capacity else "to be seen only"
-            console.say(f"  {device.name}  {product}  {memory}  {uuid}")
+            if device not in partitions:
+                product, uuid = _text(device, "productName"), _text(device, "uuid")
+                memory = device.capacity["memory"].value if device.capacity else "to be seen only"
+                console.say(f"  {device.name}  {product}  {memory}  {uuid}")
+        profiles = dict.fromkeys(_text(device, "profile") for device in partitions)
+        console.say(f"  {len(partitions)} MIG partitions  {', '.join(profiles)}")
     kinds = Counter(_text(device, "type") for offered in devices.values() for device in offered)
     console.check(
-        f"all {_GPUS} GPUs are published, to be used, shared and monitored",
-        kinds == dict.fromkeys(DeviceKind, _GPUS),
+        f"all {_GPUS} GPUs are published, to be used whole, in parts, shared and monitored",
+        kinds == dict.fromkeys(DeviceKind, _GPUS) | {DeviceKind.MIG: _PARTITIONS},
     )
 
 
@@ -155,12 +171,12 @@ def _text(device: Device, name: str) -> str:
 
 
 def _run_examples(
-    console: Console, client: Client, kubelets: dict[str, Kubelet]
+    console: Console, client: Client, kubelets: dict[str, Kubelet], examples: Sequence[str]
 ) -> tuple[list[Body], list[RunningPod]]:
     """Creates the examples one by one; their pods run at the same time."""
     objects: list[Body] = []
     running: list[RunningPod] = []
-    for name in manifests.EXAMPLES:
+    for name in examples:
         path = manifests.example(name)
         console.headline(f"{name}: {manifests.purpose(path)}")
         created = [manifests.create(client, body) for body in manifests.load(path)]
@@ -211,21 +227,29 @@ def _show_pod(
         )
         console.check(
             f"{container['name']} sees the devices of its requests and no others: {', '.join(own)}",
-            devices_behind(view.device_nodes) == own,
+            gpus_behind(view.device_nodes) == gpus_of(own),
         )
+        made = partitions_among(own)
         console.check(
             f"{container['name']} has their UUIDs in its environment",
-            sorted(_uuids_in(view)) == sorted(uuids[gpu] for gpu in own),
+            sorted(_uuids_in(view, "GPU-"))
+            == sorted(uuids[device] for device in own if device not in made)
+            and len(set(_uuids_in(view, "MIG-"))) == len(made),
         )
 
 
-def _uuids_in(view: ContainerView) -> list[str]:
-    """The UUIDs in a container's environment."""
-    return [value for value in view.environment.values() if value.startswith("GPU-")]
+def _uuids_in(view: ContainerView, prefix: str) -> list[str]:
+    """The UUIDs in a container's environment that begin like this."""
+    return [value for value in view.environment.values() if value.startswith(prefix)]
 
 
 def _uuids(client: Client, node: str) -> dict[str, str]:
-    return {device.name: _text(device, "uuid") for device in _devices(client)[node]}
+    """The UUIDs of the node's devices that exist before a claim has them."""
+    return {
+        device.name: _text(device, "uuid")
+        for device in _devices(client)[node]
+        if "uuid" in device.attributes
+    }
 
 
 def _devices(client: Client) -> dict[str, list[Device]]:

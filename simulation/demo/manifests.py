@@ -36,6 +36,8 @@ EXAMPLES = (
 )
 """In this order they take every GPU of two nodes, 8 big and 4 small ones: `first-available` gets
 its second alternative, and `admin-access` sees GPUs that are all in use."""
+PARTS = ("mig-by-profile", "mig-by-memory", "mig-on-one-gpu", "partition-or-share")
+"""The examples for parts of a GPU, which run when the others have ended."""
 
 _RESOURCES = {
     resource.kind: resource

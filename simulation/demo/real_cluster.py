@@ -14,10 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from carina_dra.kube.body import Body
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from simulation.demo import manifests
 from simulation.demo.console import Console, DemoError
 from simulation.demo.container_runtime import specs
-from simulation.demo.expected_devices import allocated, claim_names, devices_behind, devices_of
+from simulation.demo.expected_devices import (
+    allocated,
+    claim_names,
+    devices_of,
+    gpus_behind,
+    gpus_of,
+    partitions_among,
+)
 from simulation.demo.gpu_node import GpuNode, PluginPaths
 from simulation.demo.wait import wait_for
 from simulation.kubernetes import binaries, build, debian, process
@@ -26,6 +34,7 @@ from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node
 from simulation.nvml.node import SimulatedNode
 
+_EXAMPLES = (*manifests.EXAMPLES, *manifests.PARTS)
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
 _NAMESPACE, _ACCOUNT, _POD = "carina-system", "carina-kubelet-plugin", "plugin"
 _POD_SECONDS = 90
@@ -60,14 +69,14 @@ def _run(console: Console, *, keep: bool) -> None:
         gpu_node = _gpu_node(node, directory)
         cleanup.callback(gpu_node.stop)
         _start_plugin(console, node, gpu_node)
-        for name in manifests.EXAMPLES:
-            last = name == manifests.EXAMPLES[-1]
+        for name in _EXAMPLES:
+            last = name == _EXAMPLES[-1]
             _show_example(console, node, name, keep=keep and last)
         console.headline("The plugin stops")
         console.check("the plugin exits with 0", gpu_node.stop() == 0)
     console.headline("Summary")
     console.say(
-        f"examples  {len(manifests.EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
+        f"examples  {len(_EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
         f"checks    {console.checked}, all passed\n"
         f"time      {time.monotonic() - begun:.0f} s\n"
         f"files     {directory} (the plugin's log in plugin.log)"
@@ -112,7 +121,7 @@ def _start_plugin(console: Console, node: Node, gpu_node: GpuNode) -> None:
     wait_for("the kubelet to register the plugin", serving, seconds=60)
 
     def devices() -> list[str] | None:
-        found = list(_uuids(cluster))
+        found = [name for name in _uuids(cluster) if name == gpu_name(parse_name(name))]
         return found if len(found) == _GPUS else None
 
     published = wait_for("the node's slices", devices)
@@ -132,7 +141,7 @@ def _show_example(console: Console, node: Node, name: str, *, keep: bool) -> Non
         _show_pod(console, cluster, pod["metadata"]["name"], pod["metadata"]["namespace"])
     for spec in specs(node.cdi_folder):
         console.say(f"CDI spec {spec}")
-        if name == manifests.EXAMPLES[0]:
+        if name == _EXAMPLES[0]:
             console.spec(json.loads(spec.read_text()))
     if keep:
         console.wait_for_interrupt(cluster.kubeconfig)
@@ -160,22 +169,25 @@ def _show_pod(console: Console, cluster: Cluster, name: str, namespace: str) -> 
         console.say("\n".join([*sorted(variables), *nodes]))
         console.check(
             f"{container['name']} sees the devices of its requests and no others: {', '.join(own)}",
-            devices_behind(nodes) == own,
+            gpus_behind(nodes) == gpus_of(own),
         )
+        made = partitions_among(own)
+        values = {line.partition("=")[2] for line in variables}
         console.check(
             f"{container['name']} has their UUIDs in its environment",
-            {line.partition("=")[2] for line in variables if "=GPU-" in line}
-            == {_uuids(cluster)[device] for device in own},
+            {value for value in values if value.startswith("GPU-")}
+            == {_uuids(cluster)[device] for device in own if device not in made}
+            and len({value for value in values if value.startswith("MIG-")}) == len(made),
         )
 
 
 def _uuids(cluster: Cluster) -> dict[str, str]:
-    """The UUIDs of the GPUs that can be used, by the names of their devices."""
+    """The UUIDs of the devices that exist before a claim has them, by their names."""
     return {
         device["name"]: device["attributes"]["uuid"]["string"]
         for body in _get(cluster, "resourceslices")["items"]
         for device in body["spec"].get("devices", ())
-        if device["attributes"]["type"]["string"] == "gpu"
+        if "uuid" in device["attributes"]
     }
 
 

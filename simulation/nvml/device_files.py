@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from kubelet_plugin.host import CharacterDevice, HostPaths, Permissions
-from simulation.nvml.host_tree import STAND_IN, device_numbers
+from simulation.nvml.host_tree import (
+    CAPABILITY_MODE,
+    STAND_IN,
+    device_numbers,
+    is_capability,
+)
 
 __all__ = ["links_seen_as_nodes"]
 
@@ -22,7 +27,8 @@ def links_seen_as_nodes() -> Iterator[None]:
     def character_device(host: HostPaths, absolute: str) -> CharacterDevice | None:
         path = host.path(absolute)
         if path.is_symlink() and path.readlink() == STAND_IN:
-            return CharacterDevice(*device_numbers(path.name), Permissions())
+            mode = CAPABILITY_MODE if is_capability(path.name) else Permissions().mode
+            return CharacterDevice(*device_numbers(path.name), Permissions(mode))
         return original(host, absolute)
 
     with patch.object(HostPaths, "character_device", character_device):

@@ -16,9 +16,11 @@ from simulation.nvml.hardware import Hardware, Slot
 from simulation.nvml.state import NodeState
 
 __all__ = [
+    "CAPABILITY_MODE",
     "STAND_IN",
     "DeviceNodes",
     "device_numbers",
+    "is_capability",
     "root",
     "wipe_run",
     "write",
@@ -66,6 +68,8 @@ _PARAMETERS = {
 }
 
 
+CAPABILITY_MODE = 0o444
+_CAPABILITY = "nvidia-cap"
 STAND_IN = Path("/dev/null")
 """What a node that this process may not make is a link to."""
 
@@ -99,8 +103,15 @@ def write(directory: Path, hardware: Hardware, state: NodeState, nodes: DeviceNo
     _link(root(directory) / "var/run", "../run")
 
 
+def is_capability(name: str) -> bool:
+    """Whether a node with that name is a capability, in /dev/nvidia-caps."""
+    return name.startswith(_CAPABILITY)
+
+
 def device_numbers(name: str) -> tuple[int, int]:
-    """Major and minor number of the node with that name: a control node or a GPU's."""
+    """Major and minor number of the node with that name: a control node, a capability or a GPU."""
+    if is_capability(name):
+        return _MAJORS["nvidia-caps"], int(name.removeprefix(_CAPABILITY))
     return _CONTROL_NODES.get(name) or (_MAJORS["nvidia"], int(name.removeprefix("nvidia")))
 
 
@@ -124,10 +135,19 @@ def write_capabilities(directory: Path, hardware: Hardware, state: NodeState) ->
                 number = _capability(slot.minor, instance.id, compute.id)
                 wanted[f"{path}/ci{compute.id}/access"] = number
     contents = {
-        name: f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+        name: f"DeviceFileMinor: {number}\nDeviceFileMode: {CAPABILITY_MODE}\nDeviceFileModify: 1\n"
         for name, number in wanted.items()
     }
     _replace_files(folder, contents)
+    caps = root(directory) / "dev/nvidia-caps"
+    if (caps / f"{_CAPABILITY}1").is_symlink():  # no program makes nodes here either
+        for number in wanted.values():
+            _make_stand_in(caps / f"{_CAPABILITY}{number}")
+
+
+def _make_stand_in(path: Path) -> None:
+    if not path.is_symlink():
+        path.symlink_to(STAND_IN)
 
 
 def _capability(minor: int, gpu_instance: int, compute_instance: int | None = None) -> int:
@@ -146,7 +166,7 @@ def _write_devices(dev: Path, hardware: Hardware, state: NodeState, nodes: Devic
     if state.driver == "loaded":
         names = (*_CONTROL_NODES, *(f"nvidia{slot.minor}" for slot in _visible(hardware, state)))
         wanted |= {name: device_numbers(name) for name in names}
-        wanted |= {f"nvidia-caps/nvidia-cap{number}": (508, number) for number in (1, 2)}
+        wanted |= {f"nvidia-caps/{_CAPABILITY}{number}": (508, number) for number in (1, 2)}
     dev.mkdir(parents=True, exist_ok=True)
     (dev / "nvidia-caps").mkdir(exist_ok=True)
     for entry in [*dev.glob("nvidia*"), *dev.glob("nvidia-caps/*")]:
@@ -165,7 +185,7 @@ def _make_node(path: Path, numbers: tuple[int, int], nodes: DeviceNodes) -> None
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*numbers))
     except PermissionError:  # not root, or in a user namespace
-        path.symlink_to(STAND_IN)
+        _make_stand_in(path)
     else:
         path.chmod(0o666)
 

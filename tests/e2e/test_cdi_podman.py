@@ -24,11 +24,11 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
-from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.kubernetes import binaries, debian
 from simulation.nvml import SimulatedNode, installed
+from tests.fakes.node_ports import node_ports
 from tests.real_kubernetes import require_real_node
 
 pytestmark = pytest.mark.node
@@ -65,7 +65,12 @@ class Machine:
             directory=CdiDirectory(_CDI, DRIVER),
         )
         preparer = Preparer(
-            NodePorts(cdi_specs),
+            node_ports(
+                cdi_specs,
+                root=self.gpus.root,
+                intents=self.gpus.directory / "mig",
+                boot_id="boot-1",
+            ),
             identities=identities,
             wanted=lambda claims: wanted(claims, by_name),
             answer=lambda claim: prepared_devices(DRIVER, claim),

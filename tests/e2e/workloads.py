@@ -17,7 +17,8 @@ START_S = 30.0
 RETRY_S = 60.0
 """Seconds in which the kubelet is to have tried again whatever had failed."""
 _DEVICE = re.compile(
-    r"^CARINA_CLAIM_.*_DEVICE_gpu_(?P<minor>\d+)(_monitor|_share_SHARE_[0-9a-f_]+)?$"
+    r"^CARINA_CLAIM_.*_DEVICE_gpu_(?P<minor>\d+)"
+    r"(_monitor|_mig_[a-z0-9_]+|_share_SHARE_[0-9a-f_]+)?$"
 )
 _STAYS = "trap 'exit 0' TERM; sleep 3600 & wait"
 

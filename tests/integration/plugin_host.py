@@ -79,6 +79,12 @@ class Host:
     def slices(self) -> list[Body]:
         return self.client.list(RESOURCE_SLICES).items
 
+    def has_whole_pool(self) -> bool:
+        """Whether all slices of the pool are there."""
+        slices = self.slices()
+        wanted = [body["spec"]["pool"]["resourceSliceCount"] for body in slices]
+        return bool(slices) and all(number == len(slices) for number in wanted)
+
     def events(self) -> list[Body]:
         return self.client.list(EVENTS).items
 

@@ -52,11 +52,12 @@ def test_every_example_is_shown(shown: str, example: str) -> None:
         "ok learner sees the devices of its requests and no others: gpu-4",
         "claim shared-by-pods: already prepared, no call",
         "ok main sees the devices of its requests and no others: gpu-0, gpu-1",
+        "ok main sees the devices of its requests and no others: gpu-0-mig-1g35gb-15-4",
         '"cdiVersion": "0.5.0"',
         "ok node-1 has no CDI spec left",
         "ok node-2 has no CDI spec left",
         "ok no resourceclaims are left in the API",
-        "11 prepared, 11 unprepared",
+        "15 prepared, 15 unprepared",
     ],
 )
 def test_what_there_is_to_see_is_shown(shown: str, line: str) -> None:

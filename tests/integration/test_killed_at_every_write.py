@@ -32,12 +32,12 @@ from kubelet_plugin.claims.kubelet_record import KubeletRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
-from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
 from tests.fakes.claims import PATIENT, FakeReporter
 from tests.fakes.lifecycle import lifecycle
+from tests.fakes.node_ports import node_ports
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -93,7 +93,12 @@ class Node:
                 {uid: _reference(name) for name, uid in UIDS.items()}
             ),
             preparer=Preparer(
-                NodePorts(cdi_specs),
+                node_ports(
+                    cdi_specs,
+                    root=gpus.root,
+                    intents=self.folder / "plugin/mig",
+                    boot_id="boot-1",
+                ),
                 identities=identities,
                 wanted=lambda claims: wanted(claims, devices),
                 answer=lambda claim: prepared_devices(DRIVER, claim),

@@ -116,7 +116,7 @@ def sharing() -> Iterator[Sharing]:
         for device_class in manifests.load(manifests.DEPLOY / "deviceclass.yaml"):
             host.client.create(DEVICE_CLASSES, device_class)
         host.start()
-        eventually(lambda: len(host.slices()) == 2)
+        eventually(host.has_whole_pool)
         yield Sharing(host)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from carina_dra.resource import encode
 from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
@@ -29,8 +30,16 @@ def golden_file(profile: str) -> Path:
 
 
 def simulated_pool(profile: str, directory: Path) -> Pool:
-    """The pool of a simulated node, which is made in an empty directory."""
-    return pool(simulated_devices(profile, directory), PublishSettings(DRIVER), node=NODE)
+    """The pool of a simulated node, which is made in an empty directory.
+
+    Of the GPUs with MIG, only the first has its partitions in it: those of the others are alike.
+    """
+    devices = simulated_devices(profile, directory)
+    first = next((device.gpu for device in devices if device.kind is DeviceKind.MIG), None)
+    shown = [
+        device for device in devices if device.kind is not DeviceKind.MIG or device.gpu == first
+    ]
+    return pool(shown, PublishSettings(DRIVER), node=NODE)
 
 
 def simulated_devices(profile: str, directory: Path) -> tuple[GpuDevice, ...]:

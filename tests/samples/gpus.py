@@ -16,6 +16,7 @@ from kubelet_plugin.inventory.health import (
     Problem,
 )
 from kubelet_plugin.inventory.mig import (
+    GpuInstance,
     MigLayout,
     MigPlacement,
     MigProfile,
@@ -85,10 +86,11 @@ def observed(
     *problems: Problem,
     nvlink: NvLink | None = None,
     mig_mode: MigMode = MigMode.OFF,
+    instances: tuple[GpuInstance, ...] = (),
     **facts: Any,
 ) -> ObservedGpu:
     """A GPU with its state; it answers unless it has problems."""
-    state = GpuState(mig_mode, nvlink, frozenset(problems) or HEALTHY)
+    state = GpuState(mig_mode, instances, nvlink, frozenset(problems) or HEALTHY)
     return ObservedGpu(gpu(minor, **facts), state)
 
 

@@ -14,8 +14,9 @@ from carina_dra.resource import encode
 from kubelet_plugin.devices.counters import counter_set
 from kubelet_plugin.devices.device import GpuDevice, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind
+from kubelet_plugin.devices.partition import Partition
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.inventory.mig import MigPlacement, MigProfile, MigSupported, MigUnsupported
+from kubelet_plugin.inventory.mig import MigUnsupported
 from tests.benchmarks.claims import ATTRIBUTES, NUMA, has_memory, match, pod, request
 from tests.benchmarks.fleet import DRIVER, Asking, Fleet, Goals, Object, Pod, Question, Scenario
 from tests.benchmarks.fleets import mig
@@ -45,7 +46,7 @@ def partitioned(number: int) -> Fleet:
 
 def _fleet(number: int, gpus: tuple[GpuDevice, ...], *, partitioned: bool) -> Fleet:
     def slices() -> Iterator[Object]:
-        sets = [encode(counter_set(gpu.gpu)) for gpu in gpus]
+        sets = [encode(counter_set(gpu.gpu, gpu.state)) for gpu in gpus]
         for node in range(number):
             devices = [
                 device for gpu in gpus for device in _devices(gpu, node, partitioned=partitioned)
@@ -56,56 +57,41 @@ def _fleet(number: int, gpus: tuple[GpuDevice, ...], *, partitioned: bool) -> Fl
 
 
 @cache
+def _simulated() -> tuple[GpuDevice, ...]:
+    with tempfile.TemporaryDirectory() as directory:
+        return simulated_devices(_PROFILE, Path(directory))
+
+
 def _gpus() -> tuple[GpuDevice, ...]:
     """Without their monitors, which are as many devices again."""
-    with tempfile.TemporaryDirectory() as directory:
-        devices = simulated_devices(_PROFILE, Path(directory))
-    return of_kinds(devices, {DeviceKind.GPU})
+    return of_kinds(_simulated(), {DeviceKind.GPU})
 
 
 @cache
-def _published(gpu: GpuDevice) -> Mapping[str, Any]:
-    return encode(gpu.published(PublishSettings(DRIVER)))
+def _partitions(minor: int) -> tuple[GpuDevice, ...]:
+    partitions = (device for device in _simulated() if isinstance(device, Partition))
+    return tuple(
+        partition
+        for partition in partitions
+        if partition.gpu.minor == minor and not partition.profile.name.endswith(_MEDIA)
+    )
+
+
+@cache
+def _published(device: GpuDevice) -> Mapping[str, Any]:
+    return encode(device.published(PublishSettings(DRIVER)))
 
 
 def _devices(gpu: GpuDevice, node: int, *, partitioned: bool) -> Iterator[Object]:
-    published = _published(gpu)
     uuid = {"string": f"GPU-{node:08x}-0000-4000-8000-{gpu.gpu.minor:012x}"}
-    yield {**published, "attributes": {**published["attributes"], "uuid": uuid}}
-    if partitioned and isinstance(gpu.gpu.mig, MigSupported):
-        attributes = {
-            name: value for name, value in published["attributes"].items() if name != "uuid"
-        }
-        of_gpu = {**attributes, "type": {"string": "mig"}, "parentUUID": uuid}
-        for profile in gpu.gpu.mig.layout.profiles:
-            if not profile.name.endswith(_MEDIA):
-                named = {**of_gpu, "profile": {"string": profile.name}}
-                for placement in profile.placements:
-                    yield {**_partition(gpu.gpu.minor, profile, placement), "attributes": named}
+    yield _of_gpu(_published(gpu), "uuid", uuid)
+    if partitioned:
+        for partition in _partitions(gpu.gpu.minor):
+            yield _of_gpu(_published(partition), "parentUUID", uuid)
 
 
-@cache
-def _partition(minor: int, profile: MigProfile, placement: MigPlacement) -> Object:
-    resources = profile.resources
-    engines = {
-        "multiprocessors": resources.multiprocessors,
-        "copy-engines": resources.copy_engines,
-        "decoders": resources.decoders,
-        "encoders": resources.encoders,
-        "jpeg-engines": resources.jpeg_engines,
-        "ofa-engines": resources.ofa_engines,
-    }
-    slots = range(placement.start, placement.start + placement.size)
-    amounts = {name: {"value": str(number)} for name, number in engines.items() if number}
-    drawn = {**amounts, **{f"memory-slice-{slot}": {"value": "1"} for slot in slots}}
-    return {
-        "name": f"gpu-{minor}-mig-{profile.id}-{placement.start}",
-        "capacity": {
-            "memory": {"value": f"{resources.memory_mib}Mi"},
-            "multiprocessors": {"value": str(resources.multiprocessors)},
-        },
-        "consumesCounters": [{"counterSet": f"gpu-{minor}", "counters": drawn}],
-    }
+def _of_gpu(published: Mapping[str, Any], attribute: str, uuid: Object) -> Object:
+    return {**published, "attributes": {**published["attributes"], attribute: uuid}}
 
 
 def _pair(gib: int) -> Pod:

@@ -103,7 +103,7 @@ def test_unknown_kind_of_device_is_refused(node: SimulatedNode) -> None:
     done = inventory(node, "--device-kinds", "gpu,mug")
 
     assert done.returncode == 2
-    assert "'mug' is not a kind of device; write some of gpu, share, monitor" in done.stderr
+    assert "'mug' is not a kind of device; write some of gpu, mig, share, monitor" in done.stderr
 
 
 def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:

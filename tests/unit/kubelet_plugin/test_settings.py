@@ -89,8 +89,8 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "kinds"),
     [
-        ((), {"gpu", "share", "monitor"}),
-        (("--driver-name", "gpu.nvidia.com"), {"gpu"}),
+        ((), {"gpu", "mig", "share", "monitor"}),
+        (("--driver-name", "gpu.nvidia.com"), {"gpu", "mig"}),
         (("--driver-name", "gpu.nvidia.com", "--device-kinds", "gpu, monitor"), {"gpu", "monitor"}),
         (("--device-kinds", "monitor"), {"monitor"}),
     ],

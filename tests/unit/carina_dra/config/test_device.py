@@ -49,7 +49,7 @@ def source(
     [
         ({**GOOD, "shareing": 1}, "opaque.parameters.shareing is not a field of GpuConfig"),
         ({"kind": "GpuConfig"}, "is no apiVersion, GpuConfig; write apiVersion"),
-        ({**GOOD, "kind": "MigDeviceConfig"}, "MigDeviceConfig; write apiVersion"),
+        ({**GOOD, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig; write apiVersion"),
         ({**GOOD, "kind": ["GpuConfig"]}, "['GpuConfig']; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
     ],

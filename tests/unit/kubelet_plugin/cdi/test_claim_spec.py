@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_plugin.cdi.claim_spec import (
+    InjectedDevice,
     cdi_device_id,
     claim_of,
     claim_spec,
@@ -60,11 +61,14 @@ def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
         name: share(0) if name == "gpu-0-share" else whole(number)
         for number, name in enumerate(sorted(names))
     }
-    nodes = {
-        name: (DeviceNode(f"/dev/nvidia{device.gpu.minor}", f"/dev/nvidia{device.gpu.minor}"),)
+    injected = {
+        name: InjectedDevice(
+            device.gpu.uuid,
+            (DeviceNode(f"/dev/nvidia{device.gpu.minor}", f"/dev/nvidia{device.gpu.minor}"),),
+        )
         for name, device in devices.items()
     }
-    return claim_spec(DRIVER, prepared, devices, nodes, shared or ContainerEdits())
+    return claim_spec(DRIVER, prepared, devices, injected, shared or ContainerEdits())
 
 
 @pytest.mark.parametrize(

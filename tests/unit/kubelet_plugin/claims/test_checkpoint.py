@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
+from carina_dra.config.device import Enforcement, GpuConfig, MigDeviceConfig, ShareConfig
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
@@ -42,12 +42,16 @@ share_configs = st.builds(
         cores=st.sampled_from(["none", "time-slice", "mps"]),
     ),
 )
+devices_with_config = st.one_of(
+    st.tuples(names, st.just(GpuConfig())),
+    st.tuples(st.just("gpu-0-share"), share_configs),
+    st.tuples(st.just("gpu-0-mig-1g10gb-19-6"), st.just(MigDeviceConfig())),
+)
 claim_devices = st.builds(
-    AllocatedDevice,
+    lambda request, pool, device, *others: AllocatedDevice(request, pool, *device, *others),
     names,
     names,
-    names,
-    st.just(GpuConfig()) | share_configs,
+    devices_with_config,
     st.booleans(),
     st.none() | names,
     st.dictionaries(names, st.integers(0, 2**40).map(Quantity.of), max_size=2),

@@ -15,7 +15,8 @@ from kubelet_plugin.inventory.inventory import (
     Inventory,
     UnknownGpu,
 )
-from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, monitor, observed, share, whole
+from kubelet_plugin.inventory.mig import MigSupported
+from tests.samples.gpus import LAYOUT, LOST, MIG, UNREADABLE, gpu, monitor, observed, share, whole
 
 
 def test_devices_of_a_gpu_are_named_after_its_minor_number() -> None:
@@ -61,7 +62,7 @@ def test_gpus_that_do_not_answer_keep_their_devices_in_their_places() -> None:
 def test_a_gpu_in_mig_mode_can_be_monitored_but_neither_used_whole_nor_shared() -> None:
     seen = (observed(0, mig=MIG, mig_mode=MigMode.ON), observed(1, mig=MIG))
 
-    names = [device.name for device in devices(DriverReady(seen))]
+    names = [device.name for device in devices(DriverReady(seen)) if device.kind != "mig"]
     assert names == ["gpu-1", "gpu-1-share", "gpu-0-monitor", "gpu-1-monitor"]
 
 
@@ -69,6 +70,24 @@ def test_a_gpu_in_mig_mode_can_be_monitored_but_neither_used_whole_nor_shared() 
 def test_a_gpu_without_memory_of_its_own_has_no_shares(memory: int | None) -> None:
     names = [device.name for device in devices(DriverReady((observed(0, memory_bytes=memory),)))]
     assert names == ["gpu-0", "gpu-0-monitor"]
+
+
+def test_a_gpu_that_toggles_without_reset_has_partitions_in_every_mode() -> None:
+    for mode in MigMode:
+        names = [
+            device.name for device in devices(DriverReady((observed(2, mig=MIG, mig_mode=mode),)))
+        ]
+        assert "gpu-2-mig-7g80gb-0-0" in names
+
+
+def test_a_gpu_that_needs_a_reset_has_partitions_only_in_mig_mode() -> None:
+    ampere = MigSupported(LAYOUT, toggles_without_reset=False)
+    off, on = (
+        [device.kind for device in devices(DriverReady((observed(2, mig=ampere, mig_mode=mode),)))]
+        for mode in (MigMode.OFF, MigMode.ON)
+    )
+    assert off == ["gpu", "share", "monitor"]
+    assert on == ["mig", "monitor"]
 
 
 @pytest.mark.parametrize(

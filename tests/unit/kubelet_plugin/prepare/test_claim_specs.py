@@ -27,10 +27,10 @@ from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
-from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
+from tests.fakes.node_ports import node_ports
 from tests.samples.claims import UID, allocated, allocated_share, claim
 from tests.samples.gpus import LOST, UNREADABLE, gpu, monitor, share, whole
 
@@ -47,14 +47,17 @@ class Node:
         self.has("gpu-0")
         self.folder = directory / "cdi"
         self.preparer = Preparer(
-            NodePorts(
+            node_ports(
                 CdiSpecs(
                     driver=DRIVER,
                     driver_root=DriverRoot(self.simulated.root, Path("/")),
                     host=HostPaths(self.simulated.root),
                     host_device_root=Path("/"),
                     directory=CdiDirectory(self.folder, DRIVER),
-                )
+                ),
+                root=self.simulated.root,
+                intents=directory / "mig",
+                boot_id="boot-1",
             ),
             identities=identities,
             wanted=lambda claims: wanted(claims, self.devices),
@@ -106,7 +109,8 @@ def test_a_gpu_with_a_problem_can_be_monitored(node: Node) -> None:
     node.make(claim(allocated("gpu-0-monitor", admin_access=True)))
     [device] = json.loads(node.spec.read_bytes())["devices"]
     edits = device["containerEdits"]
-    assert [entry["hostPath"] for entry in edits["deviceNodes"]] == ["/dev/nvidia0"]
+    nodes = [entry["hostPath"] for entry in edits["deviceNodes"]]
+    assert nodes == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap2"]
     assert {value.partition("=")[2] for value in edits["env"]} == {gpu(0).uuid, "true"}
 
 

@@ -1,0 +1,124 @@
+"""The port for MIG instances: a GPU instance at its placement, with its compute instance.
+
+An instance is recorded before it is made, so that it is known as Carina's whenever it exists. One
+that is there and not recorded is an administrator's: it is used if it is what the claim has, and it
+is never destroyed. Killed anywhere, the next call completes what is recorded, or undoes it.
+"""
+
+import logging
+from collections.abc import Collection
+
+from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
+from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.mig_instance import (
+    create_compute_instance,
+    create_gpu_instance,
+    destroy_instance,
+    find_instance,
+    handle_of,
+)
+from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.resource import (
+    Identity,
+    MadeInstance,
+    MigInstance,
+    ResourceError,
+    instance_identity,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class MigInstances:
+    """The MIG instances that Carina makes on this node's GPUs."""
+
+    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles) -> None:
+        self._library = library
+        self._intents = intents
+
+    def observe(self) -> Collection[Identity]:
+        """Returns the identities of the recorded instances, whether they exist already or still.
+
+        Raises:
+            ResourceError: the record cannot be read.
+        """
+        return {
+            instance_identity(device)
+            for intents in self._intents.all().values()
+            for device in intents.instances
+        }
+
+    def make(self, instance: MigInstance) -> MadeInstance:
+        """Makes the instance, or completes it, unless it is there. MIG mode is on.
+
+        Raises:
+            ResourceError: it cannot be made or recorded, or an administrator has divided it.
+        """
+        device, gpu, site = instance.device, instance.device.gpu, instance.device.site
+        task = f"MIG instance {device.name} cannot be made on {gpu.uuid}"
+        with mig_calls(self._library, task):
+            handle = handle_of(gpu.uuid, gpu.pci_bus_id)
+            found = find_instance(handle, site)
+            own = self._record(instance, found)
+            if found is None:
+                create_gpu_instance(handle, site)
+                found = find_instance(handle, site)
+            if found is not None and not found.compute_instances and own:
+                create_compute_instance(handle, found.id, device.profile)
+                found = find_instance(handle, site)
+            compute = None if found is None else found.undivided(device.profile)
+            if found is None or compute is None:
+                raise _not_whole(task, found)
+            return _made(found, compute)
+
+    def remove(self, identity: Identity) -> None:
+        """Destroys the instance of this device, if Carina made it and it exists, and its record.
+
+        Raises:
+            ResourceError: it cannot be destroyed, such as while a process uses it.
+        """
+        for uuid, intents in self._intents.all().items():
+            if identity.name in intents.instances:
+                self._destroy(uuid, intents, identity.name)
+
+    def _record(self, instance: MigInstance, found: GpuInstance | None) -> bool:
+        """Records the instance before it is made; returns whether it is Carina's."""
+        device, gpu = instance.device, instance.device.gpu
+        intents = self._intents.read(gpu.uuid)
+        if intents is None:
+            intents = MigIntents(instance.identity.gpu, gpu.pci_bus_id)
+        if intents.instances.get(device.name) == device.site:
+            return True
+        if found is not None:
+            return False
+        self._intents.store(gpu.uuid, intents.with_instance(device.name, device.site))
+        return True
+
+    def _destroy(self, uuid: str, intents: MigIntents, device: str) -> None:
+        try:
+            with mig_calls(self._library, f"MIG instance {device} on {uuid} cannot be destroyed"):
+                handle = handle_of(uuid, intents.pci_bus_id)
+                found = find_instance(handle, intents.instances[device])
+                if found is not None:
+                    destroy_instance(handle, found.id)
+        except GpuGoneError as error:
+            _log.warning("a MIG instance is gone with its GPU", extra={"reason": str(error)})
+        self._intents.store(uuid, intents.without_instance(device))
+
+
+def _made(instance: GpuInstance, compute: ComputeInstance) -> MadeInstance:
+    return MadeInstance(instance.id, compute.id, compute.uuid)
+
+
+def _not_whole(task: str, found: GpuInstance | None) -> ResourceError:
+    if found is None:
+        return ResourceError(f"{task}: it vanished after it was made", retriable=True)
+    number = len(found.compute_instances)
+    return ResourceError(
+        f"{task}: GPU instance {found.id} is there already, with {number} compute instances, none "
+        "of which has all of it, and Carina did not make it; destroy it with `nvidia-smi mig -dci` "
+        "and `-dgi`, or give it one compute instance for all of it",
+        retriable=True,
+    )

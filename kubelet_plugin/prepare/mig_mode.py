@@ -1,0 +1,89 @@
+"""The port for MIG mode, which is on while a GPU has partitions for claims.
+
+The mode is switched on for the first partition. It stays on for a while after the last one, until
+the next repair or until a claim needs the whole GPU, because a switch takes seconds and needs a GPU
+that nothing uses. A mode that Carina did not switch on is an administrator's and is left.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.mig import read_layout
+from kubelet_plugin.nvml.mig_instance import (
+    handle_of,
+    is_mig_mode_on,
+    read_instances,
+    switch_mig_mode,
+)
+from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.resource import Identity, MigModeOn, ResourceError, mode_identity
+
+_log = logging.getLogger(__name__)
+
+
+class MigModes:
+    """The GPUs whose MIG mode Carina switches on."""
+
+    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles) -> None:
+        self._library = library
+        self._intents = intents
+
+    def observe(self) -> Collection[Identity]:
+        """Returns the identities of the modes that Carina switched on and has no instance for.
+
+        Raises:
+            ResourceError: the record cannot be read.
+        """
+        return {
+            mode_identity(intents.gpu)
+            for intents in self._intents.all().values()
+            if intents.mode and not intents.instances
+        }
+
+    def make(self, mode: MigModeOn) -> None:
+        """Switches MIG mode on, unless it is on.
+
+        Raises:
+            ResourceError: the mode cannot be switched, such as while a process uses the GPU.
+        """
+        gpu = mode.gpu
+        with mig_calls(self._library, f"MIG mode of {gpu.uuid} cannot be switched on"):
+            handle = handle_of(gpu.uuid, gpu.pci_bus_id)
+            if is_mig_mode_on(handle):
+                return
+            intents = self._intents.read(gpu.uuid) or MigIntents(mode.identity.gpu, gpu.pci_bus_id)
+            self._intents.store(gpu.uuid, replace(intents, mode=True))
+            switch_mig_mode(handle, on=True)
+
+    def remove(self, identity: Identity) -> None:
+        """Switches MIG mode off, if Carina switched it on and there are no instances.
+
+        With instances of an administrator, the mode is the administrator's from now on.
+
+        Raises:
+            ResourceError: the mode cannot be switched, such as while a process uses the GPU, or
+                while there are instances that Carina made.
+        """
+        for uuid, intents in self._intents.all().items():
+            if intents.mode and intents.gpu == identity.name:
+                if intents.instances:
+                    raise ResourceError(
+                        f"MIG mode of {uuid} cannot be switched off: it has "
+                        f"{', '.join(sorted(intents.instances))}; wait until no claim has them",
+                        retriable=True,
+                    )
+                self._switch_off(uuid, intents)
+                self._intents.store(uuid, replace(intents, mode=False))
+
+    def _switch_off(self, uuid: str, intents: MigIntents) -> None:
+        try:
+            with mig_calls(self._library, f"MIG mode of {uuid} cannot be switched off"):
+                handle = handle_of(uuid, intents.pci_bus_id)
+                if is_mig_mode_on(handle) and not read_instances(handle, read_layout(handle)):
+                    switch_mig_mode(handle, on=False)
+        except GpuGoneError as error:
+            _log.warning("MIG mode is gone with its GPU", extra={"reason": str(error)})

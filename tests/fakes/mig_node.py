@@ -1,0 +1,150 @@
+"""A simulated node on whose GPUs claims have partitions, and the plugin that serves them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pynvml
+
+from kubelet_plugin.cdi.claim_spec import prepared_devices
+from kubelet_plugin.cdi.directory import CdiDirectory
+from kubelet_plugin.cdi.driver_root import DriverRoot
+from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
+from kubelet_plugin.claims.kubelet_record import KubeletRecord
+from kubelet_plugin.claims.lifecycle import ClaimLifecycle
+from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.wanted import identities, wanted
+from simulation.nvml import SimulatedNode
+from simulation.nvml.state import GpuInstance
+from tests.fakes.claims import PATIENT, FakeReporter
+from tests.fakes.lifecycle import lifecycle
+from tests.fakes.node_ports import node_ports
+
+DRIVER: Final = "gpu.carina.dev"
+NODE: Final = "node-1"
+
+
+@dataclass
+class MigNode:
+    """The node, its claims in the API server, and the plugin: each call is that of a new process.
+
+    NVML of this process has to be that of the simulated node (`simulation.nvml.install`).
+    """
+
+    simulated: SimulatedNode
+    folder: Path
+    allocations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Devices that claims have allocated, by the claim's name, which is its UID, too."""
+    admins: set[str] = field(default_factory=set)
+    """The claims with admin access."""
+    reporter: FakeReporter = field(default_factory=FakeReporter)
+
+    def prepare(self, claim: str, *allocated: str) -> tuple[PreparedDevice, ...]:
+        """Prepares a claim, to which these devices are allocated; raises ClaimError.
+
+        Without devices, those that were allocated before.
+        """
+        if allocated:
+            self.allocations[claim] = allocated
+        return self.claims().prepare(_reference(claim), PATIENT)
+
+    def unprepare(self, claim: str) -> None:
+        """Unprepares a claim; raises ClaimError."""
+        self.claims().unprepare(_reference(claim), PATIENT)
+
+    def repair(self) -> None:
+        """Repairs, as the plugin does at its start and periodically."""
+        self.claims().repair()
+
+    def claims(self) -> ClaimLifecycle:
+        """What a plugin process that has just started works with."""
+        root = self.simulated.root
+        cdi_specs = CdiSpecs(
+            driver=DRIVER,
+            driver_root=DriverRoot(root, root),
+            host=HostPaths(root),
+            host_device_root=root,
+            directory=CdiDirectory(self.folder / "cdi", DRIVER),
+        )
+        self.folder.mkdir(exist_ok=True)
+        return lifecycle(
+            self.folder,
+            driver=DRIVER,
+            pool=NODE,
+            boot_id=self._boot_id,
+            read_claim=self._read_claim,
+            read_kubelet_record=lambda: KubeletRecord(
+                {name: _reference(name) for name in self.allocations}
+            ),
+            preparer=Preparer(
+                node_ports(
+                    cdi_specs, root=root, intents=self.folder / "mig", boot_id=self._boot_id
+                ),
+                identities=identities,
+                wanted=lambda claims: wanted(claims, self.devices()),
+                answer=lambda claim: prepared_devices(DRIVER, claim),
+            ),
+            reporter=self.reporter,
+        )
+
+    def devices(self) -> Mapping[str, GpuDevice]:
+        """The devices that the plugin publishes now, by name."""
+        return {device.name: device for device in devices(self.inventory())}
+
+    def inventory(self) -> DriverReady:
+        """What the plugin reads of the GPUs now."""
+        host = HostPaths(self.simulated.root)
+        files = MigIntentFiles(self.folder / "mig", self._boot_id)
+        inventory = NvmlReader(host, NvmlLibrary(host), intents=files.read).read()
+        assert isinstance(inventory, DriverReady)
+        return inventory
+
+    def instances(self, minor: int) -> tuple[GpuInstance, ...]:
+        """The GPU instances that exist on a GPU."""
+        return self.simulated.state.gpus[minor].instances
+
+    def is_mig_on(self, minor: int) -> bool:
+        """Whether a GPU is in MIG mode."""
+        return self.simulated.state.gpus[minor].mig_enabled
+
+    def recorded(self) -> Mapping[str, set[str]]:
+        """The devices whose instances are recorded as Carina's, by the UUID of the GPU."""
+        files = MigIntentFiles(self.folder / "mig", self._boot_id)
+        return {uuid: set(intents.instances) for uuid, intents in files.all().items()}
+
+    def specs(self) -> set[str]:
+        """The claims that have a CDI spec."""
+        return set(CdiDirectory(self.folder / "cdi", DRIVER).uids())
+
+    def handle(self, minor: int) -> Any:
+        """NVML's handle of a GPU, for what an administrator does with nvidia-smi."""
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(self.simulated.state.gpus[minor].uuid)
+
+    @property
+    def _boot_id(self) -> str:
+        return self.simulated.state.boot_id
+
+    def _read_claim(self, claim: ClaimReference, _: float) -> Mapping[str, Any]:
+        results = [
+            {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+            | ({"adminAccess": True} if claim.name in self.admins else {})
+            for device in self.allocations[claim.name]
+        ]
+        return {
+            "metadata": {"namespace": "default", "name": claim.name, "uid": claim.name},
+            "spec": {"devices": {"requests": []}},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }
+
+
+def _reference(name: str) -> ClaimReference:
+    return ClaimReference(name, "default", name)

@@ -1,0 +1,22 @@
+"""The ports of a simulated node, as the plugin composes them."""
+
+from pathlib import Path
+
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.mig_instances import MigInstances
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.mig_mode import MigModes
+from kubelet_plugin.prepare.ports import NodePorts
+
+
+def node_ports(cdi_specs: CdiSpecs, *, root: Path, intents: Path, boot_id: str) -> NodePorts:
+    """The ports that make things on the node below `root`, and record them in `intents`."""
+    library = NvmlLibrary(HostPaths(root))
+    files = MigIntentFiles(intents, boot_id)
+    return NodePorts(
+        mig_modes=MigModes(library, files),
+        mig_instances=MigInstances(library, files),
+        cdi_specs=cdi_specs,
+    )
