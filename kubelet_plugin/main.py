@@ -41,11 +41,13 @@ from kubelet_plugin.kubelet.server import UnixServer, remove_abandoned_sockets
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.publisher import Publisher
@@ -243,6 +245,7 @@ def _claims(
         NodePorts(
             mig_modes=MigModes(nvml, mig_intents),
             mig_instances=MigInstances(nvml, mig_intents),
+            time_slices=TimeSlices(nvml, ComputePolicy(chosen.driver_root), mig_intents),
             cdi_specs=cdi_specs,
         ),
         identities=identities,

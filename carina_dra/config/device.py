@@ -18,6 +18,7 @@ from carina_dra.config.enforcement import (
     highest_cores,
     highest_memory,
 )
+from carina_dra.config.time_slice import TimeSliceInterval
 
 API_VERSION: Final = "resource.carina.dev/v1alpha1"
 
@@ -26,22 +27,49 @@ class DeviceConfigError(ValueError):
     """A configuration that cannot be honoured: names its location, the field and the remedy."""
 
 
+class TimeSlicingConfig(BaseModel):
+    """How long a process computes before the next one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    interval: TimeSliceInterval = "Default"
+
+
+class GpuSharing(BaseModel):
+    """How the containers of a claim share a GPU."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    strategy: Literal["TimeSlicing"]
+    timeSlicingConfig: TimeSlicingConfig = TimeSlicingConfig()  # noqa: N815 - the API's name
+
+
+class PartitionSharing(BaseModel):
+    """How the containers of a claim share a partition, whose time slices have one length."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    strategy: Literal["TimeSlicing"]
+
+
 class GpuConfig(BaseModel):
-    """How a whole GPU is handed out. It has no settings yet."""
+    """How a whole GPU is handed out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
     kind: Literal["GpuConfig"] = "GpuConfig"
+    sharing: GpuSharing | None = None
 
 
 class MigDeviceConfig(BaseModel):
-    """How a MIG partition is handed out. It has no settings yet."""
+    """How a MIG partition is handed out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
     kind: Literal["MigDeviceConfig"] = "MigDeviceConfig"
+    sharing: PartitionSharing | None = None
 
 
 class Enforcement(BaseModel):
@@ -61,10 +89,25 @@ class ShareConfig(BaseModel):
     apiVersion: Literal["resource.carina.dev/v1alpha1"] = API_VERSION  # noqa: N815 - the API's name
     kind: Literal["ShareConfig"] = "ShareConfig"
     enforcement: Enforcement = Enforcement()
+    timeSlicing: TimeSlicingConfig | None = None  # noqa: N815 - the API's name
+    """What all shares of a GPU must agree on; None to take what the others have."""
 
 
 DeviceConfig: TypeAlias = GpuConfig | MigDeviceConfig | ShareConfig
 """A configuration of any kind."""
+
+
+def time_slice(config: DeviceConfig) -> TimeSliceInterval | None:
+    """Returns the interval that a configuration demands for its GPU; None if it demands none."""
+    match config:
+        case GpuConfig(sharing=GpuSharing() as sharing):
+            return sharing.timeSlicingConfig.interval
+        case ShareConfig(timeSlicing=TimeSlicingConfig() as slicing):
+            return slicing.interval
+        case GpuConfig() | MigDeviceConfig() | ShareConfig():
+            return None
+    assert_never(config)
+
 
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""

@@ -62,6 +62,11 @@ def nvml_libraries(root: Path) -> tuple[RootedPath, ...]:
     return tuple(RootedPath(root, f"{folder}/libnvidia-ml.so.1") for folder in _LIBRARY_FOLDERS)
 
 
+def programs(root: Path, name: str) -> tuple[RootedPath, ...]:
+    """Returns the possible paths of a program of the driver below a root."""
+    return tuple(RootedPath(root, f"{folder}/{name}") for folder in _BINARY_FOLDERS)
+
+
 _Stamp: TypeAlias = tuple[int, int, int] | None
 
 

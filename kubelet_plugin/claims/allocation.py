@@ -10,6 +10,7 @@ from carina_dra.config.device import (
     DeviceConfig,
     DeviceConfigError,
     configs_in_force,
+    time_slice,
 )
 from carina_dra.resource import (
     Allocation,
@@ -152,6 +153,16 @@ def _configured(
         defaults = [accepts() for accepts in accepted]
         failure = AllocationRefused(claim, str(error))
         return Misconfigured(failure, _node_claim(claim, results, defaults))
+    for result, config in zip(results, configs, strict=True):
+        if result.admin_access and time_slice(config) is not None:
+            failure = AllocationRefused(
+                claim,
+                f"ResourceClaim {claim.key} has a {config.kind} with time slicing for request "
+                f"{result.request}, which has admin access; admin access changes nothing on a GPU: "
+                "remove it from the configuration, or name the other requests in it",
+            )
+            defaults = [accepts() for accepts in accepted]
+            return Misconfigured(failure, _node_claim(claim, results, defaults))
     return Wanted(_node_claim(claim, results, configs))
 
 

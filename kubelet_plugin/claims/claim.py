@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from carina_dra.config.device import DeviceConfig, GpuConfig, MigDeviceConfig, ShareConfig
+from carina_dra.config.device import (
+    DeviceConfig,
+    GpuConfig,
+    MigDeviceConfig,
+    ShareConfig,
+    time_slice,
+)
 from carina_dra.quantity import Quantity
 from kubelet_plugin.devices.conflict import Hold
 from kubelet_plugin.devices.name import (
@@ -116,7 +122,7 @@ class NodeClaim:
     def holds(self) -> tuple[Hold, ...]:
         """The devices that no other claim may hold: all except those with admin access."""
         return tuple(
-            Hold(parse_name(device.device), device.share_id)
+            Hold(parse_name(device.device), device.share_id, time_slice(device.config))
             for device in self.devices
             if not device.admin_access
         )

@@ -65,16 +65,9 @@ class DeviceHeld:
 
     def __str__(self) -> str:
         held = "" if self.held == self.device else f" as {self.held}"
-        # The Event can be read in the claim's namespace, which need not know names of others.
-        same_namespace = self.holder.namespace == self.claim.namespace
-        holder = (
-            f"ResourceClaim {self.holder.key}"
-            if same_namespace
-            else "a ResourceClaim of another namespace"
-        )
         return (
             f"device {self.device} of ResourceClaim {self.claim.key} (UID {self.claim.uid}) is "
-            f"still held on this node{held} by {holder} (UID {self.holder.uid}); it becomes free "
+            f"still held on this node{held} by {_holder(self.holder, self.claim)}; it becomes free "
             "when the last pod that uses that claim on this node has ended"
         )
 
@@ -138,6 +131,47 @@ class EnforcementMissing:
             f"ResourceClaim {self.claim.key} or its DeviceClass demands {self.field}: "
             f"{self.demanded} in a ShareConfig, but device {self.device} has {self.attribute} "
             f"{self.available}; select devices by the attribute {self.attribute}, or demand less"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSliceDisagrees:
+    """Another share of the GPU demands time slices of another length."""
+
+    reason: ClassVar[str] = "TimeSliceDisagrees"
+    retriable: ClassVar[bool] = True
+    claim: NodeClaim
+    device: str
+    demanded: str
+    held: str
+    holder: NodeClaim
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} demands timeSlicing.interval: {self.demanded} of "
+            f"device {self.device}, on which {_holder(self.holder, self.claim)} has {self.held}; "
+            "all shares of a GPU have one interval. Demand the same, or none, or wait until the "
+            "pods that use that claim on this node have ended"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlicingMissing:
+    """The GPU does not have time slices whose length can be chosen."""
+
+    reason: ClassVar[str] = "TimeSlicingMissing"
+    retriable: ClassVar[bool] = False
+    claim: NodeClaim
+    device: str
+    demanded: str
+    product: str
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} or its DeviceClass demands time slices with interval "
+            f"{self.demanded}, but device {self.device} ({self.product}) has a CUDA compute "
+            "capability below 7.0, whose time slices have one length; select devices by the "
+            "attribute cudaComputeCapability, or demand interval Default"
         )
 
 
@@ -227,6 +261,18 @@ class UnexpectedError:
         )
 
 
+def _holder(holder: NodeClaim, claim: NodeClaim) -> str:
+    """Names the claim that holds a device, for an Event in the namespace of another claim.
+
+    That namespace need not know names of others.
+    """
+    same_namespace = holder.namespace == claim.namespace
+    name = (
+        f"ResourceClaim {holder.key}" if same_namespace else "a ResourceClaim of another namespace"
+    )
+    return f"{name} (UID {holder.uid})"
+
+
 ClaimFailure: TypeAlias = (
     ClaimGone
     | AllocationRefused
@@ -235,6 +281,8 @@ ClaimFailure: TypeAlias = (
     | DeviceMissing
     | DeviceUnhealthy
     | EnforcementMissing
+    | TimeSliceDisagrees
+    | TimeSlicingMissing
     | DriverUnknown
     | NodeResourceFailed
     | CheckpointUnusable

@@ -25,7 +25,13 @@ from kubelet_plugin.claims.call import Call
 from kubelet_plugin.claims.checkpoint import Checkpoint, conflicting
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.claim_reader import ClaimReader
-from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure, DeviceHeld
+from kubelet_plugin.claims.failure import (
+    CallerGone,
+    ClaimError,
+    ClaimFailure,
+    DeviceHeld,
+    TimeSliceDisagrees,
+)
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.record import (
     LOCK_PATIENCE,
@@ -346,4 +352,10 @@ def _refuse_conflict(checkpoint: Checkpoint, claim: NodeClaim) -> None:
     conflict = conflicting(checkpoint, claim)
     if conflict is not None:
         wanted, holder, held = conflict
+        if wanted.time_slice and held.time_slice and not wanted.agrees(held):
+            raise ClaimError(
+                TimeSliceDisagrees(
+                    claim, str(wanted.device), wanted.time_slice, held.time_slice, holder
+                )
+            )
         raise ClaimError(DeviceHeld(claim, str(wanted.device), holder, str(held.device)))

@@ -7,6 +7,7 @@ needed, because the kubelet may ask to prepare a device before it has unprepared
 from dataclasses import dataclass
 from typing import assert_never
 
+from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.devices.name import (
     DeviceName,
     MonitorName,
@@ -25,12 +26,19 @@ class Hold:
     device: DeviceName
     share_id: str | None = None
     """ID of the share of a device that allows multiple allocations (KEP-5075)."""
+    time_slice: TimeSliceInterval | None = None
+    """The interval that the claim demands of the GPU."""
+
+    def agrees(self, other: "Hold") -> bool:
+        """Returns whether the two do not demand different intervals."""
+        return None in (self.time_slice, other.time_slice) or self.time_slice == other.time_slice
 
 
 def conflict(one: Hold, other: Hold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
-    Shares of one device can, because the scheduler accounts for their capacity. Different
+    Shares of one device can, because the scheduler accounts for their capacity, unless they demand
+    different time slices of the GPU. Different
     partitions of a GPU can as far as their names tell; NVML refuses to make one that overlaps. A
     device of an unknown kind conflicts with every other device on its GPU.
     """
@@ -38,7 +46,9 @@ def conflict(one: Hold, other: Hold) -> bool:
         return False
     if one.device == other.device:
         shares = one.share_id is not None and other.share_id is not None
-        return not shares and not isinstance(one.device, MonitorName)
+        if shares:
+            return not one.agrees(other)
+        return not isinstance(one.device, MonitorName)
     match one.device, other.device:
         case (MonitorName(), _) | (_, MonitorName()) | (PartitionName(), PartitionName()):
             return False

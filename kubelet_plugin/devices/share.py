@@ -35,7 +35,7 @@ CORES: Final = "cores"
 
 _MIB: Final = 2**20
 _ALL_CORES: Final = 100
-_TIME_SLICED: Final = (7, 0)
+TIME_SLICED: Final = (7, 0)
 """The least CUDA compute capability with which the driver gives processes equal time slices."""
 
 
@@ -67,7 +67,7 @@ class Share:
     def core_enforcement(self) -> CoreEnforcement:
         """What keeps containers within the cores of their share."""
         capability = self.gpu.cuda_compute_capability
-        return "time-slice" if capability and capability >= _TIME_SLICED else "none"
+        return "time-slice" if capability and capability >= TIME_SLICED else "none"
 
     def published(self, settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice.

@@ -30,9 +30,11 @@ class MigIntents:
     """Whether Carina switched MIG mode on."""
     instances: Mapping[str, MigSite] = field(default_factory=dict)
     """The GPU instances, by the name of the device."""
+    time_slice: bool = False
+    """Whether Carina has set the length of time slices."""
 
     def __bool__(self) -> bool:
-        return self.mode or bool(self.instances)
+        return self.mode or bool(self.instances) or self.time_slice
 
     def with_instance(self, device: str, site: MigSite) -> "MigIntents":
         """Returns a copy with a GPU instance added."""
@@ -52,6 +54,7 @@ def render_intents(intents: MigIntents, boot_id: str) -> bytes:
         "gpu": intents.gpu,
         "pciBusID": intents.pci_bus_id,
         "mode": intents.mode,
+        "timeSlice": intents.time_slice,
         "instances": [
             {
                 "device": device,
@@ -79,7 +82,11 @@ def parse_intents(content: bytes, boot_id: str) -> MigIntents | None:
             )
         instances = {str(each["device"]): _site(each) for each in read["instances"]}
         intents = MigIntents(
-            str(read["gpu"]), str(read["pciBusID"]), read["mode"] is True, instances
+            str(read["gpu"]),
+            str(read["pciBusID"]),
+            read["mode"] is True,
+            instances,
+            read["timeSlice"] is True,
         )
         return intents if read["bootID"] == boot_id else None
     except KeyError as error:

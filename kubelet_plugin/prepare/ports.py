@@ -15,17 +15,25 @@ from kubelet_plugin.prepare.resource import (
     MigInstance,
     MigModeOn,
     NodeResource,
+    TimeSlice,
 )
+from kubelet_plugin.prepare.time_slices import TimeSlices
 
 
 class NodePorts:
     """The ports of this node; implements `Ports`."""
 
     def __init__(
-        self, *, mig_modes: MigModes, mig_instances: MigInstances, cdi_specs: CdiSpecs
+        self,
+        *,
+        mig_modes: MigModes,
+        mig_instances: MigInstances,
+        time_slices: TimeSlices,
+        cdi_specs: CdiSpecs,
     ) -> None:
         self._mig_modes = mig_modes
         self._mig_instances = mig_instances
+        self._time_slices = time_slices
         self._cdi_specs = cdi_specs
 
     @property
@@ -35,7 +43,7 @@ class NodePorts:
 
     def observe(self) -> Collection[Identity]:
         """Returns what is on the node; raises ResourceError."""
-        ports = (self._mig_modes, self._mig_instances, self._cdi_specs)
+        ports = (self._mig_modes, self._mig_instances, self._time_slices, self._cdi_specs)
         return {identity for port in ports for identity in port.observe()}
 
     def owner(self, identity: Identity) -> ClaimReference | None:
@@ -50,6 +58,9 @@ class NodePorts:
                 return None
             case MigInstance():
                 return self._mig_instances.make(resource)
+            case TimeSlice():
+                self._time_slices.make(resource)
+                return None
             case ClaimSpec():
                 self._cdi_specs.make(resource, made)
                 return None
@@ -62,6 +73,8 @@ class NodePorts:
                 self._mig_modes.remove(identity)
             case MigInstance.kind:
                 self._mig_instances.remove(identity)
+            case TimeSlice.kind:
+                self._time_slices.remove(identity)
             case ClaimSpec.kind:
                 self._cdi_specs.remove(identity.name)
             case kind:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.name import WholeGpuName, gpu_name, parse_name
@@ -97,11 +98,30 @@ class MadeInstance:
     """Of the MIG device, as in CUDA_VISIBLE_DEVICES."""
 
 
-NodeResource: TypeAlias = MigModeOn | MigInstance | ClaimSpec
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """A length of the time slices of a GPU other than the driver's default; named by the GPU."""
+
+    kind: ClassVar[str] = "time slice"
+    gpu: Gpu
+    interval: TimeSliceInterval
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the GPU's name."""
+        return time_slice_identity(str(WholeGpuName(self.gpu.minor)))
+
+
+def time_slice_identity(gpu: str) -> Identity:
+    """Returns the identity of the time slices of the GPU `gpu-<minor>`."""
+    return Identity(TimeSlice.kind, gpu, gpu)
+
+
+NodeResource: TypeAlias = MigModeOn | MigInstance | TimeSlice | ClaimSpec
 Made: TypeAlias = MadeInstance | None
 """What is known of a resource only after it was made."""
 
-KINDS = (MigModeOn.kind, MigInstance.kind, ClaimSpec.kind)
+KINDS = (MigModeOn.kind, MigInstance.kind, TimeSlice.kind, ClaimSpec.kind)
 """In the order of creation: a resource may need resources of the kinds before its own."""
 
 

@@ -9,27 +9,29 @@ from typing import assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
 from carina_dra.config.enforcement import cores_suffice, memory_suffices
+from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
     ClaimError,
     DeviceMissing,
     DeviceUnhealthy,
     EnforcementMissing,
+    TimeSliceDisagrees,
+    TimeSlicingMissing,
 )
+from kubelet_plugin.devices.conflict import Hold
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.name import (
-    DeviceName,
     MonitorName,
     PartitionName,
     ShareName,
     UnknownName,
     WholeGpuName,
     gpu_name,
-    parse_name,
 )
 from kubelet_plugin.devices.partition import FoundPartition, Partition
-from kubelet_plugin.devices.share import Share
+from kubelet_plugin.devices.share import TIME_SLICED, Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
 from kubelet_plugin.prepare.resource import (
@@ -38,9 +40,11 @@ from kubelet_plugin.prepare.resource import (
     MigInstance,
     MigModeOn,
     NodeResource,
+    TimeSlice,
     instance_identity,
     mode_identity,
     spec_identity,
+    time_slice_identity,
 )
 
 
@@ -51,19 +55,28 @@ def identities(claim: NodeClaim) -> frozenset[Identity]:
     for partitions. A claim for a partition does not: the mode stays on when it is unprepared. Admin
     access changes nothing on the GPU.
     """
-    held = (parse_name(device.device) for device in claim.devices if not device.admin_access)
-    return frozenset({spec_identity(claim.uid)}).union(*(_identities(name) for name in held))
+    return frozenset({spec_identity(claim.uid)}).union(*map(_identities, claim.holds))
 
 
-def _identities(device: DeviceName) -> frozenset[Identity]:
-    match device:
-        case WholeGpuName() | ShareName():
-            return frozenset({mode_identity(gpu_name(device))})
+def _identities(hold: Hold) -> frozenset[Identity]:
+    gpu = gpu_name(hold.device)
+    match hold.device:
+        case WholeGpuName():
+            return frozenset({mode_identity(gpu), time_slice_identity(gpu)})
+        case ShareName() if _is_set(hold.time_slice):
+            return frozenset({mode_identity(gpu), time_slice_identity(gpu)})
+        case ShareName():
+            return frozenset({mode_identity(gpu)})
         case PartitionName():
-            return frozenset({instance_identity(str(device))})
+            return frozenset({instance_identity(str(hold.device))})
         case MonitorName() | UnknownName():
             return frozenset()
-    assert_never(device)
+    assert_never(hold.device)
+
+
+def _is_set(interval: TimeSliceInterval | None) -> bool:
+    """Returns whether Carina has to set the interval, which is otherwise the driver's default."""
+    return interval not in {None, "Default"}
 
 
 def wanted(
@@ -73,7 +86,7 @@ def wanted(
 
     Raises:
         ClaimError: a device of a claim is missing or unhealthy, or enforces less than the claim
-            demands.
+            demands, or does not have the time slices that it demands.
     """
     resources = (resource for claim in claims for resource in _needed_by(claim, devices))
     return {resource.identity: resource for resource in resources}
@@ -83,6 +96,7 @@ def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[N
     usable = {allocated.device: _usable(claim, allocated, devices) for allocated in claim.devices}
     for device in usable.values():
         yield from _needed_for(device)
+    yield from _time_slices(claim, usable)
     yield ClaimSpec(claim, usable)
 
 
@@ -93,6 +107,30 @@ def _needed_for(device: GpuDevice) -> tuple[NodeResource, ...]:
         case WholeGpu() | Share() | Monitor():
             return ()
     assert_never(device)
+
+
+def _time_slices(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[TimeSlice]:
+    """Returns the time slices that the claim demands, of GPUs on which all of it demands the same.
+
+    Raises:
+        ClaimError: the claim demands two lengths of a GPU, or the GPU has only one.
+    """
+    demanded: dict[str, Hold] = {}
+    for hold in claim.holds:
+        if hold.time_slice is None:
+            continue
+        name, gpu = str(hold.device), usable[str(hold.device)].gpu
+        before = demanded.setdefault(name, hold)
+        if before.time_slice is not None and not hold.agrees(before):
+            raise ClaimError(
+                TimeSliceDisagrees(claim, name, hold.time_slice, before.time_slice, claim)
+            )
+        if hold.time_slice == "Default":
+            continue
+        if gpu.cuda_compute_capability is None or gpu.cuda_compute_capability < TIME_SLICED:
+            product = gpu.product_name or gpu.uuid
+            raise ClaimError(TimeSlicingMissing(claim, name, hold.time_slice, product))
+        yield TimeSlice(gpu, hold.time_slice)
 
 
 def _usable(

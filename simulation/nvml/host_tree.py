@@ -70,6 +70,16 @@ _PARAMETERS = {
 
 CAPABILITY_MODE = 0o444
 _CAPABILITY = "nvidia-cap"
+TIME_SLICES, SMI_FAULT = "run/time-slices", "run/nvidia-smi.fault"
+"""Where nvidia-smi keeps the numbers of intervals by UUID, and finds with which words to fail."""
+_COMPUTE_POLICY = f"""\
+if [ "$1" = compute-policy ]; then
+  top=$(cd "$(dirname "$0")/../.." && pwd)
+  if [ -e "$top/{SMI_FAULT}" ]; then cat "$top/{SMI_FAULT}"; exit 1; fi
+  mkdir -p "$top/{TIME_SLICES}"
+  echo "$5" > "$top/{TIME_SLICES}/$3"
+  exit
+fi"""
 STAND_IN = Path("/dev/null")
 """What a node that this process may not make is a link to."""
 
@@ -95,6 +105,8 @@ def root(directory: Path) -> Path:
 def write(directory: Path, hardware: Hardware, state: NodeState, nodes: DeviceNodes) -> None:
     """Writes the whole tree, and removes what no longer belongs to it."""
     _write_driver_files(root(directory), hardware, state)
+    if state.driver != "loaded":
+        shutil.rmtree(root(directory) / TIME_SLICES, ignore_errors=True)
     _write_devices(root(directory) / "dev", hardware, state, nodes)
     _write_sysfs(root(directory) / "sys", hardware, state)
     _write_procfs(root(directory) / "proc", hardware, state)
@@ -276,13 +288,17 @@ def _write_driver_files(top: Path, hardware: Hardware, state: NodeState) -> None
 
 
 def _nvidia_smi(hardware: Hardware, state: NodeState) -> str:
-    """Lists the GPUs whose device node is there: in a container, those it was given."""
+    """Lists the GPUs whose device node is there: in a container, those it was given.
+
+    `nvidia-smi compute-policy -i UUID --set-timeslice N` sets the length of time slices.
+    """
     cases = "\n".join(
         f'    {slot.minor}) echo "GPU {slot.minor}: {hardware.models[slot.model].name}'
         f' (UUID: {state.gpus[slot.minor].uuid})" ;;'
         for slot in hardware.gpus
     )
     return (
+        f"{_COMPUTE_POLICY}\n"
         "for node in /dev/nvidia[0-9]*; do\n"
         '  case "${node#/dev/nvidia}" in\n'
         f"{cases}\n"

@@ -209,7 +209,21 @@ class SimulatedNode:
         host_tree.wipe_run(self.directory)
         self._write_tree(self._file.update(change))
 
+    def time_slices(self) -> dict[str, int]:
+        """The numbers of the intervals that nvidia-smi was told to set, by the GPU's UUID."""
+        folder = self.root / host_tree.TIME_SLICES
+        files = folder.iterdir() if folder.is_dir() else ()
+        return {file.name: int(file.read_text()) for file in files}
+
     # --- faults ---
+
+    def fail_nvidia_smi(self, words: str | None) -> None:
+        """Makes `nvidia-smi compute-policy` fail with these words; with None, succeed again."""
+        file = self.root / host_tree.SMI_FAULT
+        if words is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_text(f"{words}\n")
 
     def fail(
         self, symbol: str, code: int, *, times: int | None = None, minor: int | None = None

@@ -63,7 +63,10 @@ def test_every_gpu_of_the_node_is_published(daemonset: DaemonSet) -> None:
     }
 
     gpus = {f"gpu-{minor}" for minor in range(8)}
-    assert devices == {gpu + kind for gpu in gpus for kind in ("", "-share", "-monitor")}
+    partitions = {device for device in devices if "-mig-" in device}
+    kinds = ("", "-share", "-monitor")
+    assert devices - partitions == {gpu + kind for gpu in gpus for kind in kinds}
+    assert {partition.partition("-mig-")[0] for partition in partitions} == gpus
 
 
 def test_pod_with_a_claim_has_its_gpu_until_it_ends(

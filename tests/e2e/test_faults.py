@@ -53,7 +53,9 @@ def test_gpu_that_falls_off_the_bus_is_tainted_and_reported(
 ) -> None:
     gpus.lose_gpu(3)
 
-    wait_for("the taint", lambda: _taints(node) == {"gpu-3": [f"{DRIVER}/lost"]})
+    tainted = {name for name in _devices(node) if name.startswith("gpu-3")} - {"gpu-3-monitor"}
+    assert {"gpu-3", "gpu-3-share"} < tainted
+    wait_for("the taint", lambda: _taints(node) == {name: [f"{DRIVER}/lost"] for name in tainted})
     assert gpus.state.gpus[3].uuid in Workloads(node.cluster, "default").wait_event(
         "Node", node.name, "GPULost"
     )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
+from carina_dra.config.device import API_VERSION
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
@@ -45,6 +46,8 @@ class MigNode:
     """Devices that claims have allocated, by the claim's name, which is its UID, too."""
     admins: set[str] = field(default_factory=set)
     """The claims with admin access."""
+    configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Opaque parameters by the claim's name, but for apiVersion."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
 
     def prepare(self, claim: str, *allocated: str) -> tuple[PreparedDevice, ...]:
@@ -137,13 +140,24 @@ class MigNode:
         results = [
             {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
             | ({"adminAccess": True} if claim.name in self.admins else {})
-            for device in self.allocations[claim.name]
+            | (_share(number) if device.endswith("-share") else {})
+            for number, device in enumerate(self.allocations[claim.name])
         ]
+        allocation: dict[str, Any] = {"results": results}
+        if claim.name in self.configs:
+            parameters = {"apiVersion": API_VERSION, **self.configs[claim.name]}
+            opaque = {"driver": DRIVER, "parameters": parameters}
+            allocation["config"] = [{"source": "FromClaim", "opaque": opaque}]
         return {
             "metadata": {"namespace": "default", "name": claim.name, "uid": claim.name},
             "spec": {"devices": {"requests": []}},
-            "status": {"allocation": {"devices": {"results": results}}},
+            "status": {"allocation": {"devices": allocation}},
         }
+
+
+def _share(number: int) -> dict[str, Any]:
+    consumed = {"memory": "1Gi", "cores": "10"}
+    return {"shareID": f"{number:08d}-0000-4000-8000-000000000000", "consumedCapacity": consumed}
 
 
 def _reference(name: str) -> ClaimReference:

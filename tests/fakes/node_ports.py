@@ -5,10 +5,12 @@ from pathlib import Path
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.compute_policy import ComputePolicy
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
+from kubelet_plugin.prepare.time_slices import TimeSlices
 
 
 def node_ports(cdi_specs: CdiSpecs, *, root: Path, intents: Path, boot_id: str) -> NodePorts:
@@ -18,5 +20,6 @@ def node_ports(cdi_specs: CdiSpecs, *, root: Path, intents: Path, boot_id: str) 
     return NodePorts(
         mig_modes=MigModes(library, files),
         mig_instances=MigInstances(library, files),
+        time_slices=TimeSlices(library, ComputePolicy(root), files),
         cdi_specs=cdi_specs,
     )

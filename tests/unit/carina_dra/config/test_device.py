@@ -16,11 +16,17 @@ from carina_dra.config.device import (
     ShareConfig,
     configs_in_force,
     is_of_known_kind,
+    parse_device_config,
     read_recorded,
+    time_slice,
 )
 
 SHARE = {"apiVersion": API_VERSION, "kind": "ShareConfig"}
 GOOD = {"apiVersion": API_VERSION, "kind": "GpuConfig"}
+
+
+def _time_slicing(interval: str) -> dict[str, Any]:
+    return {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
 
 
 def gpu_config(request: str, sources: list[ConfigSource]) -> DeviceConfig:
@@ -50,6 +56,22 @@ def source(
         ({**GOOD, "shareing": 1}, "opaque.parameters.shareing is not a field of GpuConfig"),
         ({"kind": "GpuConfig"}, "is no apiVersion, GpuConfig; write apiVersion"),
         ({**GOOD, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig; write apiVersion"),
+        (
+            {**GOOD, "sharing": {"strategy": "MPS"}},
+            "opaque.parameters.sharing.strategy: Input should be 'TimeSlicing'",
+        ),
+        (
+            {**GOOD, "sharing": {"strategy": "TimeSlicing", "mpsConfig": {}}},
+            "opaque.parameters.sharing.mpsConfig is not a field",
+        ),
+        (
+            {**GOOD, "sharing": _time_slicing("Longer")},
+            "opaque.parameters.sharing.timeSlicingConfig.interval: Input should be",
+        ),
+        (
+            {**GOOD, "kind": "MigDeviceConfig", "sharing": _time_slicing("Short")},
+            "opaque.parameters.sharing.timeSlicingConfig is not a field of MigDeviceConfig",
+        ),
         ({**GOOD, "kind": ["GpuConfig"]}, "['GpuConfig']; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
     ],
@@ -212,3 +234,22 @@ def test_claim_adds_to_what_its_class_demands_and_cannot_weaken_it(
 )
 def test_kinds_that_this_version_knows(parameters: dict[str, Any], known: bool) -> None:
     assert is_of_known_kind(parameters) == known
+
+
+@pytest.mark.parametrize(
+    ("parameters", "interval"),
+    [
+        (GOOD, None),
+        ({**GOOD, "sharing": {"strategy": "TimeSlicing"}}, "Default"),
+        ({**GOOD, "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {}}}, "Default"),
+        ({**GOOD, "sharing": _time_slicing("Medium")}, "Medium"),
+        ({**GOOD, "kind": "MigDeviceConfig", "sharing": {"strategy": "TimeSlicing"}}, None),
+        (SHARE, None),
+        ({**SHARE, "timeSlicing": {}}, "Default"),
+        ({**SHARE, "timeSlicing": {"interval": "Long"}}, "Long"),
+    ],
+)
+def test_time_slices_that_a_configuration_demands(
+    parameters: dict[str, Any], interval: str | None
+) -> None:
+    assert time_slice(parse_device_config("config[0]", parameters)) == interval

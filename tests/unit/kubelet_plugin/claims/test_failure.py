@@ -20,6 +20,8 @@ from kubelet_plugin.claims.failure import (
     EnforcementMissing,
     LockUnavailable,
     NodeResourceFailed,
+    TimeSliceDisagrees,
+    TimeSlicingMissing,
     UnexpectedError,
 )
 from tests.samples.claims import claim
@@ -36,6 +38,8 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", UNREADABLE), True),
     (DeviceUnhealthy(claim(), "gpu-0", "GPU-1", LOST), False),
     (EnforcementMissing(claim(), "gpu-0-share", "enforcement.memory", "mps", "a", "none"), False),
+    (TimeSliceDisagrees(claim(), "gpu-0-share", "Short", "Long", claim(uid="other")), True),
+    (TimeSlicingMissing(claim(), "gpu-0", "Short", "Tesla P4"), False),
     (DriverUnknown(claim()), True),
     (NodeResourceFailed(TRAIN, "read-only", retriable=True), True),
     (NodeResourceFailed(TRAIN, "a bad name", retriable=False), False),

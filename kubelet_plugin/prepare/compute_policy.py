@@ -1,0 +1,82 @@
+"""Sets the length of a GPU's time slices with `nvidia-smi compute-policy`.
+
+NVML has no call for it. The program is that of the installed driver, and runs in this process's
+container with the driver's libnvidia-ml.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from carina_dra.config.time_slice import TimeSliceInterval, interval_number
+from kubelet_plugin.cdi.driver_root import nvml_libraries, programs
+from kubelet_plugin.prepare.resource import ResourceError
+from kubelet_plugin.rooted_path import RootedPath
+
+_PROGRAM: Final = "nvidia-smi"
+_PATIENCE: Final = 30.0
+"""Seconds after which the program is ended."""
+_SHOWN: Final = 300
+"""Characters of the program's output that a message shows."""
+
+
+class ComputePolicy:
+    """The compute policy of the GPUs of a driver."""
+
+    def __init__(self, driver_root: Path) -> None:
+        """`driver_root` is the root of the installed driver, as this process sees it."""
+        self._driver_root = driver_root
+
+    def set_time_slice(self, uuid: str, interval: TimeSliceInterval) -> None:
+        """Sets the length of the time slices of a GPU, until the driver is reloaded.
+
+        Raises:
+            ResourceError: the program is missing, fails, or does not end.
+        """
+        task = f"time slices of {uuid} cannot be set to {interval}"
+        program = _first(programs(self._driver_root, _PROGRAM))
+        if program is None:
+            raise ResourceError(
+                f"{task}: {_PROGRAM} not found below the driver root {self._driver_root}; install "
+                "it, or set driver_root to the root of the installed driver",
+                retriable=True,
+            )
+        number = str(interval_number(interval))
+        command = [program, "compute-policy", "-i", uuid, "--set-timeslice", number]
+        library = _first(nvml_libraries(self._driver_root))
+        environment = os.environ | ({} if library is None else {"LD_PRELOAD": library})
+        try:
+            done = subprocess.run(  # noqa: S603 - the driver's program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_PATIENCE,
+                check=False,
+                env=environment,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ResourceError(
+                f"{task}: {error}; run `{' '.join(command)}`", retriable=True
+            ) from error
+        if done.returncode != 0:
+            said = " ".join(done.stdout.decode(errors="replace").split())[-_SHOWN:]
+            raise ResourceError(
+                f"{task}: {_PROGRAM} ended with {done.returncode}: {said or 'no output'}; run "
+                f"`{' '.join(command)}`",
+                retriable="not supported" not in said.lower(),
+            )
+
+
+def _first(paths: Iterable[RootedPath]) -> str | None:
+    """Returns the first path that exists, as this process sees it."""
+    for path in paths:
+        try:
+            located = path.locate()
+            if located.is_file():
+                return str(located)
+        except OSError:
+            continue  # a loop of links
+    return None

@@ -1,0 +1,78 @@
+"""The port for time slices: their length on the GPUs for whose claims Carina sets it.
+
+The length cannot be read back. So it is recorded that it was set, before it is, and it is set again
+by each call and repair: the driver forgets it when it is reloaded. Other lengths, which nothing
+records, are an administrator's and are left.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from kubelet_plugin.inventory.mig_intent import MigIntents
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.mig_instance import handle_of
+from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.prepare.resource import Identity, ResourceError, TimeSlice, time_slice_identity
+
+_log = logging.getLogger(__name__)
+
+
+class TimeSlices:
+    """The time slices that Carina sets on this node's GPUs."""
+
+    def __init__(
+        self, library: NvmlLibrary, policy: ComputePolicy, intents: MigIntentFiles
+    ) -> None:
+        self._library = library
+        self._policy = policy
+        self._intents = intents
+
+    def observe(self) -> Collection[Identity]:
+        """Returns the identities of the GPUs for which it is recorded that the length was set.
+
+        Raises:
+            ResourceError: the record cannot be read.
+        """
+        recorded = self._intents.all().values()
+        return {time_slice_identity(intents.gpu) for intents in recorded if intents.time_slice}
+
+    def make(self, wanted: TimeSlice) -> None:
+        """Sets the length of a GPU's time slices.
+
+        Raises:
+            ResourceError: it cannot be set or recorded.
+        """
+        gpu = wanted.gpu
+        intents = self._intents.read(gpu.uuid)
+        if intents is None:
+            intents = MigIntents(wanted.identity.gpu, gpu.pci_bus_id)
+        if not intents.time_slice:
+            self._intents.store(gpu.uuid, replace(intents, time_slice=True))
+        self._policy.set_time_slice(gpu.uuid, wanted.interval)
+
+    def remove(self, identity: Identity) -> None:
+        """Sets the driver's default again, if the length was set.
+
+        Raises:
+            ResourceError: it cannot be set, or the record cannot be changed.
+        """
+        for uuid, intents in self._intents.all().items():
+            if intents.time_slice and intents.gpu == identity.name:
+                self._reset(uuid, intents)
+                self._intents.store(uuid, replace(intents, time_slice=False))
+
+    def _reset(self, uuid: str, intents: MigIntents) -> None:
+        try:
+            with mig_calls(self._library, f"time slices of {uuid} cannot be set to Default"):
+                handle_of(uuid, intents.pci_bus_id)
+            self._policy.set_time_slice(uuid, "Default")
+        except GpuGoneError as error:
+            _log.warning("time slices are gone with their GPU", extra={"reason": str(error)})
+        except ResourceError as error:
+            if error.retriable:
+                raise
+            # The GPU does not support it, so that nothing was set either.
+            _log.warning("time slices are not reset", extra={"reason": str(error)})

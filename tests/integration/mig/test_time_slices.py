@@ -1,0 +1,191 @@
+"""The time slices that claims demand of GPUs, on a simulated node."""
+
+from typing import Any
+
+import pytest
+
+from carina_dra.config.device import GpuConfig, GpuSharing, ShareConfig, TimeSlicingConfig
+from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
+from kubelet_plugin.claims.failure import (
+    AllocationRefused,
+    ClaimError,
+    NodeResourceFailed,
+    TimeSliceDisagrees,
+    TimeSlicingMissing,
+)
+from kubelet_plugin.prepare.wanted import wanted
+from tests.fakes.mig_node import MigNode
+from tests.samples.gpus import share, whole
+
+SHORT, MEDIUM = 1, 2
+
+
+def gpu_config(interval: str) -> dict[str, Any]:
+    slicing = {"interval": interval}
+    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": slicing}
+    return {"kind": "GpuConfig", "sharing": sharing}
+
+
+def share_config(interval: str) -> dict[str, Any]:
+    return {"kind": "ShareConfig", "timeSlicing": {"interval": interval}}
+
+
+def slices(node: MigNode) -> dict[int, int]:
+    """The numbers of the intervals that are set, by minor number; without the default, 0."""
+    by_uuid = node.simulated.time_slices()
+    minors = {gpu.uuid: minor for minor, gpu in node.simulated.state.gpus.items()}
+    return {minors[uuid]: number for uuid, number in by_uuid.items() if number}
+
+
+def test_the_interval_of_a_whole_gpu_is_set_and_reset(node: MigNode) -> None:
+    node.configs["train"] = gpu_config("Short")
+    node.prepare("train", "gpu-2")
+    assert slices(node) == {2: SHORT}
+
+    node.unprepare("train")
+    assert slices(node) == {}
+
+
+@pytest.mark.parametrize("config", [None, gpu_config("Default")], ids=["none", "Default"])
+def test_without_another_interval_nothing_is_set(
+    node: MigNode, config: dict[str, Any] | None
+) -> None:
+    if config is not None:
+        node.configs["train"] = config
+    node.prepare("train", "gpu-2")
+    assert node.simulated.time_slices() == {}
+
+
+def test_a_reload_of_the_driver_forgets_it_and_the_repair_sets_it_again(node: MigNode) -> None:
+    node.configs["train"] = gpu_config("Medium")
+    node.prepare("train", "gpu-2")
+    node.simulated.driver(available=False)
+    node.simulated.driver(available=True)
+    assert slices(node) == {}
+
+    node.repair()
+    assert slices(node) == {2: MEDIUM}
+
+
+def test_all_shares_of_a_gpu_agree_or_the_second_is_refused_by_name(node: MigNode) -> None:
+    node.configs |= {"one": share_config("Short"), "two": share_config("Medium")}
+    node.prepare("one", "gpu-0-share")
+
+    with pytest.raises(ClaimError, match=r"default/one .* has Short") as refused:
+        node.prepare("two", "gpu-0-share")
+    assert isinstance(refused.value.failure, TimeSliceDisagrees)
+    assert slices(node) == {0: SHORT}
+
+    node.unprepare("one")
+    node.prepare("two")
+    assert slices(node) == {0: MEDIUM}
+
+
+def test_a_share_that_demands_no_interval_takes_that_of_the_others(node: MigNode) -> None:
+    node.configs["one"] = share_config("Short")
+    node.prepare("one", "gpu-0-share")
+    node.prepare("two", "gpu-0-share")
+    assert slices(node) == {0: SHORT}
+
+    node.unprepare("one")
+    assert slices(node) == {}
+    node.unprepare("two")
+
+
+def test_the_interval_stays_while_a_share_demands_it(node: MigNode) -> None:
+    node.configs |= {"one": share_config("Short"), "two": share_config("Short")}
+    node.prepare("one", "gpu-0-share")
+    node.prepare("two", "gpu-0-share")
+
+    node.unprepare("one")
+    assert slices(node) == {0: SHORT}
+    node.unprepare("two")
+    assert slices(node) == {}
+
+
+def test_two_shares_of_a_claim_on_one_gpu_agree() -> None:
+    devices = tuple(
+        AllocatedDevice(
+            interval,
+            "n",
+            "gpu-0-share",
+            ShareConfig(timeSlicing=TimeSlicingConfig(interval=interval)),
+            share_id=interval,
+        )
+        for interval in ("Short", "Medium")
+    )
+    shared = share(0)
+
+    with pytest.raises(ClaimError, match=r"demands timeSlicing\.interval: Medium") as refused:
+        wanted([NodeClaim("uid", "default", "train", devices)], {"gpu-0-share": shared})
+
+    assert isinstance(refused.value.failure, TimeSliceDisagrees)
+
+
+def test_what_nvidia_smi_says_is_passed_on_and_nothing_is_left(node: MigNode) -> None:
+    node.simulated.fail_nvidia_smi("Failed to set timeslice: Not Supported")
+    node.configs["train"] = gpu_config("Short")
+
+    with pytest.raises(
+        ClaimError, match=r"Failed to set timeslice: Not Supported.*--set-timeslice"
+    ):
+        node.prepare("train", "gpu-2")
+
+    assert node.recorded() == {}
+    assert node.specs() == set()
+
+
+def test_a_failure_that_may_pass_is_retried(node: MigNode) -> None:
+    node.simulated.fail_nvidia_smi("Unable to communicate")
+    node.configs["train"] = gpu_config("Short")
+
+    with pytest.raises(ClaimError) as failed:
+        node.prepare("train", "gpu-2")
+
+    assert isinstance(failed.value.failure, NodeResourceFailed)
+    assert failed.value.failure.retriable
+
+
+def test_claims_of_a_lost_gpu_can_be_unprepared(node: MigNode) -> None:
+    node.configs["train"] = gpu_config("Short")
+    node.prepare("train", "gpu-2")
+    node.simulated.lose_gpu(2)
+    node.simulated.fail_nvidia_smi("GPU is lost")
+
+    node.unprepare("train")
+
+    assert node.specs() == set()
+
+
+def test_admin_access_changes_no_time_slices(node: MigNode) -> None:
+    node.admins.add("watch")
+    node.configs["watch"] = gpu_config("Short")
+
+    with pytest.raises(ClaimError, match="admin access changes nothing on a GPU") as refused:
+        node.prepare("watch", "gpu-2-monitor")
+
+    assert isinstance(refused.value.failure, AllocationRefused)
+
+
+def test_the_next_whole_claim_does_not_inherit_the_interval(node: MigNode) -> None:
+    node.configs["train"] = gpu_config("Short")
+    node.prepare("train", "gpu-2")
+    node.folder.joinpath("checkpoint.jsonl").unlink()
+    for file in (node.folder / "cdi").iterdir():
+        file.unlink()
+
+    node.prepare("next", "gpu-2")
+
+    assert slices(node) == {}
+
+
+def test_a_gpu_with_one_length_is_refused_at_the_earliest() -> None:
+    slicing = TimeSlicingConfig(interval="Long")
+    config = GpuConfig(sharing=GpuSharing(strategy="TimeSlicing", timeSlicingConfig=slicing))
+    claim = NodeClaim("uid", "default", "train", (AllocatedDevice("gpu", "n", "gpu-0", config),))
+    pascal = whole(0, cuda_compute_capability=(6, 1))
+
+    with pytest.raises(ClaimError, match=r"compute capability below 7\.0") as refused:
+        wanted([claim], {"gpu-0": pascal})
+
+    assert isinstance(refused.value.failure, TimeSlicingMissing)
