@@ -51,6 +51,7 @@ def test_pod_whose_claim_cannot_be_prepared_can_be_deleted(workloads: Workloads)
 def test_gpu_that_falls_off_the_bus_is_tainted_and_reported(
     workloads: Workloads, gpus: SimulatedNode, node: Node
 ) -> None:
+    wait_for("the slices", lambda: "gpu-3-monitor" in _devices(node))
     gpus.lose_gpu(3)
 
     tainted = {name for name in _devices(node) if name.startswith("gpu-3")} - {"gpu-3-monitor"}
