@@ -74,7 +74,7 @@ class Bench:
             process.terminate()
             process.wait(30)
 
-    def claim(self, name: str, device: str) -> pb.Claim:
+    def claim(self, name: str, device: str, **result_fields: object) -> pb.Claim:
         """Makes a claim with an allocation, as a scheduler would."""
         request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
         claim = self.admin.create(
@@ -86,7 +86,8 @@ class Bench:
                 "spec": {"devices": {"requests": [request]}},
             },
         )
-        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+        named = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+        result = {**named, **result_fields}
         claim["status"] = {"allocation": {"devices": {"results": [result]}}}
         self.admin.replace_status(RESOURCE_CLAIMS, claim)
         return pb.Claim(namespace="default", name=name, uid=claim["metadata"]["uid"])

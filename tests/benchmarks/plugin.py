@@ -5,6 +5,7 @@ its GPUs are simulated, whose share of memory is measured and taken off.
 """
 
 import compileall
+import json
 import subprocess
 import sys
 from functools import partial
@@ -13,7 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from carina_dra.kube.api_resource import RESOURCE_CLAIMS
+from kubelet_plugin.host import HostPaths
+from kubelet_plugin.inventory.mig import MigPlacement, MigSite
+from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.mig import read_layout
+from kubelet_plugin.nvml.mig_instance import (
+    create_compute_instance,
+    create_gpu_instance,
+    destroy_instance,
+    find_instance,
+    handle_of,
+    is_mig_mode_on,
+    switch_mig_mode,
+)
 from simulation.kubernetes.cluster import running_cluster
+from simulation.nvml import installed
 from tests.benchmarks.measured_plugin import Bench, bench
 from tests.benchmarks.measurement import Measurement
 from tests.benchmarks.reference import Times, durable_write
@@ -45,6 +60,7 @@ def measure(hear: Hear) -> None:
     report = _Report(hear)
     with running_cluster() as cluster, bench(cluster) as node:
         _starts(node, report)
+        _slices(node, report)
         _calls(node, report)
 
 
@@ -87,6 +103,13 @@ def _starts(node: Bench, report: _Report) -> None:
     report.goal("start to slices published, median", sorted(seconds)[_STARTS // 2], 1.0, "s")
 
 
+def _slices(node: Bench, report: _Report) -> None:
+    slices = node.slices()
+    devices = sum(len(each["spec"].get("devices", ())) for each in slices)
+    size = sum(len(json.dumps(each["spec"], separators=(",", ":"))) for each in slices)
+    report.fact(f"  {devices} devices of {_GPUS} GPUs in {len(slices)} slices", size / 1024, "KiB")
+
+
 def _calls(node: Bench, report: _Report) -> None:
     claims = [node.claim(f"claim-{minor}", f"gpu-{minor}") for minor in range(_GPUS)]
     simulation = float(
@@ -126,11 +149,67 @@ def _calls(node: Bench, report: _Report) -> None:
         parts = empty.at(0.5) + get.at(0.5) + write.at(0.5)
         report.fact("  prepare / (call + GET + write)", prepared.at(0.5) / parts, "x")
 
+        partitions = [
+            node.claim(f"partition-{minor}", f"gpu-{minor}-mig-1g10gb-19-6")
+            for minor in range(_GPUS)
+        ]
+        amounts = {"memory": "8Gi", "cores": "10"}
+        shares = [
+            node.claim(
+                f"share-{minor}",
+                f"gpu-{minor}-share",
+                shareID=f"{minor:08d}-0000-4000-8000-000000000000",
+                consumedCapacity=amounts,
+            )
+            for minor in range(_GPUS)
+        ]
+        for kind, of_kind in (("share", shares), ("partition", partitions)):
+            taken: list[float] = []
+            undone: list[float] = []
+            for number in range(_CALLS // 8):
+                claim = of_kind[number % _GPUS]
+                taken += Times.of([partial(prepare, claim)]).sorted_ms
+                undone += Times.of([partial(unprepare, claim)]).sorted_ms
+            report.times(f"  prepare of a {kind}", Times(tuple(sorted(taken))))
+            report.times(f"  unprepare of a {kind}", Times(tuple(sorted(undone))))
+        report.times("  of which simulated NVML, for a partition", _nvml_of_a_partition(node))
+
         before = plugin.rss_mib()
         for number in range(_MANY):
             prepare(claims[number % _GPUS])
             unprepare(claims[number % _GPUS])
         after = plugin.rss_mib()
-        report.goal("memory, simulated NVML taken off", after - simulation, 66.0, "MiB")
+        report.goal("memory, simulated NVML taken off", after - simulation, 72.0, "MiB")
         report.fact("  memory of the simulated NVML", simulation, "MiB")
         report.goal(f"growth over {_MANY} prepares", after - before, 0.5, "MiB")
+
+
+def _nvml_of_a_partition(node: Bench) -> Times:
+    """The calls of NVML that make a partition, with those that look for it, on one GPU."""
+    host = HostPaths(node.gpus.root)
+    gpu = node.gpus.state.gpus[0]
+    address = next(slot.pci for slot in node.gpus.hardware.gpus if slot.minor == 0)
+    site = MigSite(19, MigPlacement(0, 1))
+    with installed(node.gpus.directory), NvmlLibrary(host).lease():
+        handle = handle_of(gpu.uuid, address)
+        profile = read_layout(handle).profile(site.profile_id)
+        assert profile is not None
+        if not is_mig_mode_on(handle):
+            switch_mig_mode(handle, on=True)
+
+        def make() -> None:
+            find_instance(handle_of(gpu.uuid, address), site)
+            create_gpu_instance(handle, site)
+            made = find_instance(handle, site)
+            assert made is not None
+            create_compute_instance(handle, made.id, profile)
+            find_instance(handle, site)
+
+        taken: list[float] = []
+        for _ in range(_STARTS):
+            taken += Times.of([make]).sorted_ms
+            made = find_instance(handle, site)
+            assert made is not None
+            destroy_instance(handle, made.id)
+        switch_mig_mode(handle, on=False)
+    return Times(tuple(sorted(taken)))
