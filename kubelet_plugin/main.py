@@ -228,8 +228,14 @@ def _claims(
     poller: InventoryPoller,
     report: ClaimReport,
 ) -> ClaimLifecycle:
+    known: tuple[Inventory | None, dict[str, GpuDevice]] = None, {}
+
     def current_devices() -> dict[str, GpuDevice]:
-        return {device.name: device for device in devices(poller.latest)}
+        nonlocal known
+        inventory = poller.latest
+        if inventory is not known[0]:  # composing 200 devices takes longer than a prepare
+            known = inventory, {device.name: device for device in devices(inventory)}
+        return known[1]
 
     def read_claim(claim: ClaimReference, patience: float) -> Body:
         return client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout=patience)

@@ -24,7 +24,7 @@ from kubelet_plugin.inventory.mig import (
 
 def counter_set(gpu: Gpu, state: GpuState) -> CounterSet:
     """Returns the counter set of a GPU: what it has for the devices that consume counters."""
-    return CounterSet(counter_set_name(gpu), _counters(_available(gpu, state)))
+    return CounterSet(counter_set_name(gpu), _counters(available_counters(gpu, state)))
 
 
 def counter_set_name(gpu: Gpu) -> str:
@@ -42,14 +42,14 @@ def partition_counters(profile: MigProfile, placement: MigPlacement) -> Mapping[
     return _counters(_of_partition(profile, placement))
 
 
-def has_room(gpu: Gpu, state: GpuState, profile: MigProfile, placement: MigPlacement) -> bool:
-    """Returns whether a partition is possible beside the administrator's GPU instances."""
-    available = _available(gpu, state)
+def has_room(available: Mapping[str, int], profile: MigProfile, placement: MigPlacement) -> bool:
+    """Returns whether a partition is possible with what is available of a GPU."""
     needed = _of_partition(profile, placement)
     return all(available.get(name, 0) >= number for name, number in needed.items())
 
 
-def _available(gpu: Gpu, state: GpuState) -> Mapping[str, int]:
+def available_counters(gpu: Gpu, state: GpuState) -> Mapping[str, int]:
+    """Returns what a GPU has beside the administrator's GPU instances, by counter."""
     left = dict(_total(gpu))
     for instance in state.instances:
         for name, number in _taken(gpu, instance.site.profile_id, instance.site.placement).items():

@@ -9,7 +9,7 @@ the `gpu` that it belongs to, that GPU's `state`, its `kind` and its `published`
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias, assert_never
 
-from kubelet_plugin.devices.counters import has_room
+from kubelet_plugin.devices.counters import available_counters, has_room
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
@@ -66,12 +66,13 @@ def _can_be_shared(observed: ObservedGpu) -> bool:
 
 def _partitions(observed: ObservedGpu) -> Iterator[Partition | FoundPartition]:
     gpu, state = observed.gpu, observed.state
+    available = available_counters(gpu, state)
     for profile in sorted(_profiles(observed), key=_size):
         for placement in reversed(profile.placements):
             uuid = _found(state, profile, placement)
             if uuid is not None:
                 yield FoundPartition(gpu, state, profile, placement, uuid)
-            elif has_room(gpu, state, profile, placement):
+            elif has_room(available, profile, placement):
                 yield Partition(gpu, state, profile, placement)
 
 
