@@ -1,25 +1,20 @@
 """Killed with SIGKILL before every single change of the file system, the plugin loses nothing.
 
 The changes are enumerated, not sampled: a child process carries out one call and ends itself before
-its n-th change, for every n until the call ends by itself. A change is what the kernel sees as one:
-each write(2), cut in two so that half-written files are among the states, and every open for
-writing, chmod, chown, mknod, rename, unlink, link, truncate, fsync and fdatasync. The state after a
+its n-th change (`tests.file_changes`), for every n until the call ends by itself. The state after a
 change is the state before the next, so these are all the states that a kill can leave. Then a fresh
 process looks at what is left, as the plugin does when it starts.
 """
 
-import io
 import json
 import multiprocessing
 import os
 import signal
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal
 
 import pytest
 
@@ -38,21 +33,11 @@ from simulation.nvml import SimulatedNode
 from tests.fakes.claims import PATIENT, FakeReporter
 from tests.fakes.lifecycle import lifecycle
 from tests.fakes.node_ports import node_ports
+from tests.file_changes import before_each_change
 from tests.samples.gpus import whole
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 UIDS = {"one": "11111111-aaaa", "two": "22222222-bbbb", "three": "33333333-cccc"}
-_CHANGES = {
-    "os.rename",
-    "os.remove",
-    "os.mkdir",
-    "os.rmdir",
-    "os.link",
-    "os.chmod",
-    "os.chown",
-    "os.truncate",
-}
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _FAR = 500
 
 processes = multiprocessing.get_context("forkserver")
@@ -176,36 +161,7 @@ def _child(folder: Path, operation: Operation, name: str, kill_before: int) -> N
             os.kill(os.getpid(), signal.SIGKILL)
         remaining -= 1
 
-    def audit(event: str, arguments: tuple[Any, ...]) -> None:
-        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
-        by_descriptor = event == "os.chmod" and isinstance(arguments[0], int)
-        ours = by_descriptor or str(folder) in str(arguments[0])
-        if (writes or event in _CHANGES) and ours:
-            change()
-
-    class Halves(io.FileIO):
-        """Writes what it is given in two pieces, each a change."""
-
-        def write(self, content: Any) -> int:
-            middle = len(content) // 2
-            for piece in (content[:middle], content[middle:]):
-                change()
-                super().write(piece)
-            return len(content)
-
-    def writer(descriptor: int, mode: str, *, closefd: bool) -> BinaryIO:
-        return cast("BinaryIO", io.BufferedWriter(Halves(descriptor, mode, closefd=closefd)))
-
-    def counted(call: Callable[..., None], *arguments: Any) -> None:
-        change()
-        call(*arguments)
-
-    # What Python tells no audit hook of.
-    os.fdopen = cast("Any", writer)
-    os.fsync = partial(counted, os.fsync)
-    os.fdatasync = partial(counted, os.fdatasync)
-    os.mknod = partial(counted, os.mknod)
-    sys.addaudithook(audit)
+    before_each_change([folder], change)
     _carry_out(claims, operation, name)
 
 
