@@ -20,6 +20,8 @@ from kubelet_plugin.inventory.mig import (
 )
 from kubelet_plugin.nvml.library import NO_SUCH, NvmlCallError, call, code_name
 
+FINDING: Final = "nvmlDeviceGetHandleByPciBusId"
+"""The function whose NVML_ERROR_NOT_FOUND means that a GPU is not there, and not an instance."""
 _GONE: Final = NO_SUCH | {"NVML_ERROR_NOT_FOUND"}
 """Errors for an instance that was destroyed since it was listed, and for a GPU out of MIG mode."""
 _MOST_INSTANCES: Final = 16
@@ -35,7 +37,7 @@ def handle_of(uuid: str, pci_bus_id: str) -> object:
     """
     handle = call(pynvml.nvmlDeviceGetHandleByPciBusId, pci_bus_id)
     if call(pynvml.nvmlDeviceGetUUID, handle) != uuid:
-        raise NvmlCallError(NvmlFailure("nvmlDeviceGetUUID", "NVML_ERROR_NOT_FOUND"))
+        raise NvmlCallError(NvmlFailure(FINDING, "NVML_ERROR_NOT_FOUND"))
     return handle
 
 
@@ -84,12 +86,16 @@ def read_instances(handle: object, layout: MigLayout) -> tuple[GpuInstance, ...]
 def find_instance(handle: object, site: MigSite) -> GpuInstance | None:
     """Returns the GPU instance of this profile at this placement; None if there is none.
 
+    The GPU is in MIG mode. No error counts as "there is none": an instance would be made twice.
+
     Raises:
-        NvmlCallError: the GPU does not respond.
+        NvmlCallError: the GPU does not respond, or an instance was destroyed meanwhile.
     """
-    for instance in _read_instances(handle, site.profile_id, _mig_devices(handle)):
-        if instance.site == site:
-            return instance
+    devices = _mig_devices(handle)
+    for instance in _list_instances(handle, site.profile_id):
+        found = _read_instance(instance, site.profile_id, devices)
+        if found.site == site:
+            return found
     return None
 
 
@@ -124,22 +130,23 @@ def create_compute_instance(handle: object, instance_id: int, profile: MigProfil
     )
 
 
-def destroy_instance(handle: object, instance_id: int) -> None:
-    """Destroys a GPU instance and its compute instances, if it exists.
+def destroy_instance(handle: object, site: MigSite) -> None:
+    """Destroys the GPU instance at this site with its compute instances, if it exists.
+
+    No error counts as "there is none": an instance that is left would not be found again.
 
     Raises:
-        NvmlCallError: NVML refuses it, such as while a process uses it.
+        NvmlCallError: NVML refuses it, such as while a process uses it, or does not list it.
     """
-    try:
-        instance = call(pynvml.nvmlDeviceGetGpuInstanceById, handle, instance_id)
-    except NvmlCallError as error:
-        if error.failure.code in _GONE:
-            return
-        raise
-    for info in _compute_profiles(instance):
-        for compute in _compute_instances(instance, info):
-            call(pynvml.nvmlComputeInstanceDestroy, compute)
-    call(pynvml.nvmlGpuInstanceDestroy, instance)
+    if not is_mig_mode_on(handle):
+        return
+    for instance in _list_instances(handle, site.profile_id):
+        info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
+        if _placement(info) == site.placement:
+            for compute_profile in _compute_profiles(instance):
+                for compute in _compute_instances(instance, compute_profile):
+                    call(pynvml.nvmlComputeInstanceDestroy, compute)
+            call(pynvml.nvmlGpuInstanceDestroy, instance)
 
 
 def _mig_devices(handle: object) -> dict[tuple[int, int], str]:
@@ -162,20 +169,29 @@ def _mig_devices(handle: object) -> dict[tuple[int, int], str]:
 def _read_instances(
     handle: object, profile_id: int, devices: Mapping[tuple[int, int], str]
 ) -> Iterator[GpuInstance]:
-    array = (pynvml.c_nvmlGpuInstance_t * _MOST_INSTANCES)()
-    count = ctypes.c_uint(_MOST_INSTANCES)
     try:
-        call(pynvml.nvmlDeviceGetGpuInstances, handle, profile_id, array, ctypes.byref(count))
+        instances = _list_instances(handle, profile_id)
     except NvmlCallError as error:
         if error.failure.code not in _GONE:
             raise
         return
-    for instance in array[: count.value]:
+    for instance in instances:
         try:
             yield _read_instance(instance, profile_id, devices)
         except NvmlCallError as error:
             if error.failure.code not in _GONE:
                 raise
+
+
+def _list_instances(handle: object, profile_id: int) -> list[Any]:
+    array = (pynvml.c_nvmlGpuInstance_t * _MOST_INSTANCES)()
+    count = ctypes.c_uint(_MOST_INSTANCES)
+    call(pynvml.nvmlDeviceGetGpuInstances, handle, profile_id, array, ctypes.byref(count))
+    return list(array[: count.value])
+
+
+def _placement(info: Any) -> MigPlacement:
+    return MigPlacement(info.placement.start, info.placement.size)
 
 
 def _read_instance(
@@ -191,7 +207,7 @@ def _read_instance(
                 computes.append(ComputeInstance(compute_id, compute_profile.sliceCount, uuid))
     return GpuInstance(
         id=info.id,
-        site=MigSite(profile_id, MigPlacement(info.placement.start, info.placement.size)),
+        site=MigSite(profile_id, _placement(info)),
         compute_instances=tuple(sorted(computes, key=lambda compute: compute.id)),
     )
 

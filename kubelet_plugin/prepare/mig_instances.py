@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
-from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import (
     create_compute_instance,
     create_gpu_instance,
@@ -18,7 +18,7 @@ from kubelet_plugin.nvml.mig_instance import (
     find_instance,
     handle_of,
 )
-from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import (
     Identity,
@@ -61,11 +61,10 @@ class MigInstances:
         with mig_calls(self._library, task):
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             found = find_instance(handle, site)
-            own = self._record(instance, found)
             if found is None:
-                create_gpu_instance(handle, site)
+                self._create(handle, instance)
                 found = find_instance(handle, site)
-            if found is not None and not found.compute_instances and own:
+            if found is not None and not found.compute_instances and self._is_recorded(instance):
                 create_compute_instance(handle, found.id, device.profile)
                 found = find_instance(handle, site)
             compute = None if found is None else found.undivided(device.profile)
@@ -83,26 +82,29 @@ class MigInstances:
             if identity.name in intents.instances:
                 self._destroy(uuid, intents, identity.name)
 
-    def _record(self, instance: MigInstance, found: GpuInstance | None) -> bool:
-        """Records the instance before it is made; returns whether it is Carina's."""
+    def _create(self, handle: object, instance: MigInstance) -> None:
+        """Records the GPU instance as Carina's, and makes it."""
         device, gpu = instance.device, instance.device.gpu
-        intents = self._intents.read(gpu.uuid)
-        if intents is None:
-            intents = MigIntents(instance.identity.gpu, gpu.pci_bus_id)
-        if intents.instances.get(device.name) == device.site:
-            return True
-        if found is not None:
-            return False
+        intents = self._intents.read(gpu.uuid) or MigIntents(instance.identity.gpu, gpu.pci_bus_id)
         self._intents.store(gpu.uuid, intents.with_instance(device.name, device.site))
-        return True
+        try:
+            create_gpu_instance(handle, device.site)
+        except NvmlCallError as error:
+            if was_refused(error.failure):
+                # What is there now, or will be, is not Carina's.
+                self._intents.store(gpu.uuid, intents.without_instance(device.name))
+            raise
+
+    def _is_recorded(self, instance: MigInstance) -> bool:
+        device = instance.device
+        intents = self._intents.read(device.gpu.uuid)
+        return intents is not None and intents.instances.get(device.name) == device.site
 
     def _destroy(self, uuid: str, intents: MigIntents, device: str) -> None:
         try:
             with mig_calls(self._library, f"MIG instance {device} on {uuid} cannot be destroyed"):
                 handle = handle_of(uuid, intents.pci_bus_id)
-                found = find_instance(handle, intents.instances[device])
-                if found is not None:
-                    destroy_instance(handle, found.id)
+                destroy_instance(handle, intents.instances[device])
         except GpuGoneError as error:
             _log.warning("a MIG instance is gone with its GPU", extra={"reason": str(error)})
         self._intents.store(uuid, intents.without_instance(device))

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kubelet_plugin.inventory.mig_intent import MigIntents
-from kubelet_plugin.nvml.library import NvmlLibrary
+from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig import read_layout
 from kubelet_plugin.nvml.mig_instance import (
     handle_of,
@@ -18,9 +18,15 @@ from kubelet_plugin.nvml.mig_instance import (
     read_instances,
     switch_mig_mode,
 )
-from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
+from kubelet_plugin.prepare.mig_call import GpuGoneError, GpuLostError, mig_calls, was_refused
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
-from kubelet_plugin.prepare.resource import Identity, MigModeOn, ResourceError, mode_identity
+from kubelet_plugin.prepare.resource import (
+    Identity,
+    MigModeOff,
+    MigModeOn,
+    ResourceError,
+    mode_identity,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -44,20 +50,17 @@ class MigModes:
             if intents.mode and not intents.instances
         }
 
-    def make(self, mode: MigModeOn) -> None:
-        """Switches MIG mode on, unless it is on.
+    def make(self, mode: MigModeOn | MigModeOff) -> None:
+        """Switches MIG mode on, unless it is on; or off, if Carina switched it on.
 
         Raises:
             ResourceError: the mode cannot be switched, such as while a process uses the GPU.
         """
-        gpu = mode.gpu
-        with mig_calls(self._library, f"MIG mode of {gpu.uuid} cannot be switched on"):
-            handle = handle_of(gpu.uuid, gpu.pci_bus_id)
-            if is_mig_mode_on(handle):
-                return
-            intents = self._intents.read(gpu.uuid) or MigIntents(mode.identity.gpu, gpu.pci_bus_id)
-            self._intents.store(gpu.uuid, replace(intents, mode=True))
-            switch_mig_mode(handle, on=True)
+        match mode:
+            case MigModeOn():
+                self._switch_on(mode)
+            case MigModeOff():
+                self.remove(mode.identity)
 
     def remove(self, identity: Identity) -> None:
         """Switches MIG mode off, if Carina switched it on and there are no instances.
@@ -79,11 +82,29 @@ class MigModes:
                 self._switch_off(uuid, intents)
                 self._intents.store(uuid, replace(intents, mode=False))
 
+    def _switch_on(self, mode: MigModeOn) -> None:
+        gpu = mode.gpu
+        with mig_calls(self._library, f"MIG mode of {gpu.uuid} cannot be switched on"):
+            handle = handle_of(gpu.uuid, gpu.pci_bus_id)
+            if is_mig_mode_on(handle):
+                return
+            intents = self._intents.read(gpu.uuid) or MigIntents(mode.identity.gpu, gpu.pci_bus_id)
+            self._intents.store(gpu.uuid, replace(intents, mode=True))
+            try:
+                switch_mig_mode(handle, on=True)
+            except NvmlCallError as error:
+                if was_refused(error.failure):
+                    # Whoever switches it on now is not Carina.
+                    self._intents.store(gpu.uuid, replace(intents, mode=False))
+                raise
+
     def _switch_off(self, uuid: str, intents: MigIntents) -> None:
         try:
             with mig_calls(self._library, f"MIG mode of {uuid} cannot be switched off"):
                 handle = handle_of(uuid, intents.pci_bus_id)
                 if is_mig_mode_on(handle) and not read_instances(handle, read_layout(handle)):
                     switch_mig_mode(handle, on=False)
+        except GpuLostError:
+            raise
         except GpuGoneError as error:
             _log.warning("MIG mode is gone with its GPU", extra={"reason": str(error)})

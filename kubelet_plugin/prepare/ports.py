@@ -13,6 +13,7 @@ from kubelet_plugin.prepare.resource import (
     Identity,
     Made,
     MigInstance,
+    MigModeOff,
     MigModeOn,
     NodeResource,
     TimeSlice,
@@ -53,7 +54,7 @@ class NodePorts:
     def make(self, resource: NodeResource, made: Mapping[Identity, Made]) -> Made:
         """Creates or completes the resource; raises ResourceError or ClaimError."""
         match resource:
-            case MigModeOn():
+            case MigModeOn() | MigModeOff():
                 self._mig_modes.make(resource)
                 return None
             case MigInstance():

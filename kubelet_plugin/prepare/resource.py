@@ -65,6 +65,22 @@ class MigModeOn:
         return mode_identity(str(WholeGpuName(self.gpu.minor)))
 
 
+@dataclass(frozen=True, slots=True)
+class MigModeOff:
+    """A GPU out of MIG mode, for a claim for the whole GPU or for a share of it.
+
+    It is needed only to prepare the claim: unpreparing the claim does not change the mode.
+    """
+
+    kind: ClassVar[str] = MigModeOn.kind
+    gpu: Gpu
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, that of `MigModeOn`: a GPU cannot have both."""
+        return mode_identity(str(WholeGpuName(self.gpu.minor)))
+
+
 def mode_identity(gpu: str) -> Identity:
     """Returns the identity of the MIG mode of the GPU `gpu-<minor>`."""
     return Identity(MigModeOn.kind, gpu, gpu)
@@ -117,7 +133,7 @@ def time_slice_identity(gpu: str) -> Identity:
     return Identity(TimeSlice.kind, gpu, gpu)
 
 
-NodeResource: TypeAlias = MigModeOn | MigInstance | TimeSlice | ClaimSpec
+NodeResource: TypeAlias = MigModeOn | MigModeOff | MigInstance | TimeSlice | ClaimSpec
 Made: TypeAlias = MadeInstance | None
 """What is known of a resource only after it was made."""
 

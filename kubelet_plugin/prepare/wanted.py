@@ -34,25 +34,26 @@ from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import TIME_SLICED, Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
+from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
     Identity,
     MigInstance,
+    MigModeOff,
     MigModeOn,
     NodeResource,
     TimeSlice,
     instance_identity,
-    mode_identity,
     spec_identity,
     time_slice_identity,
 )
 
 
 def identities(claim: NodeClaim) -> frozenset[Identity]:
-    """Returns the identities of all resources that the claim needs, or that must not be there.
+    """Returns the identities of all resources that are removed with the claim.
 
-    A claim for a whole GPU or a share of it has the GPU's MIG mode among them, which is wanted only
-    for partitions. A claim for a partition does not: the mode stays on when it is unprepared. Admin
+    MIG mode is not among them: it stays on when a claim for a partition is unprepared, until it is
+    a leftover, and unpreparing a claim for a whole GPU or a share does not wait for it. Admin
     access changes nothing on the GPU.
     """
     return frozenset({spec_identity(claim.uid)}).union(*map(_identities, claim.holds))
@@ -62,14 +63,12 @@ def _identities(hold: Hold) -> frozenset[Identity]:
     gpu = gpu_name(hold.device)
     match hold.device:
         case WholeGpuName():
-            return frozenset({mode_identity(gpu), time_slice_identity(gpu)})
+            return frozenset({time_slice_identity(gpu)})
         case ShareName() if _is_set(hold.time_slice):
-            return frozenset({mode_identity(gpu), time_slice_identity(gpu)})
-        case ShareName():
-            return frozenset({mode_identity(gpu)})
+            return frozenset({time_slice_identity(gpu)})
         case PartitionName():
             return frozenset({instance_identity(str(hold.device))})
-        case MonitorName() | UnknownName():
+        case ShareName() | MonitorName() | UnknownName():
             return frozenset()
     assert_never(hold.device)
 
@@ -94,8 +93,9 @@ def wanted(
 
 def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[NodeResource]:
     usable = {allocated.device: _usable(claim, allocated, devices) for allocated in claim.devices}
-    for device in usable.values():
-        yield from _needed_for(device)
+    for allocated in claim.devices:
+        if not allocated.admin_access:  # which changes nothing on the GPU
+            yield from _needed_for(usable[allocated.device])
     yield from _time_slices(claim, usable)
     yield ClaimSpec(claim, usable)
 
@@ -104,7 +104,9 @@ def _needed_for(device: GpuDevice) -> tuple[NodeResource, ...]:
     match device:
         case Partition() | FoundPartition():
             return MigModeOn(device.gpu), MigInstance(device)
-        case WholeGpu() | Share() | Monitor():
+        case WholeGpu(gpu) | Share(gpu):
+            return () if gpu.mig == MigUnsupported() else (MigModeOff(gpu),)
+        case Monitor():
             return ()
     assert_never(device)
 
