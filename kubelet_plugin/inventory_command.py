@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
     intents = MigIntentFiles(
         mig_intents(Path(arguments.kubelet_root), driver), host.boot_id() or UNKNOWN_BOOT
     )
-    inventory = NvmlReader(host, library, intents=intents.read).read()
+    inventory = NvmlReader(host, library, intents=intents.last_read).read()
     library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
     settings = PublishSettings(driver, arguments.share_cores)

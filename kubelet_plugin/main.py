@@ -153,7 +153,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             gpus_changed.set()
 
         poller = InventoryPoller(
-            NvmlReader(host, nvml, intents=mig_intents.read).read,
+            NvmlReader(host, nvml, intents=mig_intents.last_read).read,
             changed=publish,
             reporter=node_report,
             clock=time.monotonic,

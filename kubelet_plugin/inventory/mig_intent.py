@@ -91,7 +91,7 @@ def parse_intents(content: bytes, boot_id: str) -> MigIntents | None:
         return intents if read["bootID"] == boot_id else None
     except KeyError as error:
         raise MigIntentError(f"has no field {error}") from error
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise MigIntentError(f"is damaged: {error}") from error
 
 

@@ -35,6 +35,7 @@ class MigIntentFiles:
         self._folder = folder
         self._boot_id = boot_id
         self._reported: dict[str, str] = {}
+        self._last_read: dict[str, MigIntents | None] = {}
 
     def read(self, uuid: str) -> MigIntents | None:
         """Returns what is recorded for the GPU with this UUID since the node's boot."""
@@ -54,6 +55,22 @@ class MigIntentFiles:
                     extra={"file": str(self._file(uuid)), "reason": f"it {error}"},
                 )
             return None
+
+    def last_read(self, uuid: str) -> MigIntents | None:
+        """Returns what is recorded for the GPU; while it cannot be read, what was read last.
+
+        So the inventory of the node does not depend on the folder. Raises nothing.
+        """
+        try:
+            self._last_read[uuid] = self.read(uuid)
+        except ResourceError as error:
+            if self._reported.get(uuid) != str(error):
+                self._reported[uuid] = str(error)
+                _log.warning(
+                    "a record of MIG instances cannot be read; using what was read last",
+                    extra={"gpu": uuid, "reason": str(error)},
+                )
+        return self._last_read.get(uuid)
 
     def all(self) -> Mapping[str, MigIntents]:
         """Returns what is recorded since the node's boot, by the UUID of the GPU."""

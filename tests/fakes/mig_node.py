@@ -106,7 +106,7 @@ class MigNode:
         """What the plugin reads of the GPUs now."""
         host = HostPaths(self.simulated.root)
         files = MigIntentFiles(self.folder / "mig", self._boot_id)
-        inventory = NvmlReader(host, NvmlLibrary(host), intents=files.read).read()
+        inventory = NvmlReader(host, NvmlLibrary(host), intents=files.last_read).read()
         assert isinstance(inventory, DriverReady)
         return inventory
 
