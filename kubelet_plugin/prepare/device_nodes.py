@@ -141,7 +141,7 @@ class NvidiaNodes:
             f"{_CAPABILITIES}/nvidia-cap{capability.minor}", _CAPS, capability.minor, _LOAD_NVIDIA
         )
         if capability.device_file.modifiable:
-            self._host.path(_CAPABILITIES).mkdir(mode=0o755, exist_ok=True)
+            _make_folder(self._host.path(_CAPABILITIES))
         self._ensure(node, capability.device_file)
         return node.path
 
@@ -168,6 +168,19 @@ class NvidiaNodes:
             f"device node {path} was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, "
             "because another program changes it; stop that program"
         )
+
+
+def _make_folder(path: Path) -> None:
+    """Creates the folder for everybody to read, unless it exists."""
+    if path.is_dir():
+        return
+    try:
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755)  # mkdir is subject to the umask
+    except OSError as error:
+        raise DeviceNodeError(
+            f"folder {path} cannot be created: {error}; create it with `mkdir -m 755 {path}`"
+        ) from error
 
 
 def _drm_nodes(host: HostPaths, gpu: Gpu) -> tuple[str, ...]:

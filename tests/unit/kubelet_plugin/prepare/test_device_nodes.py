@@ -15,6 +15,7 @@ from kubelet_plugin.prepare.device_nodes import (
     DeviceNodeError,
     NvidiaNodes,
 )
+from kubelet_plugin.prepare.resource import MadeInstance
 from tests.samples.gpus import gpu
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -366,3 +367,120 @@ def test_a_node_that_another_process_makes_meanwhile_is_taken(
 
     monkeypatch.setattr(HostPaths, "character_device", looked_too_early)
     assert NvidiaNodes(host).ensure_gpu(gpu(2)) == ("/dev/nvidia2",)
+
+
+# --- MIG instances ---
+
+INSTANCE = MadeInstance(gpu_instance=7, compute_instance=0, uuid="MIG-7")
+READABLE = Permissions(0o444, 0, 0)
+OF_INSTANCE, OF_COMPUTE = "gpu3/mig/gi7/access", "gpu3/mig/gi7/ci0/access"
+CAPABILITIES = "/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67"
+
+
+def has_capabilities(host: HostPaths, *, modify: int = 1) -> None:
+    """The kernel has the capabilities of the instance; 292 is 0o444."""
+    host.path("/proc/devices").write_text(MAJORS.replace("510", "508 nvidia-caps\n510"))
+    for name, minor in ((OF_INSTANCE, 66), (OF_COMPUTE, 67)):
+        file = host.path(f"/proc/driver/nvidia/capabilities/{name}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: {modify}\n"
+        )
+
+
+def test_nodes_of_an_instance_are_made_as_the_kernel_says(host: HostPaths, kernel: Kernel) -> None:
+    has_capabilities(host)
+
+    paths = NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+    assert paths == ("/dev/nvidia3", *CAPABILITIES)
+    assert host.character_device(CAPABILITIES[0]) == CharacterDevice(508, 66, READABLE)
+    assert host.character_device(CAPABILITIES[1]) == CharacterDevice(508, 67, READABLE)
+
+
+def test_the_folder_of_capabilities_is_made_for_everybody_whatever_the_umask(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    has_capabilities(host)
+    before = os.umask(0o077)
+    try:
+        NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(host.path("/dev/nvidia-caps").stat().st_mode) == 0o755
+
+
+def test_a_folder_of_capabilities_that_cannot_be_made_is_an_error_with_its_path(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    has_capabilities(host)
+    host.path("/dev/nvidia-caps").write_text("a file")
+
+    with pytest.raises(DeviceNodeError, match=r"/dev/nvidia-caps cannot be created: .*exists"):
+        NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+
+def test_a_capability_node_with_another_major_number_is_replaced(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    has_capabilities(host)
+    kernel.has(CAPABILITIES[0], "507:66", 0o444)
+
+    NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+    assert host.character_device(CAPABILITIES[0]) == CharacterDevice(508, 66, READABLE)
+
+
+@pytest.mark.parametrize("name", [OF_INSTANCE, OF_COMPUTE])
+@pytest.mark.parametrize("content", [None, "", "DeviceFileMode: 292\n", "DeviceFileMinor: x\n"])
+def test_a_missing_or_damaged_capability_is_named_with_its_file(
+    host: HostPaths, kernel: Kernel, name: str, content: str | None
+) -> None:
+    has_capabilities(host)
+    file = host.path(f"/proc/driver/nvidia/capabilities/{name}")
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+
+    with pytest.raises(DeviceNodeError, match=f"{file} is missing or damaged"):
+        NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+
+def test_without_the_major_number_of_capabilities_the_remedy_is_named(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    has_capabilities(host)
+    host.path("/proc/devices").write_text(MAJORS)
+
+    with pytest.raises(DeviceNodeError, match=r"does not list nvidia-caps; load the nvidia module"):
+        NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+
+def test_capability_nodes_that_must_not_be_modified_are_used_as_they_are(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    has_capabilities(host, modify=0)
+    kernel.has(CAPABILITIES[0], "508:66", 0o400)
+    kernel.has(CAPABILITIES[1], "508:67", 0o400)
+
+    assert NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)[1:] == CAPABILITIES
+
+
+@pytest.mark.parametrize("wrong", [None, "507:66"])
+def test_capability_nodes_that_must_not_be_modified_and_are_wrong_are_an_error(
+    host: HostPaths, kernel: Kernel, wrong: str | None
+) -> None:
+    has_capabilities(host, modify=0)
+    if wrong is not None:
+        kernel.has(CAPABILITIES[0], wrong)
+
+    with pytest.raises(DeviceNodeError, match=r"must be 508:66; the plugin does not create it"):
+        NvidiaNodes(host).ensure_partition(gpu(3), INSTANCE)
+
+
+def test_a_driver_without_mig_has_no_capability_for_monitors(
+    host: HostPaths, kernel: Kernel
+) -> None:
+    assert NvidiaNodes(host).ensure_monitor(gpu(3)) == ("/dev/nvidia3",)
