@@ -12,6 +12,7 @@ import pynvml
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.name import PartitionName, parse_name
+from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from simulation.nvml import SimulatedNode, install
 from simulation.nvml.state import GpuInstance
 from tests.fakes.mig_node import NODE, MigNode
@@ -54,6 +55,12 @@ class TwoGpus(MigNode):
         (file,) = (self.folder / "cdi").glob(f"*{claim}.json")
         return json.loads(file.read_text())
 
+    def is_mode_recorded(self, minor: int) -> bool:
+        """Whether the GPU's MIG mode is recorded as Carina's."""
+        files = MigIntentFiles(self.folder / "mig", self.simulated.state.boot_id)
+        intents = files.read(self.simulated.state.gpus[minor].uuid)
+        return intents is not None and intents.mode
+
     def admin_switches(self, minor: int, *, on: bool) -> None:
         """An administrator switches MIG mode; raises NVMLError."""
         pynvml.nvmlDeviceSetMigMode(self.handle(minor), int(on))
@@ -90,7 +97,10 @@ class Expected:
     admin_modes: frozenset[int] = frozenset()
     """GPUs whose MIG mode the administrator switched on."""
     handed_over: frozenset[int] = frozenset()
-    """GPUs in whose MIG mode, switched on by Carina, the administrator has made instances."""
+    """GPUs in MIG mode of which NVML does not tell who switched it on last.
+
+    Carina did, and the administrator made instances, or switched it off and on again.
+    """
 
     def partitions(self, minor: int) -> dict[tuple[int, int], str]:
         """The devices of the claims' partitions on a GPU, by profile and start."""

@@ -112,7 +112,8 @@ class World(RuleBasedStateMachine):
             return
         if not self.node.is_mig_on(minor):
             self.node.admin_switches(minor, on=True)
-            self.admin_modes.add(minor)
+            recorded = self.node.is_mode_recorded(minor)
+            (self.handed_over if recorded else self.admin_modes).add(minor)
         profiles = self.node.simulated.hardware.model(minor).mig_profiles
         chosen = profiles[profile % len(profiles)]
         start = chosen.starts[place % len(chosen.starts)]
@@ -174,13 +175,15 @@ class World(RuleBasedStateMachine):
         assert self.node.reporter.unrepaired == []
 
     def teardown(self) -> None:
-        self.after_repairs_the_node_is_as_they_say()
-        for claim in list(self.live):
-            self.node.unprepare(claim)
-        self.live.clear()
-        self.after_repairs_the_node_is_as_they_say()
-        uninstall()
-        self.temporary.cleanup()
+        try:
+            self.after_repairs_the_node_is_as_they_say()
+            for claim in list(self.live):
+                self.node.unprepare(claim)
+            self.live.clear()
+            self.after_repairs_the_node_is_as_they_say()
+        finally:
+            uninstall()
+            self.temporary.cleanup()
 
     # --- what is allocated ---
 

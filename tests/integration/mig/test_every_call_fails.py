@@ -76,11 +76,15 @@ def carry_out_failing(node: TwoGpus, operation: Operation, number: int, code: in
     return True
 
 
-@each_situation
-def test_prepare_of_partitions(node: TwoGpus, situation: Situation) -> None:
+@pytest.mark.parametrize(
+    ("situation", "devices"), [(ALONE, PARTS), (BESIDE_BOTH, (PART,))], ids=str
+)
+def test_prepare_of_partitions(
+    node: TwoGpus, situation: Situation, devices: tuple[str, ...]
+) -> None:
     before = situation.begin(node)
-    after = before.with_claim("new", *PARTS)
-    node.allocations["new"] = PARTS
+    after = before.with_claim("new", *devices)
+    node.allocations["new"] = devices
     calls = count(node, ("prepare", "new"))
     assert calls > _FEWEST
 
