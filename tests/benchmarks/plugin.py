@@ -208,8 +208,6 @@ def _nvml_of_a_partition(node: Bench) -> Times:
         taken: list[float] = []
         for _ in range(_STARTS):
             taken += Times.of([make]).sorted_ms
-            made = find_instance(handle, site)
-            assert made is not None
-            destroy_instance(handle, made.id)
+            destroy_instance(handle, site)
         switch_mig_mode(handle, on=False)
     return Times(tuple(sorted(taken)))
