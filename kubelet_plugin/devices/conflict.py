@@ -38,20 +38,30 @@ def conflict(one: Hold, other: Hold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
     Shares of one device can, because the scheduler accounts for their capacity, unless they demand
-    different time slices of the GPU. Different
-    partitions of a GPU can as far as their names tell; NVML refuses to make one that overlaps. A
-    device of an unknown kind conflicts with every other device on its GPU.
+    different time slices of the GPU; a whole GPU and a partition have none, whatever an allocation
+    says. Different partitions of a GPU can as far as their names tell; NVML refuses to make one
+    that overlaps. A device of an unknown kind conflicts with every other device on its GPU.
     """
     if gpu_name(one.device) != gpu_name(other.device):
         return False
     if one.device == other.device:
-        shares = one.share_id is not None and other.share_id is not None
-        if shares:
-            return not one.agrees(other)
-        return not isinstance(one.device, MonitorName)
+        return not _can_be_held_together(one, other)
     match one.device, other.device:
         case (MonitorName(), _) | (_, MonitorName()) | (PartitionName(), PartitionName()):
             return False
         case (WholeGpuName() | PartitionName() | ShareName() | UnknownName(), _):
             return True
+    assert_never(one.device)
+
+
+def _can_be_held_together(one: Hold, other: Hold) -> bool:
+    """Returns whether two claims can hold this same device."""
+    match one.device:
+        case MonitorName():
+            return True
+        case ShareName() | UnknownName():
+            shares = one.share_id is not None and other.share_id is not None
+            return shares and one.agrees(other)
+        case WholeGpuName() | PartitionName():
+            return False
     assert_never(one.device)

@@ -113,10 +113,10 @@ def test_a_device_held_by_another_claim_is_refused_naming_both(world: World) -> 
         ({}, {}, True),
         ({"adminAccess": True}, {}, False),
         ({}, {"adminAccess": True}, False),
-        ({"shareID": "s1"}, {"shareID": "s2"}, False),
+        ({"shareID": "s1"}, {"shareID": "s2"}, True),
         ({"shareID": "s1"}, {}, True),
     ],
-    ids=["exclusive", "admin first", "admin second", "two shares", "share and exclusive"],
+    ids=["exclusive", "admin first", "admin second", "two share IDs", "one share ID"],
 )
 def test_what_overlaps(
     world: World, held: dict[str, Any], wanted: dict[str, Any], refused: bool

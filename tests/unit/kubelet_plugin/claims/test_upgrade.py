@@ -5,6 +5,7 @@ rolling update plugins of both versions take turns in writing it.
 """
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,12 @@ def test_0_1_0_reads_every_change_of_whole_gpus(
             assert old.read(content) == _checkpoint_for_0_1_0(state)
 
 
-@given(whole_gpu_checkpoints, whole_gpu_claims)
+def _without_share_ids(claim: NodeClaim) -> NodeClaim:
+    """The claim as a scheduler allocates whole GPUs."""
+    return replace(claim, devices=tuple(replace(each, share_id=None) for each in claim.devices))
+
+
+@given(whole_gpu_checkpoints, whole_gpu_claims.map(_without_share_ids))
 def test_0_1_0_refuses_the_same_whole_gpus(checkpoint: Checkpoint, claim: NodeClaim) -> None:
     refused = conflicting(checkpoint, claim) is not None
     assert old.overlap(_checkpoint_for_0_1_0(checkpoint), _for_0_1_0(claim)) == refused
