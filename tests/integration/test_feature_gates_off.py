@@ -4,7 +4,7 @@ On a real API server with the gates off, and on the embedded API with a client t
 an API server drops.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,8 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.publish import publisher as publisher_module
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from simulation.api_server.server import ApiServer
@@ -22,7 +23,7 @@ from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
-from tests.samples.gpus import LOST, MIG, monitor, share, whole
+from tests.samples.gpus import LOST, MIG, monitor, observed, share, whole
 
 GATES_OFF = {
     "DRAConsumableCapacity": False,
@@ -55,6 +56,22 @@ class SwitchableClient(GatelessClient):
     def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
         replace = Client.replace if self.gates_on else GatelessClient.replace
         return replace(self, resource, body, timeout=timeout)
+
+
+class WatchedClient(GatelessClient):
+    """Drops it, and calls `after` after each write."""
+
+    after: Callable[[], None]
+
+    def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        created = super().create(resource, body, timeout=timeout)
+        self.after()
+        return created
+
+    def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        replaced = super().replace(resource, body, timeout=timeout)
+        self.after()
+        return replaced
 
 
 def _dropping(body: Body) -> Body:
@@ -121,7 +138,7 @@ def test_gpus_are_published_without_counters_and_the_gate_is_reported_once(node:
     assert set(node.devices()) == {"gpu-0", "gpu-1"}
     assert not any("consumesCounters" in device for device in node.devices().values())
     assert node.versions() == before
-    assert report.written == ["create", "create"]
+    assert report.written == ["create", "update", "create"]
     assert report.gates_off == [FeatureGate.PARTITIONABLE_DEVICES]
 
 
@@ -129,13 +146,13 @@ def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
     report = Report()
     healthy, lost = whole(0), whole(1, LOST)
     with node.publisher(report) as publisher:
-        publisher.publish([healthy, whole(1), share(0)])
+        publisher.publish([healthy, whole(1), share(2)])
         assert publisher.wait_published(DEADLINE)
-        publisher.publish([healthy, lost, share(0)])
+        publisher.publish([healthy, lost, share(2)])
         assert publisher.wait_published(DEADLINE)
         before = node.versions()
         publisher.republish()
-        publisher.publish([healthy, lost, share(0)])
+        publisher.publish([healthy, lost, share(2)])
         assert publisher.wait_published(DEADLINE)
 
     assert set(node.devices()) == {"gpu-0"}
@@ -149,8 +166,9 @@ def test_shares_are_not_published_since_the_scheduler_would_take_them_for_whole_
 ) -> None:
     report = Report()
     devices: list[GpuDevice] = [
-        *(whole(minor) for minor in (0, 1)),
-        *(share(minor) for minor in (0, 1)),
+        whole(0),
+        share(0),
+        share(1),
         *(monitor(minor) for minor in (0, 1)),
     ]
     with node.publisher(report) as publisher:
@@ -161,10 +179,36 @@ def test_shares_are_not_published_since_the_scheduler_would_take_them_for_whole_
         publisher.publish(devices)
         assert publisher.wait_published(DEADLINE)
 
-    assert set(node.devices()) == {"gpu-0", "gpu-1", "gpu-0-monitor", "gpu-1-monitor"}
+    assert set(node.devices()) == {"gpu-0", "gpu-0-monitor", "gpu-1-monitor"}
     assert not any("allowMultipleAllocations" in device for device in node.devices().values())
     assert node.versions() == before
     assert report.gates_off.count(FeatureGate.CONSUMABLE_CAPACITY) == 1
+
+
+def test_at_no_time_are_two_devices_of_a_gpu_published_without_counters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publisher_module, "_GATE_RETRY", 0.2)
+    seen: list[set[str]] = []
+    report = Report()
+    of_one_gpu = devices(DriverReady((observed(0, mig=MIG),)))
+    with ApiServer() as server, Client(server.connection) as admin:
+        admin.create(NODES, {"metadata": {"name": "gates"}})
+        with WatchedClient(server.connection) as plugin:
+            node = NodeInApi("gates", admin, plugin)
+            plugin.after = lambda: seen.append(set(node.devices()) - {"gpu-0-monitor"})
+            with node.publisher(report) as publisher:
+                publisher.publish(of_one_gpu)
+                assert publisher.wait_published(DEADLINE)
+                written = len(seen)
+
+                def tried_again() -> bool:
+                    publisher.republish()
+                    return len(seen) >= 2 * written
+
+                eventually(tried_again)
+
+    assert {frozenset(names) for names in seen} == {frozenset(), frozenset({"gpu-0"})}
 
 
 def test_slices_that_the_kubelet_deletes_are_created_again(node: NodeInApi) -> None:
@@ -176,7 +220,7 @@ def test_slices_that_the_kubelet_deletes_are_created_again(node: NodeInApi) -> N
         eventually(lambda: set(node.devices()) == {"gpu-0"}, within=2)
         eventually(lambda: len(report.published) == 2)
 
-    assert len(report.written) == 4
+    assert len(report.written) == 5
 
 
 def test_a_gate_that_is_switched_on_is_used_and_reported_if_it_is_off_again(
