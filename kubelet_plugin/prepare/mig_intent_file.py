@@ -76,7 +76,7 @@ class MigIntentFiles:
         """Returns what is recorded since the node's boot, by the UUID of the GPU."""
         with self._usable():
             try:
-                names = sorted(os.listdir(self._folder))
+                names = sorted(entry.name for entry in os.scandir(self._folder) if entry.is_file())
             except FileNotFoundError:
                 return {}
         uuids = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]

@@ -159,3 +159,16 @@ def test_a_gpu_that_cannot_be_read_is_reported(node: SimulatedNode) -> None:
 
     assert done.returncode == 0
     assert "cannot be read" in done.stderr
+
+
+def test_gpus_are_shown_to_users_who_cannot_read_what_the_plugin_records(tmp_path: Path) -> None:
+    node = SimulatedNode.create(tmp_path / "node", "dgx-h100", name="node-1")
+    unreadable = tmp_path / "a-file"
+    unreadable.touch()
+
+    done = inventory(node, f"--kubelet-root={unreadable}")
+
+    assert done.returncode == 0
+    assert "NVIDIA H100" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "MIG instances on the GPUs are taken for an administrator's" in done.stderr
