@@ -5,10 +5,14 @@ the same call may succeed later without intervention. `reason` is the label in m
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.inventory.health import Problem, Severity
+
+_SHOWN: Final = 10
+"""Devices that one message names: an Event has 1,024 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,19 @@ class DeviceMissing:
     def __str__(self) -> str:
         return (
             f"device {self.device} of ResourceClaim {self.claim.key} does not exist on this node "
-            f"(devices: {', '.join(self.present) or 'none'}); if the GPU does not come back, "
-            "delete the pod so that it is scheduled again"
+            f"({self._alternatives()}); if it does not come back, delete the pod so that it is "
+            "scheduled again"
         )
+
+    def _alternatives(self) -> str:
+        """Names devices of the same GPU, or the GPUs: a node has hundreds of devices."""
+        gpus = {name: gpu_name(parse_name(name)) for name in self.present}
+        gpu = gpu_name(parse_name(self.device))
+        others = [name for name in self.present if gpus[name] == gpu]
+        if not others:
+            return f"GPUs: {', '.join(sorted(set(gpus.values()))) or 'none'}"
+        left = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        return f"devices of {gpu}: {', '.join(others[:_SHOWN])}{left}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from carina_dra.kube.event import cut_note
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
@@ -58,6 +59,24 @@ def test_what_may_pass_by_itself(failure: ClaimFailure, retriable: bool) -> None
 def test_every_failure_is_in_the_table_under_a_reason_of_its_own() -> None:
     assert {type(failure) for failure, _ in CASES} == set(get_args(ClaimFailure))
     assert all(failure.reason == type(failure).__name__ for failure, _ in CASES)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("gpu-7-mig-1g10gb-19-6", "(devices of gpu-7: gpu-7-mig-1g10gb-15-0, "),
+        ("gpu-7-mig-1g10gb-19-6", " and 15 more)"),
+        ("gpu-16", "(GPUs: gpu-0, gpu-1, "),
+    ],
+)
+def test_a_missing_device_of_a_large_node_is_named_with_the_remedy(
+    missing: str, words: str
+) -> None:
+    names = (f"gpu-{minor}-mig-1g10gb-15-{start}" for minor in range(16) for start in range(25))
+    failure = str(DeviceMissing(claim(), missing, tuple(names)))
+
+    assert words in failure
+    assert cut_note(f"{failure} (the plugin retries)").endswith("again (the plugin retries)")
 
 
 def test_a_holder_in_another_namespace_is_named_by_its_uid_alone() -> None:
