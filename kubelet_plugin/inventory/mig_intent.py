@@ -24,7 +24,7 @@ class MigIntents:
     """What Carina has made, or was about to make, on one GPU since the node's boot."""
 
     gpu: str
-    """`gpu-<minor>`, as the GPU was named when the first intent was recorded."""
+    """`gpu-<minor>`, as the GPU was named when the last intent was recorded."""
     pci_bus_id: str
     mode: bool = False
     """Whether Carina switched MIG mode on."""
@@ -37,8 +37,13 @@ class MigIntents:
         return self.mode or bool(self.instances) or self.time_slice
 
     def with_instance(self, device: str, site: MigSite) -> "MigIntents":
-        """Returns a copy with a GPU instance added."""
-        return replace(self, instances={**self.instances, device: site})
+        """Returns a copy with a GPU instance added.
+
+        It replaces one at the same site under another name, which the device had before GPUs were
+        renumbered.
+        """
+        others = {name: other for name, other in self.instances.items() if other != site}
+        return replace(self, instances={**others, device: site})
 
     def without_instance(self, device: str) -> "MigIntents":
         """Returns a copy without the GPU instance of this device."""

@@ -61,10 +61,11 @@ class MigInstances:
         with mig_calls(self._library, task):
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             found = find_instance(handle, site)
+            own = found is None or self._is_own(instance)
             if found is None:
                 self._create(handle, instance)
                 found = find_instance(handle, site)
-            if found is not None and not found.compute_instances and self._is_recorded(instance):
+            if found is not None and not found.compute_instances and own:
                 create_compute_instance(handle, found.id, device.profile)
                 found = find_instance(handle, site)
             compute = None if found is None else found.undivided(device.profile)
@@ -85,7 +86,7 @@ class MigInstances:
     def _create(self, handle: object, instance: MigInstance) -> None:
         """Records the GPU instance as Carina's, and makes it."""
         device, gpu = instance.device, instance.device.gpu
-        intents = self._intents.read(gpu.uuid) or MigIntents(instance.identity.gpu, gpu.pci_bus_id)
+        intents = self._intents.current(gpu)
         self._intents.store(gpu.uuid, intents.with_instance(device.name, device.site))
         try:
             create_gpu_instance(handle, device.site)
@@ -95,10 +96,16 @@ class MigInstances:
                 self._intents.store(gpu.uuid, intents.without_instance(device.name))
             raise
 
-    def _is_recorded(self, instance: MigInstance) -> bool:
-        device = instance.device
-        intents = self._intents.read(device.gpu.uuid)
-        return intents is not None and intents.instances.get(device.name) == device.site
+    def _is_own(self, instance: MigInstance) -> bool:
+        """Returns whether the GPU instance is Carina's, and records it under its present name."""
+        device, gpu = instance.device, instance.device.gpu
+        recorded = self._intents.read(gpu.uuid)
+        if recorded is None or device.site not in recorded.instances.values():
+            return False
+        present = self._intents.current(gpu).with_instance(device.name, device.site)
+        if present != recorded:
+            self._intents.store(gpu.uuid, present)
+        return True
 
     def _destroy(self, uuid: str, intents: MigIntents, device: str) -> None:
         try:

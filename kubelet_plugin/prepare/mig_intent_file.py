@@ -10,10 +10,13 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from kubelet_plugin.claims.checkpoint_file import sync_folder
+from kubelet_plugin.devices.name import WholeGpuName
+from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.mig_intent import (
     MigIntentError,
     MigIntents,
@@ -55,6 +58,15 @@ class MigIntentFiles:
                     extra={"file": str(self._file(uuid)), "reason": f"it {error}"},
                 )
             return None
+
+    def current(self, gpu: Gpu) -> MigIntents:
+        """Returns what is recorded for a GPU since the node's boot, under its present name.
+
+        The driver may have numbered the GPUs anew since the last intent was recorded.
+        """
+        name = str(WholeGpuName(gpu.minor))
+        recorded = self.read(gpu.uuid) or MigIntents(name, gpu.pci_bus_id)
+        return replace(recorded, gpu=name, pci_bus_id=gpu.pci_bus_id)
 
     def last_read(self, uuid: str) -> MigIntents | None:
         """Returns what is recorded for the GPU; while it cannot be read, what was read last.

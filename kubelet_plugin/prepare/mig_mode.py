@@ -88,7 +88,7 @@ class MigModes:
             handle = handle_of(gpu.uuid, gpu.pci_bus_id)
             if is_mig_mode_on(handle):
                 return
-            intents = self._intents.read(gpu.uuid) or MigIntents(mode.identity.gpu, gpu.pci_bus_id)
+            intents = self._intents.current(gpu)
             self._intents.store(gpu.uuid, replace(intents, mode=True))
             try:
                 switch_mig_mode(handle, on=True)

@@ -46,9 +46,7 @@ class TimeSlices:
             ResourceError: it cannot be set or recorded.
         """
         gpu = wanted.gpu
-        intents = self._intents.read(gpu.uuid)
-        if intents is None:
-            intents = MigIntents(wanted.identity.gpu, gpu.pci_bus_id)
+        intents = self._intents.current(gpu)
         if not intents.time_slice:
             self._intents.store(gpu.uuid, replace(intents, time_slice=True))
         self._policy.set_time_slice(gpu.uuid, wanted.interval)
