@@ -255,7 +255,7 @@ def _claims(
             cdi_specs=cdi_specs,
         ),
         identities=identities,
-        wanted=lambda claims: wanted(claims, current_devices()),
+        wanted=lambda claims, live: wanted(claims, live, current_devices()),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
     )
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)

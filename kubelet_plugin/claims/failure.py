@@ -190,6 +190,29 @@ class TimeSlicingMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareHeld:
+    """Shares that are held on this node leave less of a GPU than the claim was allocated."""
+
+    reason: ClassVar[str] = "ShareHeld"
+    retriable: ClassVar[bool] = True
+    claim: NodeClaim
+    device: str
+    capacity: str
+    """Such as `memory`."""
+    needed: str
+    """What the device's shares need together, with that of the claim."""
+    present: str
+
+    def __str__(self) -> str:
+        return (
+            f"shares of device {self.device} that are held on this node and those of ResourceClaim "
+            f"{self.claim.key} need {self.needed} of {self.capacity}, but the device has "
+            f"{self.present}; delete the pod if the claim alone has more than the device, "
+            "otherwise this much becomes free when the pods that were deleted have ended"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DriverUnknown:
     """The NVIDIA driver does not report its version, which is needed to find its files."""
 
@@ -295,6 +318,7 @@ ClaimFailure: TypeAlias = (
     | DeviceMissing
     | DeviceUnhealthy
     | EnforcementMissing
+    | ShareHeld
     | TimeSliceDisagrees
     | TimeSlicingMissing
     | DriverUnknown

@@ -69,6 +69,11 @@ class Share:
         capability = self.gpu.cuda_compute_capability
         return "time-slice" if capability and capability >= TIME_SLICED else "none"
 
+    @property
+    def total(self) -> "ShareAmounts":
+        """What all shares can have together."""
+        return ShareAmounts(shareable_mib(self.gpu) or 0, _ALL_CORES)
+
     def published(self, settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice.
 

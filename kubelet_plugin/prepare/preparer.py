@@ -21,13 +21,14 @@ class Preparer(Generic[R, M]):
         ports: Ports[R, M],
         *,
         identities: Callable[[NodeClaim], frozenset[Identity]],
-        wanted: Callable[[Sequence[NodeClaim]], Mapping[Identity, R]],
+        wanted: Callable[[Sequence[NodeClaim], Collection[NodeClaim]], Mapping[Identity, R]],
         answer: Callable[[NodeClaim], tuple[PreparedDevice, ...]],
     ) -> None:
-        """`identities` returns what a claim may need; `wanted`, what live claims need now.
+        """`identities` returns what a claim may need; `wanted`, what claims need now.
 
-        `wanted` raises ClaimError if a claim cannot have what it needs. `answer` returns the
-        devices of a prepared claim, as the kubelet receives them.
+        `wanted` gets these claims and all live ones, and raises ClaimError if a claim cannot have
+        what it needs. `answer` returns the devices of a prepared claim, as the kubelet receives
+        them.
         """
         self._ports = ports
         self._identities = identities
@@ -44,7 +45,7 @@ class Preparer(Generic[R, M]):
                 removed.
         """
         served = [claim for claim in concerned if live.get(claim.uid) == claim]
-        resources = self._wanted(served) if served else {}
+        resources = self._wanted(served, live.values()) if served else {}
         unwanted = _union(self._identities(claim) for claim in concerned) - resources.keys()
         if unwanted:
             uids = {claim.uid for claim in concerned}

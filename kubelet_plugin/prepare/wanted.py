@@ -4,7 +4,7 @@
 vanished. `wanted` also depends on the current devices.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from carina_dra.config.device import Enforcement, ShareConfig
@@ -16,6 +16,7 @@ from kubelet_plugin.claims.failure import (
     DeviceMissing,
     DeviceUnhealthy,
     EnforcementMissing,
+    ShareHeld,
     TimeSliceDisagrees,
     TimeSlicingMissing,
 )
@@ -31,7 +32,14 @@ from kubelet_plugin.devices.name import (
     gpu_name,
 )
 from kubelet_plugin.devices.partition import FoundPartition, Partition
-from kubelet_plugin.devices.share import TIME_SLICED, Share
+from kubelet_plugin.devices.share import (
+    CORES,
+    MEMORY,
+    TIME_SLICED,
+    Share,
+    ShareAmounts,
+    share_amounts,
+)
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
 from kubelet_plugin.inventory.mig import MigUnsupported
@@ -79,16 +87,49 @@ def _is_set(interval: TimeSliceInterval | None) -> bool:
 
 
 def wanted(
-    claims: Iterable[NodeClaim], devices: Mapping[str, GpuDevice]
+    claims: Sequence[NodeClaim], live: Collection[NodeClaim], devices: Mapping[str, GpuDevice]
 ) -> Mapping[Identity, NodeResource]:
     """Returns all resources that the claims need; `devices` are the node's devices by name.
 
     Raises:
-        ClaimError: a device of a claim is missing or unhealthy, or enforces less than the claim
-            demands, or does not have the time slices that it demands.
+        ClaimError: a device of a claim is missing or unhealthy, enforces less than the claim
+            demands, does not have the time slices that it demands, or has less than all shares of
+            it that live claims hold.
     """
+    for claim in claims:
+        _refuse_excess(claim, live, devices)
     resources = (resource for claim in claims for resource in _needed_by(claim, devices))
     return {resource.identity: resource for resource in resources}
+
+
+def _refuse_excess(
+    claim: NodeClaim, live: Collection[NodeClaim], devices: Mapping[str, GpuDevice]
+) -> None:
+    """Refuses shares that exceed their GPU together with those of other claims.
+
+    The scheduler counts a claim no longer once its pod is deleted, although containers of the pod
+    may still run.
+    """
+    for name in dict.fromkeys(name for name, _ in _shares(claim)):
+        device = devices.get(name)
+        if not isinstance(device, Share):
+            continue
+        held = [amounts for each in live for shared, amounts in _shares(each) if shared == name]
+        memory, cores = sum(one.memory_mib for one in held), sum(one.cores for one in held)
+        total = device.total
+        if memory > total.memory_mib:
+            needed, present = f"{memory} MiB", f"{total.memory_mib} MiB"
+            raise ClaimError(ShareHeld(claim, name, MEMORY, needed, present))
+        if cores > total.cores:
+            raise ClaimError(ShareHeld(claim, name, CORES, f"{cores} %", f"{total.cores} %"))
+
+
+def _shares(claim: NodeClaim) -> Iterator[tuple[str, ShareAmounts]]:
+    """Returns what the claim has of devices, by their names."""
+    for allocated in claim.devices:
+        amounts = share_amounts(allocated.consumed_capacity)
+        if amounts is not None and not allocated.admin_access:
+            yield allocated.device, amounts
 
 
 def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[NodeResource]:

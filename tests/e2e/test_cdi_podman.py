@@ -72,7 +72,7 @@ class Machine:
                 boot_id="boot-1",
             ),
             identities=identities,
-            wanted=lambda claims: wanted(claims, by_name),
+            wanted=lambda claims, live: wanted(claims, live, by_name),
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
         preparer.reconcile((claim,), {claim.uid: claim})

@@ -92,7 +92,7 @@ class MigNode:
                     cdi_specs, root=root, intents=self.folder / "mig", boot_id=self._boot_id
                 ),
                 identities=identities,
-                wanted=lambda claims: wanted(claims, self.devices()),
+                wanted=lambda claims, live: wanted(claims, live, self.devices()),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
             reporter=self.reporter,
@@ -137,7 +137,7 @@ class MigNode:
         return self.simulated.state.boot_id
 
     def _read_claim(self, claim: ClaimReference, _: float) -> Mapping[str, Any]:
-        results = [
+        results: list[dict[str, Any]] = [
             {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
             | ({"adminAccess": True} if claim.name in self.admins else {})
             | (_share(number) if device.endswith("-share") else {})

@@ -85,7 +85,7 @@ class Node:
                     boot_id="boot-1",
                 ),
                 identities=identities,
-                wanted=lambda claims: wanted(claims, devices),
+                wanted=lambda claims, live: wanted(claims, live, devices),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
             reporter=reporter or FakeReporter(),

@@ -114,10 +114,11 @@ def test_two_shares_of_a_claim_on_one_gpu_agree() -> None:
         )
         for interval in ("Short", "Medium")
     )
+    claim = NodeClaim("uid", "default", "train", devices)
     shared = share(0)
 
     with pytest.raises(ClaimError, match=r"demands timeSlicing\.interval: Medium") as refused:
-        wanted([NodeClaim("uid", "default", "train", devices)], {"gpu-0-share": shared})
+        wanted([claim], [claim], {"gpu-0-share": shared})
 
     assert isinstance(refused.value.failure, TimeSliceDisagrees)
 
@@ -186,6 +187,6 @@ def test_a_gpu_with_one_length_is_refused_at_the_earliest() -> None:
     pascal = whole(0, cuda_compute_capability=(6, 1))
 
     with pytest.raises(ClaimError, match=r"compute capability below 7\.0") as refused:
-        wanted([claim], {"gpu-0": pascal})
+        wanted([claim], [claim], {"gpu-0": pascal})
 
     assert isinstance(refused.value.failure, TimeSlicingMissing)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.prepare.resource import Identity
 
 
@@ -47,7 +48,10 @@ Serial: TypeAlias = int | None
 
 
 def needed(claim: NodeClaim) -> tuple[Resource, ...]:
-    parts = tuple(Part(device.device, device.share_id or "all") for device in claim.devices)
+    parts = tuple(
+        Part(gpu_name(parse_name(device.device)), device.share_id or "all")
+        for device in claim.devices
+    )
     return (*(Mode(part.gpu) for part in parts), *parts, File(claim.reference, parts))
 
 

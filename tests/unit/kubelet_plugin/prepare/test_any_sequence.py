@@ -62,7 +62,12 @@ class World:
             boot_id=f"boot-{self.boot}",
             read_claim=self._read,
             read_kubelet_record=lambda: KubeletRecord({claim.uid: claim for claim in CLAIMS}),
-            preparer=Preparer(self.node, identities=identities, wanted=wanted, answer=_answer),
+            preparer=Preparer(
+                self.node,
+                identities=identities,
+                wanted=lambda claims, _: wanted(claims),
+                answer=_answer,
+            ),
             reporter=FakeReporter(),
         )
 
@@ -72,8 +77,9 @@ class World:
                 "request": f"r{index}",
                 "driver": "driver",
                 "pool": "node",
-                "device": gpu,
+                "device": f"{gpu}-share",
                 "shareID": f"{claim.uid}-{index}",
+                "consumedCapacity": {"memory": "1Gi", "cores": "1"},
             }
             for index, gpu in enumerate(self.gpus.get(claim.uid, ("gpu-0",)))
         ]

@@ -21,6 +21,7 @@ from kubelet_plugin.claims.failure import (
     DriverUnknown,
     EnforcementMissing,
     NodeResourceFailed,
+    ShareHeld,
 )
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.devices.device import GpuDevice
@@ -60,7 +61,7 @@ class Node:
                 boot_id="boot-1",
             ),
             identities=identities,
-            wanted=lambda claims: wanted(claims, self.devices),
+            wanted=lambda claims, live: wanted(claims, live, self.devices),
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
 
@@ -129,6 +130,34 @@ def test_two_requests_with_shares_of_a_gpu_have_a_device_each(node: Node) -> Non
         assert values == {gpu(0).uuid, "none", "time-slice"} | amounts
 
 
+@pytest.mark.parametrize(
+    ("memory", "cores", "missing"),
+    [
+        ("15Gi", 60, None),
+        ("15Gi", 61, ("cores", "101 %", "100 %")),
+        ("15361Mi", 60, ("memory", "46081 MiB", "46080 MiB")),
+        ("1Ei", 1, ("memory", f"{2**40 + 30 * 2**10} MiB", "46080 MiB")),
+    ],
+)
+def test_shares_that_are_held_never_add_up_to_more_than_the_gpu(
+    memory: str, cores: int, missing: tuple[str, str, str] | None
+) -> None:
+    """A claim whose pod was deleted may still be held when the next one is prepared."""
+    held = claim(allocated_share("gpu-0-share", share_id="s-1"), uid="held")
+    next_one = claim(
+        allocated_share("gpu-0-share", share_id="s-2", memory=memory, cores=cores),
+        allocated("gpu-1-monitor", admin_access=True),
+    )
+    devices: dict[str, GpuDevice] = {"gpu-0-share": share(0), "gpu-1-monitor": monitor(1)}
+    if missing is None:
+        assert wanted([next_one], [held, next_one], devices)
+    else:
+        with pytest.raises(ClaimError) as caught:
+            wanted([next_one], [held, next_one], devices)
+        assert caught.value.failure == ShareHeld(next_one, "gpu-0-share", *missing)
+    assert wanted([held], [held], devices)
+
+
 def test_a_lost_gpu_has_no_shares_to_give(node: Node) -> None:
     node.devices["gpu-0-share"] = share(0, LOST, driver_version=node.version)
     with pytest.raises(ClaimError) as caught:
@@ -160,22 +189,22 @@ def test_a_share_that_enforces_less_than_demanded_is_refused(
     wanting = claim(allocated_share("gpu-0-share", share_id="s-1", config=config))
     devices = {"gpu-0-share": share(0)}
     if missing is None:
-        assert wanted([wanting], devices)
+        assert wanted([wanting], [wanting], devices)
     else:
         with pytest.raises(ClaimError) as caught:
-            wanted([wanting], devices)
+            wanted([wanting], [wanting], devices)
         assert caught.value.failure == EnforcementMissing(wanting, "gpu-0-share", *missing)
 
 
 def test_admin_access_to_shares_needs_no_enforcement() -> None:
     demanding = ShareConfig(enforcement=Enforcement(memory="kernel"))
     seen = replace(allocated("gpu-0-share", admin_access=True), config=demanding)
-    assert wanted([claim(seen)], {"gpu-0-share": share(0)})
+    assert wanted([claim(seen)], [claim(seen)], {"gpu-0-share": share(0)})
 
 
 def test_a_share_recorded_by_a_version_without_shares_demands_nothing() -> None:
     recorded = replace(allocated_share("gpu-0-share", share_id="s-1"), config=GpuConfig())
-    assert wanted([claim(recorded)], {"gpu-0-share": share(0)})
+    assert wanted([claim(recorded)], [claim(recorded)], {"gpu-0-share": share(0)})
 
 
 def test_making_again_changes_nothing(node: Node) -> None:
@@ -291,7 +320,7 @@ def test_a_device_that_is_not_there_may_come(node: Node) -> None:
     assert failure == DeviceMissing(wanted, "gpu-7", ("gpu-0",))
     assert failure.retriable
     assert "device gpu-7" in str(failure)
-    assert "devices: gpu-0" in str(failure)
+    assert "(GPUs: gpu-0)" in str(failure)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,12 @@ OTHER = claim(allocated("gpu-1"), uid="other")
 
 
 def preparer(node: MadeUpNode, *made: NodeClaim) -> Preparer[Resource, Serial]:
-    preparer = Preparer(node, identities=identities, wanted=wanted, answer=lambda _: ())
+    preparer = Preparer(
+        node,
+        identities=identities,
+        wanted=lambda claims, _: wanted(claims),
+        answer=lambda _: (),
+    )
     preparer.reconcile(made, {claim.uid: claim for claim in made})
     return preparer
 
