@@ -127,7 +127,7 @@ def _not_whole(task: str, found: GpuInstance | None) -> ResourceError:
     number = len(found.compute_instances)
     return ResourceError(
         f"{task}: GPU instance {found.id} is there already, with {number} compute instances, none "
-        "of which has all of it, since an administrator divided it; destroy it with `nvidia-smi mig "
-        "-dci` and `-dgi`, or give it one compute instance for all of it",
+        "of which has all of it, since an administrator divided it; destroy it with "
+        "`nvidia-smi mig -dci` and `-dgi`, or give it one compute instance for all of it",
         retriable=True,
     )
