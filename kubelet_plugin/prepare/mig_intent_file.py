@@ -78,8 +78,13 @@ class MigIntentFiles:
         except ResourceError as error:
             if self._reported.get(uuid) != str(error):
                 self._reported[uuid] = str(error)
+                meanwhile = (
+                    "using what was read last"
+                    if uuid in self._last_read
+                    else "the instances on its GPU are taken for an administrator's"
+                )
                 _log.warning(
-                    "a record of MIG instances cannot be read; using what was read last",
+                    f"a record of MIG instances cannot be read; {meanwhile}",
                     extra={"gpu": uuid, "reason": str(error)},
                 )
         return self._last_read.get(uuid)

@@ -223,22 +223,6 @@ def test_a_damaged_record_of_instances_is_kept_and_names_nothing(node: MigNode) 
     assert kept == ["{"]
 
 
-def test_gpus_are_read_without_a_record_that_can_be_read(
-    node: MigNode, caplog: pytest.LogCaptureFixture
-) -> None:
-    node.prepare("train", ONE_G)
-    (node.folder / "mig").rename(node.folder / "kept")
-    (node.folder / "mig").write_text("")
-
-    devices = node.devices()
-
-    assert "uuid" in devices[ONE_G].published(PublishSettings("d")).attributes
-    assert "gpu-0" not in devices
-    assert "gpu-1" in devices
-    (warning,) = caplog.messages
-    assert "taken for an administrator's" in warning
-
-
 def test_a_folder_among_the_records_does_not_affect_claims(node: MigNode) -> None:
     node.prepare("train", ONE_G)
     (node.folder / "mig/old.json").mkdir()

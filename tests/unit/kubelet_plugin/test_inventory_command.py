@@ -171,4 +171,4 @@ def test_gpus_are_shown_to_users_who_cannot_read_what_the_plugin_records(tmp_pat
     assert done.returncode == 0
     assert "NVIDIA H100" in done.stdout
     assert "Traceback" not in done.stderr
-    assert "MIG instances on the GPUs are taken for an administrator's" in done.stderr
+    assert "instances on its GPU are taken for an administrator's" in done.stderr

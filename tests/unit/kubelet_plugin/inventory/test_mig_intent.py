@@ -54,9 +54,17 @@ def test_intents_of_another_boot_name_nothing() -> None:
 
 
 def test_adding_and_removing_an_instance_leaves_the_rest() -> None:
-    assert INTENTS.with_instance("other", SITE).without_instance("other") == INTENTS
+    other = MigSite(19, MigPlacement(0, 1))
+
+    assert INTENTS.with_instance("other", other).without_instance("other") == INTENTS
     assert not INTENTS.without_instance("gpu-0-mig-1g10gb-19-6").instances
     assert INTENTS.without_instance("unknown") == INTENTS
+
+
+def test_a_site_has_one_instance_under_its_last_name() -> None:
+    renamed = INTENTS.with_instance("gpu-3-mig-1g10gb-19-6", SITE)
+
+    assert dict(renamed.instances) == {"gpu-3-mig-1g10gb-19-6": SITE}
 
 
 @pytest.mark.parametrize(
