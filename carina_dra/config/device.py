@@ -3,15 +3,17 @@
 They are written in a DeviceClass or a ResourceClaim under `config[].opaque.parameters`, and reach
 the node with the allocation. `DeviceConfig` is a closed union with a member for each kind. What a
 user wrote is read strictly: an unknown or misplaced field is refused by name, since a setting that
-is silently dropped is one that somebody believes in.
+is silently dropped is one that somebody believes in. Configurations of NVIDIA's API
+(`config.nvidia`) are mapped to these kinds when they are read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from carina_dra.config import nvidia
 from carina_dra.config.enforcement import (
     CoreEnforcement,
     MemoryEnforcement,
@@ -19,6 +21,8 @@ from carina_dra.config.enforcement import (
     highest_memory,
 )
 from carina_dra.config.time_slice import TimeSliceInterval
+
+M = TypeVar("M", bound=BaseModel)
 
 API_VERSION: Final = "resource.carina.dev/v1alpha1"
 
@@ -150,11 +154,13 @@ class ConfiguredDevice:
 
 
 def parse_device_config(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
-    """Reads a configuration of any kind as strictly as a user's must be.
+    """Reads a configuration of any kind as strictly as a user's must be, of NVIDIA's API too.
 
     Raises:
         DeviceConfigError: naming `location`, the field and what is allowed there.
     """
+    if parameters.get("apiVersion") == nvidia.API_VERSION:
+        return _parse_nvidia(location, parameters)
     return _parse(location, parameters, extra="forbid")
 
 
@@ -162,7 +168,8 @@ def read_recorded(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
     """Reads a configuration that was accepted before: fields of a newer version are ignored.
 
     Raises:
-        DeviceConfigError: as `parse_device_config`, but for unknown fields.
+        DeviceConfigError: as `parse_device_config`, but not for unknown fields, and for every other
+            API than Carina's.
     """
     return _parse(location, parameters, extra="ignore")
 
@@ -180,13 +187,51 @@ def _parse(
     if model is None:
         raise DeviceConfigError(
             f"{location}: opaque.parameters is {version or 'no apiVersion'}, {kind or 'no kind'}; "
-            f"write apiVersion: {API_VERSION}, kind: {' or '.join(_KINDS)}"
+            f"write apiVersion: {API_VERSION}, kind: {' or '.join(_KINDS)}; or apiVersion: "
+            f"{nvidia.API_VERSION}, kind: {' or '.join(nvidia.KINDS)}"
         )
+    return _validated(model, location, parameters, extra=extra)
+
+
+def _parse_nvidia(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
+    kind = parameters.get("kind")
+    model = nvidia.KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        remedy = nvidia.NOT_OFFERED.get(kind) if isinstance(kind, str) else None
+        raise DeviceConfigError(
+            f"{location}: opaque.parameters is {nvidia.API_VERSION}, {kind or 'no kind'}"
+            + (f", which {remedy}" if remedy else f"; write kind: {' or '.join(nvidia.KINDS)}")
+        )
+    return _from_nvidia(_validated(model, location, parameters, extra="forbid"))
+
+
+def _from_nvidia(config: nvidia.NvidiaConfig) -> DeviceConfig:
+    match config:
+        case nvidia.GpuConfig(sharing=nvidia.GpuSharing() as sharing):
+            slicing = TimeSlicingConfig(interval=sharing.interval)
+            return GpuConfig(sharing=GpuSharing(strategy="TimeSlicing", timeSlicingConfig=slicing))
+        case nvidia.MigDeviceConfig(sharing=nvidia.MigDeviceSharing()):
+            return MigDeviceConfig(sharing=PartitionSharing(strategy="TimeSlicing"))
+        case nvidia.GpuConfig():
+            return GpuConfig()
+        case nvidia.MigDeviceConfig():
+            return MigDeviceConfig()
+    assert_never(config)
+
+
+def _validated(
+    model: type[M],
+    location: str,
+    parameters: Mapping[str, Any],
+    *,
+    extra: Literal["forbid", "ignore"],
+) -> M:
     try:
         return model.model_validate(dict(parameters), extra=extra)
     except ValidationError as error:
+        written = f"{parameters['apiVersion']} {parameters['kind']}"
         errors = error.errors()
-        problems = [_problem(model, e["loc"], e["type"], e["msg"]) for e in errors[:_SHOWN]]
+        problems = [_problem(written, e["loc"], e["type"], e["msg"]) for e in errors[:_SHOWN]]
         if len(errors) > _SHOWN:
             problems.append(f"and {len(errors) - _SHOWN} more")
         raise DeviceConfigError(f"{location}: {'; '.join(problems)}") from None
@@ -202,11 +247,11 @@ def configs_in_force(
     ones, as a whole: fields of several are not mixed (KEP-4381, "opaque configuration"). Only what
     a ShareConfig demands is added to what others demand, so that a claim cannot weaken its class.
     A source that names requests is for all of their devices; one that names none is for those of
-    its kind.
+    its kind. These rules are also those of NVIDIA's driver, so sources of both APIs can be mixed.
 
     Raises:
         DeviceConfigError: a source cannot be read, is not for the kind of device that its request
-            was allocated, or is for none of the devices.
+            was allocated, or is for none of the devices. The last is no error for NVIDIA's API.
     """
     read: list[tuple[ConfigSource, DeviceConfig]] = []
     for source in sorted(sources, key=lambda source: not source.from_class):
@@ -247,23 +292,31 @@ def _refuse_unsuitable(
     source: ConfigSource, config: DeviceConfig, concerned: Sequence[ConfiguredDevice]
 ) -> None:
     unsuitable = [device for device in concerned if not isinstance(config, device.accepts)]
-    if unsuitable and (source.requests or len(unsuitable) == len(concerned)):
+    written = source.parameters["apiVersion"]
+    # NVIDIA's driver ignores one that names no request and suits no device; claims rely on it.
+    for_none = len(unsuitable) == len(concerned) and written != nvidia.API_VERSION
+    if unsuitable and (source.requests or for_none):
         device = unsuitable[0]
         raise DeviceConfigError(
-            f"{source.location}: kind {config.kind} is not for device {device.name}, which was "
-            f"allocated to request {device.request}; write kind: {_kind_of(device.accepts)}"
+            f"{source.location}: {written} kind {config.kind} is not for device {device.name}, "
+            f"which was allocated to request {device.request}; write apiVersion: "
+            f"{_api_version_with(written, device.accepts)}, kind: {_kind_of(device.accepts)}"
         )
+
+
+def _api_version_with(written: str, accepted: type[DeviceConfig]) -> str:
+    """Returns the API that was written if it has the accepted kind, otherwise Carina's."""
+    nvidias = written == nvidia.API_VERSION and _kind_of(accepted) in nvidia.KINDS
+    return written if nvidias else API_VERSION
 
 
 def _kind_of(model: type[DeviceConfig]) -> str:
     return str(model.model_fields["kind"].default)
 
 
-def _problem(
-    model: type[DeviceConfig], path: tuple[int | str, ...], kind: str, message: str
-) -> str:
+def _problem(written: str, path: tuple[int | str, ...], kind: str, message: str) -> str:
     names = (str(part) if str(part).isidentifier() else repr(part) for part in path)
     field = f"opaque.parameters.{'.'.join(names)}"
     if kind == "extra_forbidden":
-        return f"{field} is not a field of {_kind_of(model)}; remove it or correct its name"
-    return f"{field}: {message}"
+        return f"{field} is not a field of {written}; remove it or correct its name"
+    return f"{field} of {written}: {message.removeprefix('Value error, ')}"

@@ -53,12 +53,15 @@ def source(
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        ({**GOOD, "shareing": 1}, "opaque.parameters.shareing is not a field of GpuConfig"),
+        (
+            {**GOOD, "shareing": 1},
+            f"opaque.parameters.shareing is not a field of {API_VERSION} GpuConfig",
+        ),
         ({"kind": "GpuConfig"}, "is no apiVersion, GpuConfig; write apiVersion"),
         ({**GOOD, "kind": "VfioDeviceConfig"}, "VfioDeviceConfig; write apiVersion"),
         (
             {**GOOD, "sharing": {"strategy": "MPS"}},
-            "opaque.parameters.sharing.strategy: Input should be 'TimeSlicing'",
+            f"opaque.parameters.sharing.strategy of {API_VERSION} GpuConfig: Input should be 'Time",
         ),
         (
             {**GOOD, "sharing": {"strategy": "TimeSlicing", "mpsConfig": {}}},
@@ -66,11 +69,11 @@ def source(
         ),
         (
             {**GOOD, "sharing": _time_slicing("Longer")},
-            "opaque.parameters.sharing.timeSlicingConfig.interval: Input should be",
+            f"opaque.parameters.sharing.timeSlicingConfig.interval of {API_VERSION} GpuConfig: ",
         ),
         (
             {**GOOD, "kind": "MigDeviceConfig", "sharing": _time_slicing("Short")},
-            "opaque.parameters.sharing.timeSlicingConfig is not a field of MigDeviceConfig",
+            f"sharing.timeSlicingConfig is not a field of {API_VERSION} MigDeviceConfig",
         ),
         ({**GOOD, "kind": ["GpuConfig"]}, "['GpuConfig']; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
@@ -149,7 +152,7 @@ def test_a_kind_that_the_named_request_cannot_take_is_refused() -> None:
         configs_in_force(
             [ConfiguredDevice("part", "gpu-0-part", LaterConfig)], [source(GOOD, "part")]
         )
-    for words in ("config[0]: kind GpuConfig", "device gpu-0-part", "request part"):
+    for words in (f"config[0]: {API_VERSION} kind GpuConfig", "device gpu-0-part", "request part"):
         assert words in str(caught.value)
 
 
@@ -182,11 +185,17 @@ def test_of_many_mistakes_five_are_named_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("enforcement", "problem"),
     [
-        ({"memory": "hard"}, "enforcement.memory: Input should be 'none', 'mps' or 'kernel'"),
-        ({"cores": "kernel"}, "enforcement.cores: Input should be 'none', 'time-slice' or 'mps'"),
-        ({"memroy": "mps"}, "enforcement.memroy is not a field of ShareConfig"),
-        ({"memory": None}, "enforcement.memory: Input should be"),
-        (None, "enforcement: Input should be a valid dictionary"),
+        (
+            {"memory": "hard"},
+            f"enforcement.memory of {API_VERSION} ShareConfig: Input should be 'none', 'mps' or",
+        ),
+        (
+            {"cores": "kernel"},
+            f"enforcement.cores of {API_VERSION} ShareConfig: Input should be 'none', 'time-",
+        ),
+        ({"memroy": "mps"}, f"enforcement.memroy is not a field of {API_VERSION} ShareConfig"),
+        ({"memory": None}, f"enforcement.memory of {API_VERSION} ShareConfig: Input should be"),
+        (None, f"enforcement of {API_VERSION} ShareConfig: Input should be a valid dictionary"),
     ],
 )
 def test_demand_that_is_no_level_is_refused(enforcement: Any, problem: str) -> None:
