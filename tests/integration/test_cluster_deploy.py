@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from simulation.kubernetes.cluster import Cluster
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
+_NVIDIA_COMPATIBLE = Path(__file__).parent / "nvidia_compatible"
 _EXAMPLES = sorted((_DEPLOY / "examples").glob("*.yaml"))
 
 
@@ -102,3 +104,50 @@ def test_example_is_accepted(cluster: Cluster, example: Path) -> None:
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
 def test_example_says_what_it_is_for(example: Path) -> None:
     assert example.read_text().startswith("# ")
+
+
+def test_overlay_in_place_of_nvidias_driver_is_accepted(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _NVIDIA_COMPATIBLE)
+
+    accepted = cluster.kubectl("apply", "--dry-run=server", "-k", str(_NVIDIA_COMPATIBLE))
+
+    assert len(accepted.splitlines()) == len(rendered)
+
+
+def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _NVIDIA_COMPATIBLE)
+
+    assert "gpu.carina.dev" not in json.dumps(rendered)
+    (pod,) = [body["spec"]["template"]["spec"] for body in rendered if body["kind"] == "DaemonSet"]
+    (container,) = pod["containers"]
+    assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
+    folder = "/var/lib/kubelet/plugins/gpu.nvidia.com"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    assert mounts.keys() == volumes.keys()
+    assert mounts["plugin"] == volumes["plugin"] == folder
+    (role,) = [body for body in rendered if body["kind"] == "ClusterRole"]
+    drivers = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
+    assert drivers == [["gpu.nvidia.com"]]
+
+
+def test_overlay_in_place_of_nvidias_driver_has_its_classes(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _NVIDIA_COMPATIBLE)
+
+    classes = {
+        body["metadata"]["name"]: (
+            body["spec"].get("extendedResourceName"),
+            body["spec"]["selectors"][0]["cel"]["expression"],
+        )
+        for body in rendered
+        if body["kind"] == "DeviceClass"
+    }
+    selected = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == "
+    assert classes == {
+        "gpu.nvidia.com": ("nvidia.com/gpu", selected + "'gpu'"),
+        "mig.nvidia.com": (None, selected + "'mig'"),
+    }
+
+
+def _rendered(cluster: Cluster, kustomization: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(kustomization))))
