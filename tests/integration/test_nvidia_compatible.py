@@ -1,0 +1,193 @@
+"""Manifests for NVIDIA's DRA driver, from what the plugin publishes to what containers get.
+
+The plugin is a process on eight simulated H100; the product's allocator chooses the devices, and a
+stand-in for the kubelet calls the plugin.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from carina_dra.kube.api_resource import DEVICE_CLASSES, RESOURCE_CLAIMS
+from carina_dra.kube.body import Body
+from kubelet_plugin.claims.checkpoint import parse_checkpoint
+from simulation.demo import manifests
+from simulation.demo.claim_controller import release_claims
+from simulation.demo.console import Console, DemoError
+from simulation.demo.container_runtime import ContainerView
+from simulation.demo.expected_devices import gpus_behind
+from simulation.demo.kubelet import Kubelet
+from simulation.demo.scheduler import ScheduledPod, schedule
+from tests.eventually import eventually
+from tests.integration.plugin_host import NODE, Host, running_host
+
+DRIVER = "gpu.nvidia.com"
+MANIFESTS = Path(__file__).parent / "nvidia_compatible"
+LONG = 3
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A node with Carina in place of NVIDIA's driver."""
+
+    host: Host
+    kubelet: Kubelet
+
+    def schedule(self, name: str) -> list[ScheduledPod]:
+        """Creates the objects of a file, and finds devices for its pods."""
+        client = self.host.client
+        created = [
+            manifests.create(client, body) for body in manifests.load(MANIFESTS / f"{name}.yaml")
+        ]
+        return [schedule(client, pod) for pod in manifests.pods(created)]
+
+    def end(self, pod: ScheduledPod) -> None:
+        self.kubelet.stop(pod.pod)
+        release_claims(self.host.client, pod.pod, pod.claims)
+
+    def allocated(self, pod: ScheduledPod) -> list[str]:
+        """The names of the pod's devices."""
+        return [
+            result["device"]
+            for name in pod.claims
+            for result in self._claim(name)["status"]["allocation"]["devices"]["results"]
+        ]
+
+    def time_slices(self) -> dict[int, int]:
+        """The numbers of the intervals that are set, by minor number."""
+        gpus = self.host.gpus
+        by_uuid = gpus.time_slices()
+        return {
+            minor: by_uuid[gpu.uuid]
+            for minor, gpu in gpus.state.gpus.items()
+            if by_uuid.get(gpu.uuid)
+        }
+
+    def instances(self) -> dict[int, int]:
+        """How many MIG instances GPUs have, by minor number."""
+        gpus = self.host.gpus.state.gpus
+        return {minor: len(gpu.instances) for minor, gpu in gpus.items() if gpu.instances}
+
+    def _claim(self, name: str) -> Body:
+        return self.host.client.get(RESOURCE_CLAIMS, name, namespace="default")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with running_host() as host:
+        for body in manifests.load(manifests.DEPLOY / "nvidia-compatible/deviceclass.yaml"):
+            host.client.create(DEVICE_CLASSES, body)
+        host.start("--driver-name", DRIVER)
+        eventually(host.has_whole_pool)
+        console = Console(sys.stdout)
+        with Kubelet(NODE, host.registry, host.folder / "cdi", host.client, console) as kubelet:
+            (socket,) = host.registry.glob("*.sock")
+            assert kubelet.register(socket).name == DRIVER
+            yield Cluster(host, kubelet)
+
+
+def uuids(view: ContainerView, prefix: str) -> set[str]:
+    return {value for value in view.environment.values() if value.startswith(prefix)}
+
+
+def test_only_the_kinds_of_devices_that_nvidias_users_know_are_published(cluster: Cluster) -> None:
+    types = {
+        device["attributes"]["type"]["string"]
+        for body in cluster.host.slices()
+        for device in body["spec"].get("devices", ())
+    }
+
+    assert types == {"gpu", "mig"}
+
+
+def test_two_containers_share_a_gpu(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("two-containers")
+
+    views = cluster.kubelet.start(pod)
+
+    assert cluster.allocated(pod) == ["gpu-0"]
+    assert views["first"] == views["second"]
+    assert gpus_behind(views["first"].device_nodes) == ["gpu-0"]
+
+
+def test_two_pods_share_a_claim_until_the_last_has_ended(cluster: Cluster) -> None:
+    first, second = cluster.schedule("two-pods")
+
+    assert cluster.kubelet.start(first) == cluster.kubelet.start(second)
+    assert len(cluster.kubelet.prepare_seconds) == 1
+    cluster.end(first)
+    assert len(list((cluster.host.folder / "cdi").iterdir())) == 1
+    cluster.end(second)
+    assert list((cluster.host.folder / "cdi").iterdir()) == []
+
+
+def test_four_partitions_of_one_parent_go_to_a_container_each(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("mig-on-one-parent")
+
+    views = cluster.kubelet.start(pod)
+
+    assert cluster.instances() == {0: 4}
+    assert [name.split("-")[3] for name in cluster.allocated(pod)] == [
+        "1g10gb",
+        "1g10gb",
+        "2g20gb",
+        "3g40gb",
+    ]
+    of_container = {name: uuids(view, "MIG-") for name, view in views.items()}
+    assert {len(found) for found in of_container.values()} == {1}
+    assert len(set.union(*of_container.values())) == 4
+    cluster.end(pod)
+    assert cluster.instances() == {}
+
+
+def test_time_slicing_sets_the_gpus_interval_and_changes_nothing_on_a_partition(
+    cluster: Cluster,
+) -> None:
+    (pod,) = cluster.schedule("time-slicing")
+
+    cluster.kubelet.start(pod)
+
+    gpu, partition = cluster.allocated(pod)
+    assert "-mig-" in partition
+    assert cluster.time_slices() == {int(gpu.removeprefix("gpu-")): LONG}
+    cluster.end(pod)
+    assert cluster.time_slices() == {}
+
+
+def test_configurations_are_recorded_as_carinas_own(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("time-slicing")
+    cluster.kubelet.start(pod)
+
+    file = cluster.host.folder / "kubelet/plugins" / DRIVER / "checkpoint.jsonl"
+    (claim,) = parse_checkpoint(file.read_bytes()).claims.values()
+    assert [(device.config.apiVersion, device.config.kind) for device in claim.devices] == [
+        ("resource.carina.dev/v1alpha1", "GpuConfig"),
+        ("resource.carina.dev/v1alpha1", "MigDeviceConfig"),
+    ]
+
+
+def test_mps_is_refused_by_name_with_the_remedy(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("mps")
+
+    with pytest.raises(DemoError) as refused:
+        cluster.kubelet.start(pod)
+
+    for words in (
+        "opaque.parameters.sharing.strategy of resource.nvidia.com/v1beta1 GpuConfig",
+        "Carina does not offer MPS; write TimeSlicing or remove sharing",
+    ):
+        assert words in str(refused.value)
+    assert list((cluster.host.folder / "cdi").glob("*.json")) == []
+
+
+def test_pod_without_a_claim_gets_gpus_as_an_extended_resource(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("extended-resource")
+
+    views = cluster.kubelet.start(pod)
+
+    assert cluster.allocated(pod) == ["gpu-0", "gpu-1"]
+    assert gpus_behind(views["main"].device_nodes) == ["gpu-0", "gpu-1"]
+    assert len(uuids(views["main"], "GPU-")) == 2
