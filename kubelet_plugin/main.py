@@ -29,6 +29,7 @@ from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.claims.record import ClaimRecord
 from kubelet_plugin.devices.device import GpuDevice, devices, of_kinds
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
@@ -272,6 +273,12 @@ def _claims(
     return ClaimLifecycle(
         reader=reader,
         record=record,
+        nvidia_claims=NvidiaClaims(
+            plugin_directory=chosen.plugin_directory,
+            cdi_directory=chosen.cdi_directory,
+            driver=chosen.driver_name,
+            boot_id=host.boot_id(),
+        ),
         read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,

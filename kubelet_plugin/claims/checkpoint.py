@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 from carina_dra.config.device import DeviceConfig, GpuConfig, is_of_known_kind, read_recorded
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, accepted_config
-from kubelet_plugin.devices.conflict import Hold, conflict
+from kubelet_plugin.devices.conflict import Hold, first_conflict
 
 T = TypeVar("T")
 
@@ -118,10 +118,9 @@ def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeCla
     for other in checkpoint.claims.values():
         if other.uid == claim.uid:
             continue
-        for held in other.holds:
-            for wanted in holds:
-                if conflict(wanted, held):
-                    return wanted, other, held
+        clash = first_conflict(holds, other.holds)
+        if clash is not None:
+            return clash[0], other, clash[1]
     return None
 
 

@@ -77,6 +77,44 @@ class DeviceHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedByNvidia:
+    """NVIDIA's DRA driver has prepared the claim, and containers may use its devices."""
+
+    reason: ClassVar[str] = "PreparedByNvidia"
+    retriable: ClassVar[bool] = False
+    claim: ClaimReference
+
+    def __str__(self) -> str:
+        return (
+            f"ResourceClaim {self.claim.key} (UID {self.claim.uid}) was prepared on this node by "
+            "NVIDIA's DRA driver, in whose place Carina runs, and is not prepared a second time; "
+            "delete all pods on this node that use the claim, and create them again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByNvidia:
+    """A claim that NVIDIA's DRA driver prepared holds the device, or one that overlaps it."""
+
+    reason: ClassVar[str] = "HeldByNvidia"
+    retriable: ClassVar[bool] = True
+    claim: NodeClaim
+    device: str
+    holder: str
+    """UID of that claim. Its name is not known."""
+    held: str
+
+    def __str__(self) -> str:
+        held = "" if self.held == self.device else f" as {self.held}"
+        return (
+            f"device {self.device} of ResourceClaim {self.claim.key} (UID {self.claim.uid}) is "
+            f"still held on this node{held} by a ResourceClaim (UID {self.holder}) that NVIDIA's "
+            "DRA driver prepared; it becomes free when the last pod that uses that claim on this "
+            "node has ended"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceMissing:
     """The node has no such device."""
 
@@ -315,6 +353,8 @@ ClaimFailure: TypeAlias = (
     | AllocationRefused
     | ApiUnavailable
     | DeviceHeld
+    | PreparedByNvidia
+    | HeldByNvidia
     | DeviceMissing
     | DeviceUnhealthy
     | EnforcementMissing

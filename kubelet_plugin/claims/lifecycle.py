@@ -33,6 +33,7 @@ from kubelet_plugin.claims.failure import (
     TimeSliceDisagrees,
 )
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
+from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.claims.record import (
     LOCK_PATIENCE,
     READ_PATIENCE,
@@ -98,6 +99,9 @@ class ClaimReporter(RecordReporter, Protocol):
     def claim_abandoned(self, claim: NodeClaim) -> None:
         """Reports that a claim was unprepared without a call from the kubelet."""
 
+    def partitions_of_nvidia_left(self, claim: ClaimReference, partitions: Sequence[str]) -> None:
+        """Reports partitions of an unprepared claim that NVIDIA's DRA driver made."""
+
 
 class ClaimLifecycle:
     """The claims prepared on this node."""
@@ -107,6 +111,7 @@ class ClaimLifecycle:
         *,
         reader: ClaimReader,
         record: ClaimRecord,
+        nvidia_claims: NvidiaClaims,
         read_kubelet_record: Callable[[], KubeletRecord | UnreadableRecord],
         preparer: NodePreparer,
         reporter: ClaimReporter,
@@ -116,6 +121,7 @@ class ClaimLifecycle:
         """`clock` is monotonic, in seconds; `random` returns numbers from 0 to 1."""
         self._reader = reader
         self._record = record
+        self._nvidia_claims = nvidia_claims
         self._read_kubelet_record = read_kubelet_record
         self._preparer = preparer
         self._reporter = reporter
@@ -154,6 +160,10 @@ class ClaimLifecycle:
                 locked.unlock_node()  # else a call that prepares the claim has to record it first
             confirm = partial(_refuse_abandoned_call, reference, call)
             self._undo(locked.checkpoint, reference, confirm)
+            if locked.recorded is None:
+                partitions = self._nvidia_claims.unprepare(reference)
+                if partitions:
+                    self._reporter.partitions_of_nvidia_left(reference, partitions)
         self._abandonment.forget(reference.uid)
 
     def repair(self) -> None:
@@ -186,6 +196,9 @@ class ClaimLifecycle:
         checkpoint, before = locked.checkpoint, locked.recorded
         _refuse_abandoned_call(claim.reference, call)
         _refuse_conflict(checkpoint, claim)
+        self._nvidia_claims.refuse_conflict(
+            claim, recorded=before is not None, may_be_held=self._kubelet_may_hold
+        )
         if before is None:
             self._record.store(checkpoint.with_claim(claim))
         locked.unlock_node()
@@ -236,6 +249,10 @@ class ClaimLifecycle:
             with self._record.checkpoint() as current:
                 confirm()
                 self._record.store(current.without(claim.uid))
+
+    def _kubelet_may_hold(self, uid: str) -> bool:
+        record = self._read_kubelet_record()
+        return isinstance(record, UnreadableRecord) or record.holds(uid)
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:
         """Reads the claim to prepare; from its record if the API server does not respond.
@@ -333,9 +350,7 @@ class ClaimLifecycle:
         """Unprepares a claim, unless the kubelet holds it again."""
         deadline = self._clock() + LOCK_PATIENCE
         with self._record.locked(claim.uid, claim.gpus, deadline) as locked:
-            record = self._read_kubelet_record()
-            held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
-            if held or locked.recorded != claim:
+            if self._kubelet_may_hold(claim.uid) or locked.recorded != claim:
                 return
             locked.unlock_node()
             self._undo(locked.checkpoint, claim.reference)

@@ -4,6 +4,7 @@ The scheduler keeps conflicting devices apart with counters and capacities. This
 needed, because the kubelet may ask to prepare a device before it has unprepared one that overlaps.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -32,6 +33,11 @@ class Hold:
     def agrees(self, other: "Hold") -> bool:
         """Returns whether the two do not demand different intervals."""
         return None in (self.time_slice, other.time_slice) or self.time_slice == other.time_slice
+
+
+def first_conflict(ones: Iterable[Hold], others: Iterable[Hold]) -> tuple[Hold, Hold] | None:
+    """Returns one of `ones` and one of `others` that cannot be held at the same time, or None."""
+    return next(((one, other) for other in others for one in ones if conflict(one, other)), None)
 
 
 def conflict(one: Hold, other: Hold) -> bool:

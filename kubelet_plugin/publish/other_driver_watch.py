@@ -93,12 +93,19 @@ def same_name_plugin(directory: Path, own_socket: Path) -> SameNamePlugin | None
     """Finds a running plugin of another product in the plugin directory of our driver's name.
 
     Such a plugin has a checkpoint under another name and listens on a socket. A Carina plugin in a
-    rolling update uses our checkpoint, and a plugin that was removed no longer listens.
+    rolling update uses our checkpoint, and a plugin that was removed no longer listens. If Carina
+    has taken its place, its checkpoint is there beside ours, and `dra-*.sock` is Carina's.
     """
     checkpoint = _first(directory, "checkpoint*", lambda path: not _is_carinas(path))
     if checkpoint is None:
         return None
-    listening = _first(directory, "*.sock", lambda path: path != own_socket and _listens(path))
+    beside_ours = (directory / _CHECKPOINT).exists()
+
+    def is_anothers(path: Path) -> bool:
+        carinas = path == own_socket or (beside_ours and path.match("dra-*.sock"))
+        return not carinas and _listens(path)
+
+    listening = _first(directory, "*.sock", is_anothers)
     return SameNamePlugin(str(listening), str(checkpoint)) if listening else None
 
 

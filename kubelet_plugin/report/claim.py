@@ -1,6 +1,7 @@
 """Reports what happens to claims, as Events, metrics and log records."""
 
 import logging
+from collections.abc import Sequence
 
 from carina_dra.kube.event import EventType, ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
@@ -113,6 +114,19 @@ class ClaimReport:
             "the kubelet no longer holds it. The plugin has unprepared it; its devices are free"
         )
         self._warn(self._node, "ClaimAbandoned", "Unprepare", note)
+
+    def partitions_of_nvidia_left(self, claim: ClaimReference, partitions: Sequence[str]) -> None:
+        """Reports partitions of an unprepared claim that NVIDIA's DRA driver made."""
+        _log.warning(
+            "partitions that NVIDIA's DRA driver made are left",
+            extra={"claim": claim.key, "uid": claim.uid, "devices": partitions},
+        )
+        note = (
+            f"NVIDIA's DRA driver had made {', '.join(partitions)} for a ResourceClaim (UID "
+            f"{claim.uid}) that is unprepared. Carina publishes them as an administrator's; "
+            "nvidia-smi mig -dci and -dgi destroy them"
+        )
+        self._warn(self._node, "PartitionsLeft", "Unprepare", note)
 
     def prepared_claims(self, count: int) -> None:
         """Reports the number of recorded claims."""

@@ -80,6 +80,7 @@ class FakeReporter:
     stuck: list[tuple[str, ClaimFailure]] = field(default_factory=list)
     record_unusable: list[str] = field(default_factory=list)
     abandoned: list[str] = field(default_factory=list)
+    partitions_left: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     """Of prepared claims."""
 
@@ -112,6 +113,9 @@ class FakeReporter:
 
     def claim_abandoned(self, claim: NodeClaim) -> None:
         self.abandoned.append(claim.name)
+
+    def partitions_of_nvidia_left(self, claim: ClaimReference, partitions: Sequence[str]) -> None:
+        self.partitions_left.append((claim.name, tuple(partitions)))
 
     def prepared_claims(self, count: int) -> None:
         self.counts.append(count)

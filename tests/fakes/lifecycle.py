@@ -11,6 +11,7 @@ from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle, ClaimReporter, NodePreparer
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
+from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.claims.record import ClaimRecord
 
 CHECKPOINT, LOCK = "checkpoint.jsonl", "serialize.lock"
@@ -50,6 +51,9 @@ def lifecycle(
     return ClaimLifecycle(
         reader=reader,
         record=record,
+        nvidia_claims=NvidiaClaims(
+            plugin_directory=folder, cdi_directory=folder / "cdi", driver=driver, boot_id=boot_id
+        ),
         read_kubelet_record=read_kubelet_record,
         preparer=preparer,
         reporter=reporter,

@@ -23,6 +23,7 @@ from simulation.demo.kubelet import Kubelet
 from simulation.demo.scheduler import ScheduledPod, schedule
 from tests.eventually import eventually
 from tests.integration.plugin_host import NODE, Host, running_host
+from tests.samples.nvidia_checkpoint import checkpoint, entry
 
 DRIVER = "gpu.nvidia.com"
 MANIFESTS = Path(__file__).parent / "nvidia_compatible"
@@ -70,6 +71,23 @@ class Cluster:
         """How many MIG instances GPUs have, by minor number."""
         gpus = self.host.gpus.state.gpus
         return {minor: len(gpu.instances) for minor, gpu in gpus.items() if gpu.instances}
+
+    def prepared_by_nvidias_driver(self, pod: ScheduledPod) -> Path:
+        """Leaves what NVIDIA's driver has left of the pod's claim; returns the CDI spec."""
+        (name,) = pod.claims
+        claim = self._claim(name)
+        uid = claim["metadata"]["uid"]
+        listed = {uid: entry(*claim["status"]["allocation"]["devices"]["results"])}
+        file = self.plugin_directory / "checkpoint.json"
+        file.write_bytes(checkpoint(listed, boot_id=self.host.gpus.state.boot_id))
+        spec = self.host.folder / "cdi" / f"k8s.{DRIVER}-claim_{uid}.yaml"
+        spec.parent.mkdir(exist_ok=True)
+        spec.touch()
+        return spec
+
+    @property
+    def plugin_directory(self) -> Path:
+        return self.host.folder / "kubelet/plugins" / DRIVER
 
     def _claim(self, name: str) -> Body:
         return self.host.client.get(RESOURCE_CLAIMS, name, namespace="default")
@@ -161,7 +179,7 @@ def test_configurations_are_recorded_as_carinas_own(cluster: Cluster) -> None:
     (pod,) = cluster.schedule("time-slicing")
     cluster.kubelet.start(pod)
 
-    file = cluster.host.folder / "kubelet/plugins" / DRIVER / "checkpoint.jsonl"
+    file = cluster.plugin_directory / "checkpoint.jsonl"
     (claim,) = parse_checkpoint(file.read_bytes()).claims.values()
     assert [(device.config.apiVersion, device.config.kind) for device in claim.devices] == [
         ("resource.carina.dev/v1alpha1", "GpuConfig"),
@@ -191,3 +209,19 @@ def test_pod_without_a_claim_gets_gpus_as_an_extended_resource(cluster: Cluster)
     assert cluster.allocated(pod) == ["gpu-0", "gpu-1"]
     assert gpus_behind(views["main"].device_nodes) == ["gpu-0", "gpu-1"]
     assert len(uuids(views["main"], "GPU-")) == 2
+
+
+def test_a_claim_that_nvidias_driver_prepared_is_refused_with_an_event(cluster: Cluster) -> None:
+    (pod,) = cluster.schedule("two-containers")
+    spec = cluster.prepared_by_nvidias_driver(pod)
+
+    with pytest.raises(DemoError, match="was prepared on this node by NVIDIA's DRA driver"):
+        cluster.kubelet.start(pod)
+
+    def noted() -> list[str]:
+        events = cluster.host.events()
+        return [event["note"] for event in events if event["reason"] == "PrepareFailed"]
+
+    (note,) = eventually(noted)
+    assert "delete all pods on this node that use the claim, and create them again" in note
+    assert spec.exists()

@@ -167,6 +167,17 @@ def test_a_carina_plugin_in_a_rolling_update_is_not_found(listen: Listen) -> Non
     assert listen.find() is None
 
 
+def test_a_carina_plugin_is_not_taken_for_one_whose_place_it_has_taken(listen: Listen) -> None:
+    for name in ("dra-own.sock", "dra-old.sock"):
+        listen.on(name)
+    for name in ("checkpoint.jsonl", "checkpoint.json"):
+        (listen.directory / name).touch()
+    assert listen.find() is None
+
+    listen.on("dra.sock")
+    assert listen.find() is not None
+
+
 def test_files_of_a_removed_plugin_are_ignored(listen: Listen) -> None:
     listen.on("dra-own.sock")
     listen.abandon("dra.sock")

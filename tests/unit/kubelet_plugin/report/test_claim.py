@@ -109,6 +109,13 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
             id="abandoned",
         ),
         pytest.param(
+            lambda report: report.partitions_of_nvidia_left(TRAIN, ("gpu-0-mig-1g10gb-19-6",)),
+            "Node node-1",
+            "PartitionsLeft",
+            f"made gpu-0-mig-1g10gb-19-6 for a ResourceClaim (UID {UID}) that is unprepared",
+            id="partitions left",
+        ),
+        pytest.param(
             lambda report: report.checkpoint_rebuilt("/kept", "line 1 is damaged", 3),
             "Node node-1",
             "CheckpointRebuilt",

@@ -1,0 +1,88 @@
+"""The checkpoint of NVIDIA's DRA driver, as far as it is read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kubelet_plugin.claims.nvidia_checkpoint import (
+    NvidiaCheckpointError,
+    NvidiaClaim,
+    parse_nvidia_checkpoint,
+)
+from kubelet_plugin.devices.conflict import Hold
+from kubelet_plugin.devices.name import PartitionName, WholeGpuName
+from tests.samples.nvidia_checkpoint import STARTED, checkpoint, entry, result
+
+DRIVER = "gpu.nvidia.com"
+GPU, PARTITION = result("gpu-0", DRIVER), result("gpu-1-mig-2g47gb-14-0", DRIVER)
+ONE = {"uid-1": entry(GPU)}
+READ = NvidiaClaim("uid-1", (Hold(WholeGpuName(0)),))
+
+
+def parse(content: bytes, boot_id: str | None = "boot-1") -> tuple[NvidiaClaim, ...]:
+    return parse_nvidia_checkpoint(content, driver=DRIVER, boot_id=boot_id)
+
+
+@pytest.mark.parametrize("versions", [["v1"], ["v2"], ["v1", "v2"]], ids="+".join)
+def test_claims_are_read_with_their_devices(versions: list[str]) -> None:
+    claims = {**ONE, "uid-2": entry(GPU, PARTITION)}
+
+    assert parse(checkpoint(claims, versions=versions)) == (
+        READ,
+        NvidiaClaim("uid-2", (Hold(WholeGpuName(0)), Hold(PartitionName(1, "2g47gb", 14, 0)))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "holds"),
+    [
+        ({"adminAccess": True}, ()),
+        ({"adminAccess": False}, (Hold(WholeGpuName(0)),)),
+        ({"shareID": "a-share"}, (Hold(WholeGpuName(0), "a-share"),)),
+        ({"driver": "compute-domain.nvidia.com"}, ()),
+    ],
+)
+def test_only_devices_of_the_driver_that_a_claim_holds_count(
+    extra: dict[str, Any], holds: tuple[Hold, ...]
+) -> None:
+    (claim,) = parse(checkpoint({"uid-1": entry({**GPU, **extra})}))
+    assert claim.holds == holds
+
+
+def test_a_claim_that_was_not_prepared_completely_is_left_out() -> None:
+    assert parse(checkpoint({"uid-1": entry(GPU, state=STARTED)})) == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "current", "claims"),
+    [
+        ("boot-1", "boot-1", (READ,)),
+        ("boot-0", "boot-1", ()),
+        (None, "boot-1", (READ,)),
+        ("boot-0", None, (READ,)),
+    ],
+)
+def test_claims_of_an_earlier_boot_are_left_out(
+    written: str | None, current: str | None, claims: tuple[NvidiaClaim, ...]
+) -> None:
+    assert parse(checkpoint(ONE, boot_id=written), current) == claims
+
+
+def test_a_checkpoint_without_claims_is_empty() -> None:
+    assert parse(b'{"checksum": 1, "v2": {"preparedClaims": null}}') == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "it is damaged"),
+        (b"[]", "it is damaged"),
+        (b'{"checksum": 1}', "it has none of the versions v2, v1"),
+        (b'{"v2": {"claims": {}}}', "it has no field 'preparedClaims'"),
+        (json.dumps({"v1": {"preparedClaims": {"a": {"status": {}}}}}).encode(), "'allocation'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(content: bytes, problem: str) -> None:
+    with pytest.raises(NvidiaCheckpointError, match=problem):
+        parse(content)
