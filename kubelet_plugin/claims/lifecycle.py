@@ -160,10 +160,9 @@ class ClaimLifecycle:
                 locked.unlock_node()  # else a call that prepares the claim has to record it first
             confirm = partial(_refuse_abandoned_call, reference, call)
             self._undo(locked.checkpoint, reference, confirm)
-            if locked.recorded is None:
-                partitions = self._nvidia_claims.unprepare(reference)
-                if partitions:
-                    self._reporter.partitions_of_nvidia_left(reference, partitions)
+            partitions = self._nvidia_claims.unprepare(reference)
+            if partitions and locked.recorded is None:
+                self._reporter.partitions_of_nvidia_left(reference, partitions)
         self._abandonment.forget(reference.uid)
 
     def repair(self) -> None:
@@ -197,7 +196,7 @@ class ClaimLifecycle:
         _refuse_abandoned_call(claim.reference, call)
         _refuse_conflict(checkpoint, claim)
         self._nvidia_claims.refuse_conflict(
-            claim, recorded=before is not None, may_be_held=self._kubelet_may_hold
+            claim, recorded=checkpoint.claims, read_kubelet_record=self._read_kubelet_record
         )
         if before is None:
             self._record.store(checkpoint.with_claim(claim))
@@ -249,10 +248,6 @@ class ClaimLifecycle:
             with self._record.checkpoint() as current:
                 confirm()
                 self._record.store(current.without(claim.uid))
-
-    def _kubelet_may_hold(self, uid: str) -> bool:
-        record = self._read_kubelet_record()
-        return isinstance(record, UnreadableRecord) or record.holds(uid)
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:
         """Reads the claim to prepare; from its record if the API server does not respond.
@@ -350,7 +345,9 @@ class ClaimLifecycle:
         """Unprepares a claim, unless the kubelet holds it again."""
         deadline = self._clock() + LOCK_PATIENCE
         with self._record.locked(claim.uid, claim.gpus, deadline) as locked:
-            if self._kubelet_may_hold(claim.uid) or locked.recorded != claim:
+            record = self._read_kubelet_record()
+            held = isinstance(record, UnreadableRecord) or record.holds(claim.uid)
+            if held or locked.recorded != claim:
                 return
             locked.unlock_node()
             self._undo(locked.checkpoint, claim.reference)

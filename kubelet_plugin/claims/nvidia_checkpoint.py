@@ -2,12 +2,12 @@
 
 If Carina takes the place of that driver, its checkpoint is in the plugin directory that both use.
 It is read and never written. It has the same claims in several versions, so that older releases
-can read it; the newest is read here, and only fields that all of them have. Its checksum is not
-verified, because it depends on the release that wrote it.
+can read it; the newest that is known is read here, and only fields that all of them have. Its
+checksum is not verified, because it depends on the release that wrote it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,56 +18,68 @@ FILE_NAME: Final = "checkpoint.json"
 """The file's name in the plugin directory."""
 
 _VERSIONS: Final = ("v2", "v1")
-_COMPLETED: Final = "PrepareCompleted"
+_UNPREPARED: Final = frozenset({"PrepareStarted", "PrepareAborted"})
+"""States of claims that are not prepared. Any other state may be that of a prepared one."""
 
 
 class NvidiaCheckpointError(Exception):
-    """The checkpoint cannot be read; the message says why."""
+    """The content is damaged, or its format is not supported; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class NvidiaClaim:
-    """A claim that NVIDIA's driver has prepared."""
+class NvidiaCheckpoint:
+    """The claims in the checkpoint, by UID."""
 
-    uid: str
-    holds: tuple[Hold, ...]
-    """Its devices, without those with admin access."""
+    prepared: Mapping[str, tuple[Hold, ...]]
+    """Claims that are prepared, with their devices, except those with admin access."""
+    unprepared: frozenset[str]
+    """Claims of an earlier boot, of which nothing is left on the node, and claims that were not
+    prepared completely, so that no container of theirs has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableCheckpoint:
+    """The checkpoint cannot be read, so the claims in it are not known."""
+
+    reason: str
 
 
 def parse_nvidia_checkpoint(
     content: bytes, *, driver: str, boot_id: str | None
-) -> tuple[NvidiaClaim, ...]:
-    """Returns the claims that were prepared completely since the node's last boot.
-
-    Claims of an earlier boot have nothing left on the node, and no container of a claim that was
-    not prepared completely has started. `boot_id` is None if it is not known.
+) -> NvidiaCheckpoint:
+    """Reads the file's content. `boot_id` is that of the node, or None if it is not known.
 
     Raises:
-        NvidiaCheckpointError: the content is damaged, or its format is not known.
+        NvidiaCheckpointError: the content is damaged, or its format is not supported.
     """
     try:
-        return tuple(_claims(json.loads(content), driver, boot_id))
+        return _parse(json.loads(content), driver, boot_id)
     except KeyError as error:
         raise NvidiaCheckpointError(f"it has no field {error}") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise NvidiaCheckpointError(f"it is damaged: {error}") from error
 
 
-def _claims(content: Mapping[str, Any], driver: str, boot_id: str | None) -> Iterator[NvidiaClaim]:
+def _parse(content: Mapping[str, Any], driver: str, boot_id: str | None) -> NvidiaCheckpoint:
     newest = next((content[version] for version in _VERSIONS if content.get(version)), None)
     if newest is None:
         raise NvidiaCheckpointError(f"it has none of the versions {', '.join(_VERSIONS)}")
-    written_by = newest.get("nodeBootID")
-    if boot_id and written_by and written_by != boot_id:
-        return
-    for uid, entry in (newest["preparedClaims"] or {}).items():
-        if entry.get("checkpointState", _COMPLETED) == _COMPLETED:
-            results = entry["status"]["allocation"]["devices"]["results"]
-            yield NvidiaClaim(
-                uid,
-                tuple(
-                    Hold(parse_name(result["device"]), result.get("shareID"))
-                    for result in results
-                    if result["driver"] == driver and not result.get("adminAccess")
-                ),
-            )
+    entries: Mapping[str, Any] = newest["preparedClaims"] or {}
+    written_in = newest.get("nodeBootID")
+    if boot_id and written_in and written_in != boot_id:
+        return NvidiaCheckpoint({}, frozenset(entries))
+    unprepared = frozenset(
+        uid for uid, entry in entries.items() if entry.get("checkpointState") in _UNPREPARED
+    )
+    prepared = {
+        uid: _holds(entry, driver) for uid, entry in entries.items() if uid not in unprepared
+    }
+    return NvidiaCheckpoint(prepared, unprepared)
+
+
+def _holds(entry: Mapping[str, Any], driver: str) -> tuple[Hold, ...]:
+    return tuple(
+        Hold(parse_name(result["device"]), result.get("shareID"))
+        for result in entry["status"]["allocation"]["devices"]["results"]
+        if result["driver"] == driver and not result.get("adminAccess")
+    )

@@ -1,14 +1,19 @@
 """What NVIDIA's DRA driver has left of the claims that it prepared, when Carina takes its place.
 
-A claim is still prepared by that driver while two things are there: its entry in the driver's
-checkpoint, and its CDI spec, which a container needs whenever it is started again. The driver
-removes both when it unprepares a claim. Carina removes the spec in its place. It leaves the
-checkpoint, and what the driver made on the GPUs: nothing says that it may be removed.
+A claim that the driver prepared has a CDI spec, which a container needs whenever it is started
+again. The driver removes the spec when it unprepares the claim; now Carina does so. Which devices
+the claim has is in the driver's checkpoint. Carina leaves the checkpoint, and what the driver made
+on the GPUs: nothing says that it may be removed.
+
+Both files may be damaged or deleted while pods run. So a spec alone is enough to leave its claim
+alone, and a claim whose devices are not known may hold any.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from stat import S_ISREG
+from typing import Final, assert_never
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import (
@@ -18,14 +23,22 @@ from kubelet_plugin.claims.failure import (
     NodeResourceFailed,
     PreparedByNvidia,
 )
+from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.nvidia_checkpoint import (
     FILE_NAME,
+    NvidiaCheckpoint,
     NvidiaCheckpointError,
-    NvidiaClaim,
+    UnreadableCheckpoint,
     parse_nvidia_checkpoint,
 )
-from kubelet_plugin.devices.conflict import first_conflict
+from kubelet_plugin.devices.conflict import Hold, first_conflict
 from kubelet_plugin.devices.name import PartitionName
+
+_LARGEST: Final = 4 * 2**20
+"""Bytes of the largest checkpoint that is read. A claim takes some thousand; parsed, they take up
+to twenty times the memory."""
+_SHOWN: Final = 5
+"""Claims that one message names."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,49 +50,48 @@ class NvidiaClaims:
         self, *, plugin_directory: Path, cdi_directory: Path, driver: str, boot_id: str | None
     ) -> None:
         """`driver` is the name that both drivers have; `boot_id` is None if it is not known."""
-        self._checkpoint = plugin_directory / FILE_NAME
+        self._path = plugin_directory / FILE_NAME
         self._cdi_directory = cdi_directory
         self._driver = driver
         self._boot_id = boot_id
 
     def refuse_conflict(
-        self, claim: NodeClaim, *, recorded: bool, may_be_held: Callable[[str], bool]
+        self,
+        claim: NodeClaim,
+        *,
+        recorded: Collection[str],
+        read_kubelet_record: Callable[[], KubeletRecord | UnreadableRecord],
     ) -> None:
-        """Refuses a claim that NVIDIA's driver prepared, or whose devices such a claim holds.
+        """Refuses a claim that NVIDIA's driver prepared, or whose devices such a claim may hold.
 
-        `recorded` says whether Carina has prepared it; `may_be_held` whether the kubelet may hold
-        the claim with a UID. That driver may have left files of a claim that has ended.
+        `recorded` are the UIDs of Carina's claims, whatever NVIDIA's driver has left of them. That
+        driver may also have left files of claims that have ended, which the kubelet does not hold.
 
         Raises:
-            ClaimError: the claim is refused, or the checkpoint cannot be read although there are
-                CDI specs of the driver.
+            ClaimError: the claim is refused.
         """
-        for other in self._prepared():
-            if other.uid == claim.uid:
-                if not recorded:
-                    raise ClaimError(PreparedByNvidia(claim.reference))
-                continue
-            clash = first_conflict(claim.holds, other.holds)
-            if clash is not None and may_be_held(other.uid):
-                wanted, held = clash
-                raise ClaimError(
-                    HeldByNvidia(claim, str(wanted.device), other.uid, str(held.device))
-                )
-
-    def _prepared(self) -> tuple[NvidiaClaim, ...]:
-        """Returns the claims that were not unprepared since."""
-        try:
-            return tuple(claim for claim in self._listed() if self._spec(claim.uid).exists())
-        except (OSError, NvidiaCheckpointError) as error:
-            if not any(self._cdi_directory.glob(self._spec("*").name)):
-                return ()
-            raise ClaimError(
-                CheckpointUnusable(
-                    f"the checkpoint {self._checkpoint} of NVIDIA's DRA driver cannot be read, so "
-                    f"the devices that it prepared are not known: {error}; delete the file when no "
-                    "pod on this node uses a claim that NVIDIA's driver prepared"
-                )
-            ) from error
+        left = self._left().difference(recorded)
+        if not left:
+            return
+        checkpoint = self._read()
+        if claim.uid in left and not _is_unprepared(claim.uid, checkpoint):
+            raise ClaimError(PreparedByNvidia(claim.reference))
+        if not claim.holds:
+            return
+        record = read_kubelet_record()
+        others = {
+            uid
+            for uid in left - {claim.uid}
+            if isinstance(record, UnreadableRecord) or record.holds(uid)
+        }
+        match checkpoint:
+            case NvidiaCheckpoint(prepared, unprepared):
+                _refuse_held(claim, {uid: prepared[uid] for uid in others & prepared.keys()})
+                self._refuse_unknown(others - prepared.keys() - unprepared, "does not have them")
+            case UnreadableCheckpoint(reason):
+                self._refuse_unknown(others, f"cannot be read: {reason}")
+            case _:
+                assert_never(checkpoint)
 
     def unprepare(self, reference: ClaimReference) -> tuple[str, ...]:
         """Removes the claim's CDI spec, if NVIDIA's driver has prepared the claim.
@@ -90,10 +102,11 @@ class NvidiaClaims:
             ClaimError: the spec cannot be removed.
         """
         spec = self._spec(reference.uid)
-        try:
-            spec.unlink()
-        except FileNotFoundError:
+        if not spec.exists():
             return ()
+        checkpoint = self._read()
+        try:
+            spec.unlink(missing_ok=True)
         except OSError as error:
             raise ClaimError(
                 NodeResourceFailed(
@@ -103,24 +116,67 @@ class NvidiaClaims:
                     retriable=True,
                 )
             ) from error
-        try:
-            listed = {claim.uid: claim for claim in self._listed()}
-        except (OSError, NvidiaCheckpointError) as error:
-            _log.warning(
-                "the devices of a claim that NVIDIA's DRA driver prepared are not known",
-                extra={"claim": reference.key, "reason": f"{self._checkpoint}: {error}"},
-            )
-            listed = {}
-        claim = listed.get(reference.uid, NvidiaClaim(reference.uid, ()))
-        names = [hold.device for hold in claim.holds]
-        return tuple(str(name) for name in names if isinstance(name, PartitionName))
+        match checkpoint:
+            case NvidiaCheckpoint(prepared):
+                names = (hold.device for hold in prepared.get(reference.uid, ()))
+                return tuple(str(name) for name in names if isinstance(name, PartitionName))
+            case UnreadableCheckpoint(reason):
+                _log.warning(
+                    "it is not known which partitions NVIDIA's DRA driver has left of a claim",
+                    extra={"claim": reference.key, "reason": f"{self._path}: {reason}"},
+                )
+                return ()
+        assert_never(checkpoint)
 
-    def _listed(self) -> tuple[NvidiaClaim, ...]:
+    def _refuse_unknown(self, claims: Collection[str], problem: str) -> None:
+        """Refuses a claim, because any of these claims may hold its devices.
+
+        Raises:
+            ClaimError: there are such claims.
+        """
+        if claims:
+            raise ClaimError(
+                CheckpointUnusable(
+                    "the devices of claims that NVIDIA's DRA driver prepared on this node are not "
+                    f"known, because its checkpoint {self._path} {problem}; delete all pods on "
+                    f"this node that use the claims with these UIDs: {_some(claims)}"
+                )
+            )
+
+    def _left(self) -> set[str]:
+        """Returns the UIDs of the claims that have a CDI spec of NVIDIA's driver."""
+        before, after = self._spec("*").name.split("*")
+        specs = self._cdi_directory.glob(f"{before}*{after}")
+        return {spec.name.removeprefix(before).removesuffix(after) for spec in specs}
+
+    def _read(self) -> NvidiaCheckpoint | UnreadableCheckpoint:
         try:
-            content = self._checkpoint.read_bytes()
-        except FileNotFoundError:
-            return ()
-        return parse_nvidia_checkpoint(content, driver=self._driver, boot_id=self._boot_id)
+            status = self._path.stat()
+            if not S_ISREG(status.st_mode):
+                return UnreadableCheckpoint("it is not a regular file")
+            if status.st_size > _LARGEST:
+                return UnreadableCheckpoint(f"it is larger than {_LARGEST} bytes")
+            content = self._path.read_bytes()
+            return parse_nvidia_checkpoint(content, driver=self._driver, boot_id=self._boot_id)
+        except (OSError, NvidiaCheckpointError) as error:
+            return UnreadableCheckpoint(str(error))
 
     def _spec(self, uid: str) -> Path:
         return self._cdi_directory / f"k8s.{self._driver}-claim_{uid}.yaml"
+
+
+def _is_unprepared(uid: str, checkpoint: NvidiaCheckpoint | UnreadableCheckpoint) -> bool:
+    return isinstance(checkpoint, NvidiaCheckpoint) and uid in checkpoint.unprepared
+
+
+def _refuse_held(claim: NodeClaim, prepared: Mapping[str, Iterable[Hold]]) -> None:
+    for uid, holds in sorted(prepared.items()):
+        clash = first_conflict(claim.holds, holds)
+        if clash is not None:
+            wanted, held = clash
+            raise ClaimError(HeldByNvidia(claim, str(wanted.device), uid, str(held.device)))
+
+
+def _some(claims: Collection[str]) -> str:
+    shown = ", ".join(sorted(claims)[:_SHOWN])
+    return shown if len(claims) <= _SHOWN else f"{shown} and {len(claims) - _SHOWN} more"

@@ -7,7 +7,7 @@ from typing import Any
 COMPLETED, STARTED = "PrepareCompleted", "PrepareStarted"
 
 
-def result(device: str, driver: str, **others: Any) -> dict[str, Any]:
+def result(device: object, driver: str, **others: Any) -> dict[str, Any]:
     """An allocation result, as in the status of a claim."""
     return {"request": "gpu", "driver": driver, "pool": "node-1", "device": device, **others}
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kubelet_plugin.claims.nvidia_checkpoint import (
+    NvidiaCheckpoint,
     NvidiaCheckpointError,
-    NvidiaClaim,
     parse_nvidia_checkpoint,
 )
 from kubelet_plugin.devices.conflict import Hold
@@ -17,10 +17,11 @@ from tests.samples.nvidia_checkpoint import STARTED, checkpoint, entry, result
 DRIVER = "gpu.nvidia.com"
 GPU, PARTITION = result("gpu-0", DRIVER), result("gpu-1-mig-2g47gb-14-0", DRIVER)
 ONE = {"uid-1": entry(GPU)}
-READ = NvidiaClaim("uid-1", (Hold(WholeGpuName(0)),))
+READ = NvidiaCheckpoint({"uid-1": (Hold(WholeGpuName(0)),)}, frozenset())
+ENDED = NvidiaCheckpoint({}, frozenset({"uid-1"}))
 
 
-def parse(content: bytes, boot_id: str | None = "boot-1") -> tuple[NvidiaClaim, ...]:
+def parse(content: bytes, boot_id: str | None = "boot-1") -> NvidiaCheckpoint:
     return parse_nvidia_checkpoint(content, driver=DRIVER, boot_id=boot_id)
 
 
@@ -28,10 +29,10 @@ def parse(content: bytes, boot_id: str | None = "boot-1") -> tuple[NvidiaClaim, 
 def test_claims_are_read_with_their_devices(versions: list[str]) -> None:
     claims = {**ONE, "uid-2": entry(GPU, PARTITION)}
 
-    assert parse(checkpoint(claims, versions=versions)) == (
-        READ,
-        NvidiaClaim("uid-2", (Hold(WholeGpuName(0)), Hold(PartitionName(1, "2g47gb", 14, 0)))),
-    )
+    assert parse(checkpoint(claims, versions=versions)).prepared == {
+        "uid-1": (Hold(WholeGpuName(0)),),
+        "uid-2": (Hold(WholeGpuName(0)), Hold(PartitionName(1, "2g47gb", 14, 0))),
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,31 +47,43 @@ def test_claims_are_read_with_their_devices(versions: list[str]) -> None:
 def test_only_devices_of_the_driver_that_a_claim_holds_count(
     extra: dict[str, Any], holds: tuple[Hold, ...]
 ) -> None:
-    (claim,) = parse(checkpoint({"uid-1": entry({**GPU, **extra})}))
-    assert claim.holds == holds
-
-
-def test_a_claim_that_was_not_prepared_completely_is_left_out() -> None:
-    assert parse(checkpoint({"uid-1": entry(GPU, state=STARTED)})) == ()
+    assert parse(checkpoint({"uid-1": entry({**GPU, **extra})})).prepared == {"uid-1": holds}
 
 
 @pytest.mark.parametrize(
-    ("written", "current", "claims"),
+    ("state", "read"),
     [
-        ("boot-1", "boot-1", (READ,)),
-        ("boot-0", "boot-1", ()),
-        (None, "boot-1", (READ,)),
-        ("boot-0", None, (READ,)),
+        (STARTED, ENDED),
+        ("PrepareAborted", ENDED),
+        ("UnprepareStarted", READ),  # of a newer version: its containers may still run
+        ("", READ),
+        (None, READ),
     ],
 )
-def test_claims_of_an_earlier_boot_are_left_out(
-    written: str | None, current: str | None, claims: tuple[NvidiaClaim, ...]
+def test_only_a_claim_whose_prepare_did_not_end_is_known_to_be_unprepared(
+    state: str | None, read: NvidiaCheckpoint
 ) -> None:
-    assert parse(checkpoint(ONE, boot_id=written), current) == claims
+    assert parse(checkpoint({"uid-1": entry(GPU, state=state)})) == read
+
+
+@pytest.mark.parametrize(
+    ("written", "current", "read"),
+    [
+        ("boot-1", "boot-1", READ),
+        ("boot-0", "boot-1", ENDED),
+        (None, "boot-1", READ),
+        ("boot-0", None, READ),
+    ],
+)
+def test_claims_of_an_earlier_boot_are_unprepared(
+    written: str | None, current: str | None, read: NvidiaCheckpoint
+) -> None:
+    assert parse(checkpoint(ONE, boot_id=written), current) == read
 
 
 def test_a_checkpoint_without_claims_is_empty() -> None:
-    assert parse(b'{"checksum": 1, "v2": {"preparedClaims": null}}') == ()
+    empty = NvidiaCheckpoint({}, frozenset())
+    assert parse(b'{"checksum": 1, "v2": {"preparedClaims": null}}') == empty
 
 
 @pytest.mark.parametrize(
@@ -78,9 +91,17 @@ def test_a_checkpoint_without_claims_is_empty() -> None:
     [
         (b"", "it is damaged"),
         (b"[]", "it is damaged"),
+        (b"\xff\xfe", "it is damaged"),
+        (b"[" * 100_000, "it is damaged"),
         (b'{"checksum": 1}', "it has none of the versions v2, v1"),
+        (b'{"v3": {"preparedClaims": {}}}', "it has none of the versions v2, v1"),
+        (b'{"v2": []}', "it has none of the versions v2, v1"),
+        (b'{"v2": {"preparedClaims": ["a"]}}', "it is damaged"),
+        (b'{"v2": {"preparedClaims": {"a": null}}}', "it is damaged"),
         (b'{"v2": {"claims": {}}}', "it has no field 'preparedClaims'"),
         (json.dumps({"v1": {"preparedClaims": {"a": {"status": {}}}}}).encode(), "'allocation'"),
+        (checkpoint({"a": entry(result(3, DRIVER))}), "it is damaged"),
+        (checkpoint({"a": entry(result(f"gpu-{'9' * 5000}", DRIVER))}), "it is damaged"),
     ],
 )
 def test_what_cannot_be_read_is_said(content: bytes, problem: str) -> None:

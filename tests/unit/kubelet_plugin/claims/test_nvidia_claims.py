@@ -1,10 +1,14 @@
 """Claims that NVIDIA's DRA driver prepared before Carina took its place."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from carina_dra.kube.event import cut_note
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
     CheckpointUnusable,
@@ -15,7 +19,7 @@ from kubelet_plugin.claims.failure import (
 )
 from kubelet_plugin.claims.kubelet_record import UnreadableRecord
 from tests.fakes.claims import PATIENT
-from tests.samples.nvidia_checkpoint import checkpoint, entry, result
+from tests.samples.nvidia_checkpoint import COMPLETED, STARTED, checkpoint, entry, result
 from tests.unit.kubelet_plugin.claims.world import (
     DRIVER,
     OTHER,
@@ -42,9 +46,16 @@ class Nvidia:
         self.cdi = folder / "cdi"
         self._claims: dict[str, dict[str, Any]] = {}
 
-    def prepared(self, claim: ClaimReference, *devices: str, boot_id: str = "boot-1") -> None:
-        """NVIDIA's driver has prepared a claim."""
-        self._claims[claim.uid] = entry(*(result(device, DRIVER) for device in devices))
+    def prepared(
+        self,
+        claim: ClaimReference,
+        *devices: str,
+        boot_id: str = "boot-1",
+        state: str = COMPLETED,
+    ) -> None:
+        """NVIDIA's driver has prepared a claim, or was killed while it did."""
+        results = (result(device, DRIVER) for device in devices)
+        self._claims[claim.uid] = entry(*results, state=state)
         self.checkpoint.write_bytes(checkpoint(self._claims, boot_id=boot_id))
         self.cdi.mkdir(exist_ok=True)
         self.spec(claim).touch()
@@ -136,29 +147,148 @@ def test_without_its_cdi_spec_nothing_is_left_of_it(world: World, nvidia: Nvidia
     assert world.claims().prepare(TRAIN, PATIENT)
 
 
+def test_a_claim_whose_prepare_was_interrupted_is_prepared(world: World, nvidia: Nvidia) -> None:
+    nvidia.prepared(TRAIN, "gpu-0", state=STARTED)
+    nvidia.prepared(OTHER, "gpu-0", state=STARTED)
+
+    assert world.claims().prepare(TRAIN, PATIENT)
+
+
 def test_a_claim_that_carina_prepared_stays_carinas(world: World, nvidia: Nvidia) -> None:
     world.claims().prepare(TRAIN, PATIENT)
     nvidia.prepared(TRAIN, "gpu-0")
 
     assert world.claims().prepare(TRAIN, PATIENT)
+
+
+def test_a_claim_that_both_prepared_is_unprepared_for_both(world: World, nvidia: Nvidia) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    nvidia.prepared(TRAIN, "gpu-0", PARTITION)
+
     world.claims().unprepare(TRAIN, PATIENT)
-    assert nvidia.spec(TRAIN).exists()
+
+    assert not nvidia.spec(TRAIN).exists()
+    assert world.reporter.partitions_left == []
+    assert world.claims().prepare(TRAIN, PATIENT)
 
 
-def test_with_a_damaged_checkpoint_nothing_is_prepared_while_there_are_specs(
+def test_what_nvidias_driver_left_of_carinas_claim_holds_nothing(
     world: World, nvidia: Nvidia
 ) -> None:
+    world.api["other"] = body(OTHER, "gpu-5")
+    world.claims().prepare(OTHER, PATIENT)
+    nvidia.prepared(OTHER, "gpu-0")
+
+    assert world.claims().prepare(TRAIN, PATIENT)
+
+
+def deleted(checkpoint: Path) -> None:
+    checkpoint.unlink()
+
+
+def damaged(checkpoint: Path) -> None:
+    checkpoint.write_text("{")
+
+
+def of_a_newer_version(checkpoint: Path) -> None:
+    checkpoint.write_text('{"checksum": 1, "v3": {"preparedClaims": {}}}')
+
+
+def without_the_claims(checkpoint: Path) -> None:
+    checkpoint.write_text('{"checksum": 1, "v2": {"preparedClaims": {}}, "v3": {"claims": {}}}')
+
+
+def huge(checkpoint: Path) -> None:
+    os.truncate(checkpoint, 2**40)
+
+
+def a_folder(checkpoint: Path) -> None:
+    checkpoint.unlink()
+    checkpoint.mkdir()
+
+
+def a_pipe(checkpoint: Path) -> None:
+    checkpoint.unlink()
+    os.mkfifo(checkpoint)
+
+
+UNUSABLE: dict[Callable[[Path], None], str] = {
+    deleted: "No such file",
+    damaged: "it is damaged",
+    of_a_newer_version: "none of the versions v2, v1",
+    without_the_claims: "does not have them",
+    huge: "larger than 4194304 bytes",
+    a_folder: "not a regular file",
+    a_pipe: "not a regular file",
+}
+
+
+@pytest.mark.parametrize(("make", "problem"), UNUSABLE.items())
+def test_without_the_checkpoint_no_claim_gets_devices_while_there_are_specs(
+    world: World, nvidia: Nvidia, make: Callable[[Path], None], problem: str
+) -> None:
     nvidia.prepared(OTHER, PARTITION)
-    nvidia.checkpoint.write_text("{")
+    make(nvidia.checkpoint)
 
     failure = refusal(world, TRAIN)
     assert isinstance(failure, CheckpointUnusable)
-    for words in (str(nvidia.checkpoint), "it is damaged", "delete the file when no pod"):
+    for words in (str(nvidia.checkpoint), problem, f"with these UIDs: {OTHER.uid}"):
         assert words in str(failure)
 
+
+@pytest.mark.parametrize("make", UNUSABLE)
+def test_without_the_checkpoint_a_claim_with_a_spec_is_not_prepared_again(
+    world: World, nvidia: Nvidia, make: Callable[[Path], None]
+) -> None:
+    nvidia.prepared(TRAIN, PARTITION)
+    make(nvidia.checkpoint)
+
+    assert refusal(world, TRAIN) == PreparedByNvidia(TRAIN)
+
+
+@pytest.mark.parametrize("make", UNUSABLE)
+def test_without_the_checkpoint_unprepare_succeeds_and_ends_it(
+    world: World, nvidia: Nvidia, make: Callable[[Path], None]
+) -> None:
+    nvidia.prepared(OTHER, PARTITION)
+    make(nvidia.checkpoint)
+
     world.claims().unprepare(OTHER, PATIENT)
+
     assert world.reporter.partitions_left == []
     assert world.claims().prepare(TRAIN, PATIENT)
+
+
+def test_without_the_checkpoint_specs_that_the_kubelet_has_forgotten_hold_nothing(
+    world: World, nvidia: Nvidia
+) -> None:
+    nvidia.prepared(OTHER, "gpu-0")
+    damaged(nvidia.checkpoint)
+    world.record = record_of(TRAIN)
+
+    assert world.claims().prepare(TRAIN, PATIENT)
+
+
+def test_without_the_checkpoint_admin_access_is_given(world: World, nvidia: Nvidia) -> None:
+    nvidia.prepared(OTHER, "gpu-0")
+    damaged(nvidia.checkpoint)
+    world.api["train"] = body(TRAIN, "gpu-0", adminAccess=True)
+
+    assert world.claims().prepare(TRAIN, PATIENT)
+
+
+def test_the_claims_of_a_large_node_are_named_within_the_length_of_an_event(
+    world: World, nvidia: Nvidia
+) -> None:
+    claims = [ClaimReference(str(UUID(int=number)), "default", "x") for number in range(100)]
+    for claim in claims:
+        nvidia.prepared(claim, "gpu-7")
+    damaged(nvidia.checkpoint)
+    world.record = record_of(TRAIN, *claims)
+
+    text = str(refusal(world, TRAIN))
+    assert text.endswith(f"{claims[4].uid} and 95 more")
+    assert cut_note(text) == text
 
 
 def test_a_spec_that_cannot_be_removed_is_named(world: World, nvidia: Nvidia) -> None:
