@@ -115,6 +115,8 @@ def time_slice(config: DeviceConfig) -> TimeSliceInterval | None:
 
 _SHOWN: Final = 5
 """Mistakes that one message names: a tenant writes them, and an operator reads them."""
+_SHOWN_CHARACTERS: Final = 60
+"""Of a name that a tenant wrote, so that the remedy is within the 1,024 bytes of an Event."""
 _KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
     "GpuConfig": GpuConfig,
     "MigDeviceConfig": MigDeviceConfig,
@@ -186,9 +188,10 @@ def _parse(
     model = _KINDS.get(kind) if version == API_VERSION and isinstance(kind, str) else None
     if model is None:
         raise DeviceConfigError(
-            f"{location}: opaque.parameters is {version or 'no apiVersion'}, {kind or 'no kind'}; "
-            f"write apiVersion: {API_VERSION}, kind: {' or '.join(_KINDS)}; or apiVersion: "
-            f"{nvidia.API_VERSION}, kind: {' or '.join(nvidia.KINDS)}"
+            f"{location}: opaque.parameters is {_written('apiVersion', version)}, "
+            f"{_written('kind', kind)}; write apiVersion: {API_VERSION}, kind: "
+            f"{' or '.join(_KINDS)}; or apiVersion: {nvidia.API_VERSION}, kind: "
+            f"{' or '.join(nvidia.KINDS)}"
         )
     return _validated(model, location, parameters, extra=extra)
 
@@ -199,7 +202,7 @@ def _parse_nvidia(location: str, parameters: Mapping[str, Any]) -> DeviceConfig:
     if model is None:
         remedy = nvidia.NOT_OFFERED.get(kind) if isinstance(kind, str) else None
         raise DeviceConfigError(
-            f"{location}: opaque.parameters is {nvidia.API_VERSION}, {kind or 'no kind'}"
+            f"{location}: opaque.parameters is {nvidia.API_VERSION}, {_written('kind', kind)}"
             + (f", which {remedy}" if remedy else f"; write kind: {' or '.join(nvidia.KINDS)}")
         )
     return _from_nvidia(_validated(model, location, parameters, extra="forbid"))
@@ -293,21 +296,21 @@ def _refuse_unsuitable(
 ) -> None:
     unsuitable = [device for device in concerned if not isinstance(config, device.accepts)]
     written = source.parameters["apiVersion"]
+    for_none = len(unsuitable) == len(concerned)
     # NVIDIA's driver ignores one that names no request and suits no device; claims rely on it.
-    for_none = len(unsuitable) == len(concerned) and written != nvidia.API_VERSION
-    if unsuitable and (source.requests or for_none):
+    ignored = written == nvidia.API_VERSION and all(map(_is_nvidias, concerned))
+    if unsuitable and (source.requests or (for_none and not ignored)):
         device = unsuitable[0]
         raise DeviceConfigError(
             f"{source.location}: {written} kind {config.kind} is not for device {device.name}, "
             f"which was allocated to request {device.request}; write apiVersion: "
-            f"{_api_version_with(written, device.accepts)}, kind: {_kind_of(device.accepts)}"
+            f"{written if _is_nvidias(device) else API_VERSION}, kind: {_kind_of(device.accepts)}"
         )
 
 
-def _api_version_with(written: str, accepted: type[DeviceConfig]) -> str:
-    """Returns the API that was written if it has the accepted kind, otherwise Carina's."""
-    nvidias = written == nvidia.API_VERSION and _kind_of(accepted) in nvidia.KINDS
-    return written if nvidias else API_VERSION
+def _is_nvidias(device: ConfiguredDevice) -> bool:
+    """Whether NVIDIA's driver has such devices, and its API their kind of configuration."""
+    return _kind_of(device.accepts) in nvidia.KINDS
 
 
 def _kind_of(model: type[DeviceConfig]) -> str:
@@ -315,8 +318,22 @@ def _kind_of(model: type[DeviceConfig]) -> str:
 
 
 def _problem(written: str, path: tuple[int | str, ...], kind: str, message: str) -> str:
-    names = (str(part) if str(part).isidentifier() else repr(part) for part in path)
+    names = (_shown(name if name.isidentifier() else repr(name)) for name in map(str, path))
     field = f"opaque.parameters.{'.'.join(names)}"
     if kind == "extra_forbidden":
         return f"{field} is not a field of {written}; remove it or correct its name"
     return f"{field} of {written}: {message.removeprefix('Value error, ')}"
+
+
+def _written(field: str, value: object) -> str:
+    """Describes what a user wrote into a field that must be a string."""
+    if value is None or value == "":
+        return f"no {field}"
+    return _shown(value) if isinstance(value, str) else f"a {field} that is not a string"
+
+
+def _shown(text: str) -> str:
+    """A text of a tenant's in a line that an operator reads."""
+    printable = text if text.isprintable() else repr(text)
+    cut = len(printable) > _SHOWN_CHARACTERS
+    return f"{printable[:_SHOWN_CHARACTERS]}…" if cut else printable

@@ -75,7 +75,7 @@ def source(
             {**GOOD, "kind": "MigDeviceConfig", "sharing": _time_slicing("Short")},
             f"sharing.timeSlicingConfig is not a field of {API_VERSION} MigDeviceConfig",
         ),
-        ({**GOOD, "kind": ["GpuConfig"]}, "['GpuConfig']; write apiVersion"),
+        ({**GOOD, "kind": ["GpuConfig"]}, "a kind that is not a string; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
     ],
 )

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from carina_dra.config import device, nvidia
 from carina_dra.config.device import (
@@ -23,6 +25,7 @@ from carina_dra.config.device import (
     time_slice,
 )
 from carina_dra.config.time_slice import TimeSliceInterval
+from carina_dra.kube.event import cut_note
 
 API = "resource.nvidia.com/v1beta1"
 GPU = {"apiVersion": API, "kind": "GpuConfig"}
@@ -150,7 +153,15 @@ def test_time_slicing_demands_nothing_of_a_partition() -> None:
             {**GPU, "kind": "ShareConfig"},
             f"{API}, ShareConfig; write kind: GpuConfig or MigDeviceConfig",
         ),
-        ({**GPU, "kind": ["GpuConfig"]}, "['GpuConfig']; write kind: GpuConfig or"),
+        ({**GPU, "kind": ["GpuConfig"]}, f"{API}, a kind that is not a string; write kind: GpuC"),
+        ({**GPU, "kind": ""}, f"{API}, no kind; write kind: GpuConfig or MigDeviceConfig"),
+        ({**GPU, "kind": "Gpu\nConfig"}, f"{API}, 'Gpu\\nConfig'; write kind: GpuConfig or"),
+        ({**GPU, "kind": "K" * 9000}, f"{API}, {'K' * 60}…; write kind: GpuConfig or"),
+        ({**GPU, "apiVersion": "v" * 9000}, f"is {'v' * 60}…, GpuConfig; write apiVersion: "),
+        (
+            {**GPU, "x" * 9000: 1},
+            f"opaque.parameters.{'x' * 60}… is not a field of {API} GpuConfig",
+        ),
         (
             {**GPU, "apiVersion": "gpu.nvidia.com/v1alpha1"},
             (
@@ -204,6 +215,59 @@ def test_one_that_names_no_request_is_for_the_devices_of_its_kind() -> None:
 
 def test_one_that_names_no_request_and_suits_no_device_is_ignored() -> None:
     assert in_force([source(NVIDIAS_SHORT)], MigDeviceConfig) == [MigDeviceConfig()]
+
+
+def test_one_that_suits_only_devices_that_nvidias_driver_does_not_have_is_refused() -> None:
+    with pytest.raises(DeviceConfigError, match=r"GpuConfig is not for device d0.*ShareConfig"):
+        in_force([source(NVIDIAS_SHORT)], ShareConfig)
+
+
+_WRITTEN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([API, "GpuConfig", "MigDeviceConfig", "TimeSlicing", "MPS", "Default"])
+    | st.text(max_size=80),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["strategy", "timeSlicingConfig", "interval", "mpsConfig"])
+            | st.text(max_size=80),
+            inner,
+            max_size=8,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "apiVersion": st.just(API) | _WRITTEN,
+            "kind": st.sampled_from(list(nvidia.KINDS)) | _WRITTEN,
+        },
+        optional={"sharing": _WRITTEN, "other\x1b[31m": _WRITTEN},
+    )
+)
+def test_whatever_is_written_is_read_or_refused_in_a_line_of_an_event(
+    parameters: dict[str, Any],
+) -> None:
+    try:
+        answer = str(parse_device_config("config[0]", parameters))
+    except DeviceConfigError as refused:
+        answer = str(refused)
+    assert answer.isprintable()
+    assert cut_note(answer) == answer
+
+
+def test_a_kind_that_is_nested_deeply_is_refused() -> None:
+    kind: dict[str, Any] = {}
+    for _ in range(10_000):
+        kind = {"kind": kind}
+    for api in (API, device.API_VERSION):
+        with pytest.raises(DeviceConfigError, match="a kind that is not a string"):
+            parse_device_config("config[0]", {"apiVersion": api, "kind": kind})
 
 
 @pytest.mark.parametrize(
