@@ -51,6 +51,7 @@ from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
+from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report import logs
 from kubelet_plugin.report.claim import ClaimReport
@@ -60,6 +61,8 @@ from kubelet_plugin.report.node import NodeReport
 from kubelet_plugin.settings import Settings, SettingsError
 
 PROGRAM = "carina-kubelet-plugin"
+_NAME_INTERVAL = 2.0
+"""Seconds between two looks for another plugin with the driver's name."""
 _GRACE = 10.0
 """Seconds for which running calls may continue when the plugin stops."""
 
@@ -109,7 +112,8 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
     Raises ServeError.
 
     The order matters: publishing starts first. The kubelet's sockets are created last and removed
-    first.
+    first. They are not created while another product's plugin has the driver's name, because the
+    kubelet would send that plugin's claims here.
     """
     _make_folders(chosen)
     with contextlib.ExitStack() as cleanup:
@@ -128,9 +132,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             clock=time.monotonic,
             other_drivers=OtherDriverWatch(
                 read_node=lambda: client.get(NODES, chosen.node_name),
-                same_name_plugin=lambda: same_name_plugin(
-                    chosen.plugin_directory, chosen.dra_socket
-                ),
+                same_name_plugin=lambda: _same_name_plugin(chosen),
                 clock=time.monotonic,
             ),
             beside_other_drivers=chosen.beside_other_drivers,
@@ -172,8 +174,12 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             info_requested=publisher.republish,
             reporter=node_report,
         )
-        _serve_http(chosen, metrics, publisher, registration, cleanup)
+        serving = threading.Event()
+        _serve_http(chosen, metrics, publisher, registration, serving, cleanup)
+        if not _wait_for_the_name(chosen, stop):
+            return
         _serve_kubelet(chosen, service, registration, cleanup)
+        serving.set()
         _log.info("serving", extra={"driver": chosen.driver_name, "node": chosen.node_name})
         memory.trim_memory()
         threading.Thread(
@@ -195,6 +201,36 @@ def _make_folders(chosen: Settings) -> None:
                 f"kubelet_root {chosen.kubelet_root}: {folder} cannot be created: {error}; set "
                 "kubelet_root to the kubelet's --root-dir, mounted at the same path and writable"
             ) from error
+
+
+def _same_name_plugin(chosen: Settings) -> SameNamePlugin | None:
+    return same_name_plugin(chosen.plugin_directory, chosen.dra_socket)
+
+
+def _wait_for_the_name(chosen: Settings, stop: threading.Event) -> bool:
+    """Waits until no other product's plugin has the driver's name; False if it is to stop.
+
+    Raises ServeError.
+    """
+    reported = False
+    while chosen.beside_other_drivers == "withhold" and (other := _same_name_plugin(chosen)):
+        if not reported:
+            _log.warning(
+                "the plugin does not register, because another one has the driver's name",
+                extra={"socket": other.socket, "checkpoint": other.checkpoint},
+            )
+            reported = True
+        if stop.wait(_NAME_INTERVAL):
+            return False
+    # With its own files beside the other's checkpoint, Carina recognizes its sockets in an update.
+    try:
+        chosen.lock.touch(mode=0o600)
+    except OSError as error:
+        raise ServeError(
+            f"kubelet_root {chosen.kubelet_root}: {chosen.lock} cannot be created: {error}; check "
+            "that its folder is writable"
+        ) from error
+    return not stop.is_set()
 
 
 def _repair_periodically(
@@ -296,12 +332,16 @@ def _serve_http(
     metrics: Metrics,
     publisher: Publisher,
     registration: Registration,
+    serving: threading.Event,
     cleanup: contextlib.ExitStack,
 ) -> None:
     if chosen.http_address == "off":
         return
+    probe = socket_probe(chosen.registration_socket, chosen.dra_socket)
 
     def ready() -> str | None:
+        if not serving.is_set() and (other := _same_name_plugin(chosen)):
+            return f"another plugin has the name {chosen.driver_name}; it listens on {other.socket}"
         if not publisher.published:
             return "the node's ResourceSlices are not published yet"
         return None if registration.registered else "the kubelet has not registered the plugin yet"
@@ -311,7 +351,7 @@ def _serve_http(
             chosen.http_address,
             metrics=metrics.exposition,
             content_type=Metrics.CONTENT_TYPE,
-            healthy=socket_probe(chosen.registration_socket, chosen.dra_socket),
+            healthy=lambda: probe() if serving.is_set() else None,
             ready=ready,
         )
     except OSError as error:

@@ -23,6 +23,8 @@ _MEMORY: Final = 300.0
 """Seconds for which an offer counts after it was last seen; an update of a driver takes less."""
 _CHECKPOINT: Final = "checkpoint.jsonl"
 """The name of Carina's checkpoint, and the prefix of its copies."""
+_LOCK: Final = "serialize.lock"
+"""The name of Carina's lock, which is there before the checkpoint."""
 _CONNECT_TIMEOUT: Final = 1.0
 
 _log = logging.getLogger(__name__)
@@ -94,12 +96,12 @@ def same_name_plugin(directory: Path, own_socket: Path) -> SameNamePlugin | None
 
     Such a plugin has a checkpoint under another name and listens on a socket. A Carina plugin in a
     rolling update uses our checkpoint, and a plugin that was removed no longer listens. If Carina
-    has taken its place, its checkpoint is there beside ours, and `dra-*.sock` is Carina's.
+    has taken its place, its checkpoint is there beside our files, and `dra-*.sock` is Carina's.
     """
     checkpoint = _first(directory, "checkpoint*", lambda path: not _is_carinas(path))
     if checkpoint is None:
         return None
-    beside_ours = (directory / _CHECKPOINT).exists()
+    beside_ours = any((directory / name).exists() for name in (_CHECKPOINT, _LOCK))
 
     def is_anothers(path: Path) -> bool:
         carinas = path == own_socket or (beside_ours and path.match("dra-*.sock"))

@@ -45,6 +45,13 @@ class Host:
 
     def start(self, *flags: str) -> subprocess.Popen[bytes]:
         """Starts a plugin and waits until its registration socket is there."""
+        before = self._registered()
+        process = self.launch(*flags)
+        eventually(lambda: self._serves(process, before), within=START_PATIENCE)
+        return process
+
+    def launch(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Starts a plugin."""
         command = self.gpus.plugin_command(
             {
                 "node-name": NODE,
@@ -54,11 +61,9 @@ class Host:
                 "kubeconfig": self.kubeconfig,
             }
         )
-        before = self._registered()
         with self.log.open("ab") as log:
             process = subprocess.Popen([*command, *flags], stderr=log)
         self.processes.append(process)
-        eventually(lambda: self._serves(process, before), within=START_PATIENCE)
         return process
 
     def _serves(self, process: subprocess.Popen[bytes], before: set[tuple[Path, int]]) -> bool:

@@ -4,8 +4,12 @@ The plugin is a process on eight simulated H100; the product's allocator chooses
 stand-in for the kubelet calls the plugin.
 """
 
+import socket
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,8 +106,8 @@ def cluster() -> Iterator[Cluster]:
         eventually(host.has_whole_pool)
         console = Console(sys.stdout)
         with Kubelet(NODE, host.registry, host.folder / "cdi", host.client, console) as kubelet:
-            (socket,) = host.registry.glob("*.sock")
-            assert kubelet.register(socket).name == DRIVER
+            (path,) = host.registry.glob("*.sock")
+            assert kubelet.register(path).name == DRIVER
             yield Cluster(host, kubelet)
 
 
@@ -225,3 +229,50 @@ def test_a_claim_that_nvidias_driver_prepared_is_refused_with_an_event(cluster: 
     (note,) = eventually(noted)
     assert "delete all pods on this node that use the claim, and create them again" in note
     assert spec.exists()
+
+
+@contextmanager
+def nvidias_plugin(host: Host) -> Iterator[None]:
+    """NVIDIA's plugin runs on the node."""
+    directory = host.folder / "kubelet/plugins" / DRIVER
+    directory.mkdir(parents=True)
+    (directory / "checkpoint.json").write_bytes(checkpoint({}))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(directory / "dra.sock"))
+        listening.listen()
+        yield
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_calls_are_not_taken_from_nvidias_plugin_while_it_runs() -> None:
+    with running_host() as host:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        with nvidias_plugin(host):
+            host.launch("--driver-name", DRIVER, "--pod-uid", "new", "--http-address", address)
+            eventually(lambda: "does not register" in host.log.read_text(), within=30)
+            status, problem = get(f"http://{address}/readyz")
+            assert (status, "/plugins/gpu.nvidia.com/dra.sock" in problem) == (503, True)
+            assert get(f"http://{address}/healthz") == (200, "ok")
+            assert list(host.registry.iterdir()) == []
+
+        (registered,) = eventually(lambda: list(host.registry.iterdir()))
+        assert registered.name == f"{DRIVER}-new-reg.sock"
+
+
+def test_a_plugin_of_carina_is_not_taken_for_nvidias_in_a_rolling_update() -> None:
+    with running_host() as host:
+        flags = ("--driver-name", DRIVER)
+        with nvidias_plugin(host):
+            pass
+        host.start(*flags, "--pod-uid", "old")
+        host.start(*flags, "--pod-uid", "new")
+        assert len(list(host.registry.iterdir())) == 2

@@ -167,10 +167,13 @@ def test_a_carina_plugin_in_a_rolling_update_is_not_found(listen: Listen) -> Non
     assert listen.find() is None
 
 
-def test_a_carina_plugin_is_not_taken_for_one_whose_place_it_has_taken(listen: Listen) -> None:
+@pytest.mark.parametrize("ours", ["checkpoint.jsonl", "serialize.lock"])
+def test_a_carina_plugin_is_not_taken_for_one_whose_place_it_has_taken(
+    listen: Listen, ours: str
+) -> None:
     for name in ("dra-own.sock", "dra-old.sock"):
         listen.on(name)
-    for name in ("checkpoint.jsonl", "checkpoint.json"):
+    for name in (ours, "checkpoint.json"):
         (listen.directory / name).touch()
     assert listen.find() is None
 
