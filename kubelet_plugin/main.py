@@ -284,10 +284,16 @@ def _claims(
         host_device_root=chosen.host_root,
         directory=CdiDirectory(chosen.cdi_directory, chosen.driver_name),
     )
+    nvidia_claims = NvidiaClaims(
+        plugin_directory=chosen.plugin_directory,
+        cdi_directory=chosen.cdi_directory,
+        driver=chosen.driver_name,
+        boot_id=host.boot_id(),
+    )
     preparer = Preparer(
         NodePorts(
             mig_modes=MigModes(nvml, mig_intents),
-            mig_instances=MigInstances(nvml, mig_intents),
+            mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
             time_slices=TimeSlices(nvml, ComputePolicy(chosen.driver_root), mig_intents),
             cdi_specs=cdi_specs,
         ),
@@ -309,12 +315,7 @@ def _claims(
     return ClaimLifecycle(
         reader=reader,
         record=record,
-        nvidia_claims=NvidiaClaims(
-            plugin_directory=chosen.plugin_directory,
-            cdi_directory=chosen.cdi_directory,
-            driver=chosen.driver_name,
-            boot_id=host.boot_id(),
-        ),
+        nvidia_claims=nvidia_claims,
         read_kubelet_record=KubeletRecordFile(chosen.kubelet_root).read,
         preparer=preparer,
         reporter=report,

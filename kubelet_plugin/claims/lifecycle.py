@@ -161,7 +161,7 @@ class ClaimLifecycle:
             confirm = partial(_refuse_abandoned_call, reference, call)
             self._undo(locked.checkpoint, reference, confirm)
             partitions = self._nvidia_claims.unprepare(reference)
-            if partitions and locked.recorded is None:
+            if partitions:
                 self._reporter.partitions_of_nvidia_left(reference, partitions)
         self._abandonment.forget(reference.uid)
 

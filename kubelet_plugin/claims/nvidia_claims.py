@@ -128,6 +128,20 @@ class NvidiaClaims:
                 return ()
         assert_never(checkpoint)
 
+    def devices(self) -> frozenset[str]:
+        """Returns the names of the devices of the claims, as far as the checkpoint can be read."""
+        left = self._left()
+        if not left:
+            return frozenset()
+        checkpoint = self._read()
+        match checkpoint:
+            case NvidiaCheckpoint(prepared):
+                holds = (hold for uid in left & prepared.keys() for hold in prepared[uid])
+                return frozenset(str(hold.device) for hold in holds)
+            case UnreadableCheckpoint():
+                return frozenset()
+        assert_never(checkpoint)
+
     def _refuse_unknown(self, claims: Collection[str], problem: str) -> None:
         """Refuses a claim, because any of these claims may hold its devices.
 

@@ -2,11 +2,13 @@
 
 An instance is recorded before it is made, so that it is known as Carina's whenever it exists. One
 that is there and not recorded is an administrator's: it is used if it is what the claim has, and it
-is never destroyed. Killed anywhere, the next call completes what is recorded, or undoes it.
+is never destroyed. Killed anywhere, the next call completes what is recorded, or undoes it. If
+Carina was replaced by NVIDIA's DRA driver and comes back, an instance of that driver can be where
+Carina had recorded one; it is left, too.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
@@ -34,9 +36,17 @@ _log = logging.getLogger(__name__)
 class MigInstances:
     """The MIG instances that Carina makes on this node's GPUs."""
 
-    def __init__(self, library: NvmlLibrary, intents: MigIntentFiles) -> None:
+    def __init__(
+        self,
+        library: NvmlLibrary,
+        intents: MigIntentFiles,
+        *,
+        of_nvidia: Callable[[], Collection[str]],
+    ) -> None:
+        """`of_nvidia` returns the names of the devices that NVIDIA's DRA driver has prepared."""
         self._library = library
         self._intents = intents
+        self._of_nvidia = of_nvidia
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the recorded instances, whether they exist already or still.
@@ -76,12 +86,16 @@ class MigInstances:
     def remove(self, identity: Identity) -> None:
         """Destroys the instance of this device, if Carina made it and it exists, and its record.
 
+        Of an instance that NVIDIA's driver has for a claim, only the record is removed.
+
         Raises:
             ResourceError: it cannot be destroyed, such as while a process uses it.
         """
         for uuid, intents in self._intents.all().items():
             if identity.name in intents.instances:
-                self._destroy(uuid, intents, identity.name)
+                if identity.name not in self._of_nvidia():
+                    self._destroy(uuid, intents, identity.name)
+                self._intents.store(uuid, intents.without_instance(identity.name))
 
     def _create(self, handle: object, instance: MigInstance) -> None:
         """Records the GPU instance as Carina's, and makes it."""
@@ -114,7 +128,6 @@ class MigInstances:
                 destroy_instance(handle, intents.instances[device])
         except GpuGoneError as error:
             _log.warning("a MIG instance is gone with its GPU", extra={"reason": str(error)})
-        self._intents.store(uuid, intents.without_instance(device))
 
 
 def _made(instance: GpuInstance, compute: ComputeInstance) -> MadeInstance:

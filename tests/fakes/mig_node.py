@@ -14,6 +14,7 @@ from kubelet_plugin.cdi.driver_root import DriverRoot
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
 from kubelet_plugin.claims.kubelet_record import KubeletRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
+from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import DriverReady
@@ -77,6 +78,12 @@ class MigNode:
             host_device_root=root,
             directory=CdiDirectory(self.folder / "cdi", DRIVER),
         )
+        nvidia_claims = NvidiaClaims(
+            plugin_directory=self.folder,
+            cdi_directory=self.folder / "cdi",
+            driver=DRIVER,
+            boot_id=self._boot_id,
+        )
         self.folder.mkdir(exist_ok=True)
         return lifecycle(
             self.folder,
@@ -89,7 +96,11 @@ class MigNode:
             ),
             preparer=Preparer(
                 node_ports(
-                    cdi_specs, root=root, intents=self.folder / "mig", boot_id=self._boot_id
+                    cdi_specs,
+                    root=root,
+                    intents=self.folder / "mig",
+                    boot_id=self._boot_id,
+                    of_nvidia=nvidia_claims.devices,
                 ),
                 identities=identities,
                 wanted=lambda claims, live: wanted(claims, live, self.devices()),

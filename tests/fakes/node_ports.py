@@ -1,5 +1,6 @@
 """The ports of a simulated node, as the plugin composes them."""
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from kubelet_plugin.host import HostPaths
@@ -13,13 +14,20 @@ from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.time_slices import TimeSlices
 
 
-def node_ports(cdi_specs: CdiSpecs, *, root: Path, intents: Path, boot_id: str) -> NodePorts:
+def node_ports(
+    cdi_specs: CdiSpecs,
+    *,
+    root: Path,
+    intents: Path,
+    boot_id: str,
+    of_nvidia: Callable[[], Collection[str]] = frozenset,
+) -> NodePorts:
     """The ports that make things on the node below `root`, and record them in `intents`."""
     library = NvmlLibrary(HostPaths(root))
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
         mig_modes=MigModes(library, files),
-        mig_instances=MigInstances(library, files),
+        mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
         time_slices=TimeSlices(library, ComputePolicy(root), files),
         cdi_specs=cdi_specs,
     )

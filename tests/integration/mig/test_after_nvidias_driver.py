@@ -3,16 +3,21 @@
 import pynvml
 
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.inventory.mig import MigPlacement, MigSite
+from kubelet_plugin.nvml.mig_instance import destroy_instance
 from tests.fakes.mig_node import DRIVER, MigNode
 from tests.integration.mig.test_partitions import ONE_G, OTHER_ONE_G, admin_makes
 from tests.samples.nvidia_checkpoint import checkpoint, entry, result
+
+SITE = MigSite(19, MigPlacement(6, 1))
+"""Of ONE_G."""
 
 
 def made_by_nvidias_driver(node: MigNode, claim: str) -> None:
     """NVIDIA's driver has prepared a claim with ONE_G; it was removed while a pod runs."""
     pynvml.nvmlGpuInstanceCreateComputeInstance(admin_makes(node, 0, 19, 6, 1), 0)
     node.allocations[claim] = (ONE_G,)
-    (node.folder / "cdi").mkdir(parents=True)
+    (node.folder / "cdi").mkdir(parents=True, exist_ok=True)
     (node.folder / "cdi" / f"k8s.{DRIVER}-claim_{claim}.yaml").touch()
     claims = {claim: entry(result(ONE_G, DRIVER))}
     boot_id = node.simulated.state.boot_id
@@ -50,3 +55,32 @@ def test_after_unprepare_the_next_claim_gets_the_instance_and_leaves_it(node: Mi
     node.unprepare("next")
 
     assert len(node.instances(0)) == 1
+
+
+def test_an_instance_at_the_site_of_one_that_carina_made_before_is_nvidias(node: MigNode) -> None:
+    """NVIDIA's driver came back without a drain, destroyed Carina's, made its own, and went."""
+    node.prepare("before", ONE_G)
+    destroy_instance(node.handle(0), SITE)
+    made_by_nvidias_driver(node, "train")
+
+    node.unprepare("before")
+    node.repair()
+
+    assert len(node.instances(0)) == 1
+    assert all(ONE_G not in made for made in node.recorded().values())
+    node.unprepare("train")
+    node.repair()
+    assert len(node.instances(0)) == 1
+    assert node.reporter.partitions_left == [("train", (ONE_G,))]
+
+
+def test_what_both_drivers_prepared_is_left_and_reported(node: MigNode) -> None:
+    node.prepare("train", ONE_G)
+    destroy_instance(node.handle(0), SITE)
+    made_by_nvidias_driver(node, "train")
+
+    node.unprepare("train")
+    node.repair()
+
+    assert len(node.instances(0)) == 1
+    assert node.reporter.partitions_left == [("train", (ONE_G,))]

@@ -168,7 +168,7 @@ def test_a_claim_that_both_prepared_is_unprepared_for_both(world: World, nvidia:
     world.claims().unprepare(TRAIN, PATIENT)
 
     assert not nvidia.spec(TRAIN).exists()
-    assert world.reporter.partitions_left == []
+    assert world.reporter.partitions_left == [("train", (PARTITION,))]
     assert world.claims().prepare(TRAIN, PATIENT)
 
 
