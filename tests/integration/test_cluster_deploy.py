@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from simulation.kubernetes.cluster import Cluster
+from simulation.kubernetes.cluster import Cluster, KubectlError
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _NVIDIA_COMPATIBLE = Path(__file__).parent / "nvidia_compatible"
@@ -147,6 +147,11 @@ def test_overlay_in_place_of_nvidias_driver_has_its_classes(cluster: Cluster) ->
         "gpu.nvidia.com": ("nvidia.com/gpu", selected + "'gpu'"),
         "mig.nvidia.com": (None, selected + "'mig'"),
     }
+
+
+def test_component_in_place_of_nvidias_driver_is_refused_by_itself(cluster: Cluster) -> None:
+    with pytest.raises(KubectlError, match="no matches for Id DaemonSet"):
+        cluster.kubectl("apply", "--dry-run=server", "-k", str(_DEPLOY / "nvidia-compatible"))
 
 
 def _rendered(cluster: Cluster, kustomization: Path) -> list[dict[str, Any]]:

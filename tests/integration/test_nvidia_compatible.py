@@ -31,7 +31,7 @@ from tests.samples.nvidia_checkpoint import checkpoint, entry
 
 DRIVER = "gpu.nvidia.com"
 MANIFESTS = Path(__file__).parent / "nvidia_compatible"
-LONG = 3
+SHORT, MEDIUM, LONG = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,13 @@ def test_time_slicing_sets_the_gpus_interval_and_changes_nothing_on_a_partition(
     assert cluster.time_slices() == {int(gpu.removeprefix("gpu-")): LONG}
     cluster.end(pod)
     assert cluster.time_slices() == {}
+
+
+def test_a_claims_time_slicing_overrides_that_of_its_class(cluster: Cluster) -> None:
+    for pod in cluster.schedule("time-slicing-by-class"):
+        cluster.kubelet.start(pod)
+
+    assert cluster.time_slices() == {0: SHORT, 1: MEDIUM}
 
 
 def test_configurations_are_recorded_as_carinas_own(cluster: Cluster) -> None:
