@@ -64,7 +64,8 @@ def _parse(content: Mapping[str, Any], driver: str, boot_id: str | None) -> Nvid
     newest = next((content[version] for version in _VERSIONS if content.get(version)), None)
     if newest is None:
         raise NvidiaCheckpointError(f"it has none of the versions {', '.join(_VERSIONS)}")
-    entries: Mapping[str, Any] = newest["preparedClaims"] or {}
+    listed = newest["preparedClaims"]
+    entries = {} if listed is None else dict(listed.items())
     written_in = newest.get("nodeBootID")
     if boot_id and written_in and written_in != boot_id:
         return NvidiaCheckpoint({}, frozenset(entries))

@@ -275,6 +275,11 @@ def test_calls_are_not_taken_from_nvidias_plugin_while_it_runs() -> None:
         assert registered.name == f"{DRIVER}-new-reg.sock"
 
 
+def test_with_the_setting_publish_they_are_taken() -> None:
+    with running_host() as host, nvidias_plugin(host):
+        host.start("--driver-name", DRIVER, "--pod-uid", "new", "--beside-other-drivers", "publish")
+
+
 def test_a_plugin_of_carina_is_not_taken_for_nvidias_in_a_rolling_update() -> None:
     with running_host() as host:
         flags = ("--driver-name", DRIVER)

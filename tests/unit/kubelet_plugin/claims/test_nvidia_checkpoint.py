@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubelet_plugin.claims.nvidia_checkpoint import (
     NvidiaCheckpoint,
@@ -107,3 +109,30 @@ def test_a_checkpoint_without_claims_is_empty() -> None:
 def test_what_cannot_be_read_is_said(content: bytes, problem: str) -> None:
     with pytest.raises(NvidiaCheckpointError, match=problem):
         parse(content)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["status", "allocation", "devices", "results", "device", "driver", "uid-1"]
+            ),
+            inner,
+        )
+        | st.fixed_dictionaries({"device": inner, "driver": st.just(DRIVER), "shareID": inner})
+    ),
+    max_leaves=10,
+)
+
+
+@given(_JSON, st.sampled_from(["boot-1", "boot-0", None, 7, []]))
+def test_whatever_is_written_is_read_or_an_error(claims: object, boot_id: object) -> None:
+    content = {"v2": {"preparedClaims": claims, "nodeBootID": boot_id}}
+    try:
+        read = parse(json.dumps(content).encode())
+    except NvidiaCheckpointError:
+        return
+    assert claims is None or isinstance(claims, dict)
+    assert read.prepared.keys() | read.unprepared == (claims or {}).keys()
