@@ -10,6 +10,7 @@ alone, and a claim whose devices are not known may hold any.
 """
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from stat import S_ISREG
@@ -37,6 +38,7 @@ from kubelet_plugin.devices.name import PartitionName
 _LARGEST: Final = 4 * 2**20
 """Bytes of the largest checkpoint that is read. A claim takes some thousand; parsed, they take up
 to twenty times the memory."""
+_SPEC_SUFFIX: Final = ".yaml"
 _SHOWN: Final = 5
 """Claims that one message names."""
 
@@ -53,6 +55,7 @@ class NvidiaClaims:
         self._path = plugin_directory / FILE_NAME
         self._cdi_directory = cdi_directory
         self._driver = driver
+        self._spec_prefix = f"k8s.{driver}-claim_"
         self._boot_id = boot_id
 
     def refuse_conflict(
@@ -159,9 +162,16 @@ class NvidiaClaims:
 
     def _left(self) -> set[str]:
         """Returns the UIDs of the claims that have a CDI spec of NVIDIA's driver."""
-        before, after = self._spec("*").name.split("*")
-        specs = self._cdi_directory.glob(f"{before}*{after}")
-        return {spec.name.removeprefix(before).removesuffix(after) for spec in specs}
+        try:
+            files = os.listdir(self._cdi_directory)  # three times as fast as a pattern
+        except FileNotFoundError:
+            return set()
+        before, after = self._spec_prefix, _SPEC_SUFFIX
+        return {
+            file.removeprefix(before).removesuffix(after)
+            for file in files
+            if file.startswith(before) and file.endswith(after)
+        }
 
     def _read(self) -> NvidiaCheckpoint | UnreadableCheckpoint:
         try:
@@ -176,7 +186,7 @@ class NvidiaClaims:
             return UnreadableCheckpoint(str(error))
 
     def _spec(self, uid: str) -> Path:
-        return self._cdi_directory / f"k8s.{self._driver}-claim_{uid}.yaml"
+        return self._cdi_directory / f"{self._spec_prefix}{uid}{_SPEC_SUFFIX}"
 
 
 def _is_unprepared(uid: str, checkpoint: NvidiaCheckpoint | UnreadableCheckpoint) -> bool:
