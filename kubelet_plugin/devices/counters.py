@@ -34,23 +34,23 @@ def counter_set_name(gpu: Gpu) -> str:
 
 def whole_counters(gpu: Gpu) -> Mapping[str, Counter]:
     """Returns what a device consumes that uses the whole GPU."""
-    return _counters(_total(gpu))
+    return _counters(whole_need(gpu))
 
 
 def partition_counters(profile: MigProfile, placement: MigPlacement) -> Mapping[str, Counter]:
     """Returns what a partition consumes."""
-    return _counters(_of_partition(profile, placement))
+    return _counters(partition_need(profile, placement))
 
 
 def has_room(available: Mapping[str, int], profile: MigProfile, placement: MigPlacement) -> bool:
     """Returns whether a partition is possible with what is available of a GPU."""
-    needed = _of_partition(profile, placement)
+    needed = partition_need(profile, placement)
     return all(available.get(name, 0) >= number for name, number in needed.items())
 
 
 def available_counters(gpu: Gpu, state: GpuState) -> Mapping[str, int]:
     """Returns what a GPU has beside the administrator's GPU instances, by counter."""
-    left = dict(_total(gpu))
+    left = dict(whole_need(gpu))
     for instance in state.instances:
         for name, number in _taken(gpu, instance.site.profile_id, instance.site.placement).items():
             left[name] = max(0, left.get(name, 0) - number)
@@ -69,7 +69,8 @@ def _taken(gpu: Gpu, profile_id: int, placement: MigPlacement) -> Mapping[str, i
     assert_never(gpu.mig)
 
 
-def _total(gpu: Gpu) -> Mapping[str, int]:
+def whole_need(gpu: Gpu) -> Mapping[str, int]:
+    """Returns what a device needs that uses the whole GPU, by counter: all that there is."""
     match gpu.mig:
         case MigSupported(layout) if layout.profiles:
             return _of_layout(layout)
@@ -82,7 +83,8 @@ def _of_layout(layout: MigLayout) -> Mapping[str, int]:
     return _engines(layout.total) | _slices(MigPlacement(0, layout.memory_slices))
 
 
-def _of_partition(profile: MigProfile, placement: MigPlacement) -> Mapping[str, int]:
+def partition_need(profile: MigProfile, placement: MigPlacement) -> Mapping[str, int]:
+    """Returns what a partition needs, by counter, also where that is nothing."""
     return _engines(profile.resources) | _slices(placement)
 
 

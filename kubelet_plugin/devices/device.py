@@ -7,6 +7,7 @@ the `gpu` that it belongs to, that GPU's `state`, its `kind` and its `published`
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 from typing import TypeAlias, assert_never
 
 from kubelet_plugin.devices.counters import available_counters, has_room
@@ -67,7 +68,7 @@ def _can_be_shared(observed: ObservedGpu) -> bool:
 def _partitions(observed: ObservedGpu) -> Iterator[Partition | FoundPartition]:
     gpu, state = observed.gpu, observed.state
     available = available_counters(gpu, state)
-    for profile in sorted(_profiles(observed), key=_size):
+    for profile in sorted(_profiles(observed), key=attrgetter("size")):
         for placement in reversed(profile.placements):
             uuid = _found(state, profile, placement)
             if uuid is not None:
@@ -94,7 +95,3 @@ def _found(state: GpuState, profile: MigProfile, placement: MigPlacement) -> str
         if instance.site == MigSite(profile.id, placement) and compute is not None:
             return compute.uuid
     return None
-
-
-def _size(profile: MigProfile) -> tuple[int, int, int]:
-    return profile.resources.memory_mib, profile.resources.multiprocessors, profile.id

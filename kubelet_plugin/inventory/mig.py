@@ -41,6 +41,11 @@ class MigProfile:
     resources: MigResources
     placements: tuple[MigPlacement, ...]
 
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Memory in MiB, multiprocessors and ID: sorts profiles from small to large."""
+        return self.resources.memory_mib, self.resources.multiprocessors, self.id
+
 
 @dataclass(frozen=True, slots=True)
 class MigLayout:
