@@ -3,9 +3,10 @@
 Invariant: a client that reads the pool between two of the writes sees the pool from before the
 first write, an incomplete pool, or the wanted pool. It never sees a complete pool with other
 devices. A pool is complete if its highest generation has as many slices as its slices say
-(KEP-4381). Therefore
+(KEP-4381). The order of the devices in a slice is not part of this. Therefore
 
-- if changing a single slice is enough, the generation stays the same;
+- if changing a single slice is enough, or all others keep their devices and only change their
+  order, the generation stays the same;
 - otherwise every slice is rewritten with the next generation, and slices of older generations,
   which clients ignore by then, are deleted last.
 
@@ -97,7 +98,8 @@ def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> SlicePlan:
         if (rewritten := _rewritten(current, wanted[prefix])) != current
     ]
     visible = [current for current in obsolete if current.spec.pool.generation == newest]
-    if len(kept) < len(wanted) or len(update) + len(visible) > 1:
+    changed = [new for new in update if not _reordered(kept[new.metadata.generate_name], new)]
+    if len(kept) < len(wanted) or len(changed) + len(visible) > 1:
         wanted = _by_prefix(resource_slices(pool, newest + 1))
         update = [_rewritten(current, wanted[prefix]) for prefix, current in kept.items()]
     return SlicePlan(
@@ -149,6 +151,14 @@ def _rewritten(current: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
     return replace(
         current, spec=replace(wanted.spec, devices=devices, unknown=current.spec.unknown)
     )
+
+
+def _reordered(current: ResourceSlice, new: ResourceSlice) -> bool:
+    """Returns whether the slices differ in nothing but the order of their devices."""
+    devices = {device.name: device for device in current.spec.devices}
+    as_before = tuple(devices[one.name] for one in new.spec.devices if one.name in devices)
+    reordered = replace(current, spec=replace(current.spec, devices=as_before))
+    return reordered == new and len(as_before) == len(current.spec.devices)
 
 
 def _carried_over(device: Device, stored: Device) -> Device:
