@@ -20,6 +20,7 @@ from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
+from kubelet_plugin.devices.order import DeviceOrder, free_in_order
 from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory import health
@@ -36,6 +37,7 @@ from kubelet_plugin.inventory.mig import GpuInstance, MigSupported, MigUnsupport
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
+from kubelet_plugin.publish.arrangement import arranged
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
 from kubelet_plugin.report import logs
@@ -68,10 +70,10 @@ def run(arguments: Namespace) -> int:
     library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
     settings = PublishSettings(driver, arguments.share_cores)
-    published = resource_slices(
-        pool(of_kinds(devices(inventory), kinds), settings, node=arguments.node_name),
-        generation=1,
-    )
+    offered, order = of_kinds(devices(inventory), kinds), arguments.device_order
+    by_group = pool(offered, settings, node=arguments.node_name, order=order)
+    unused = free_in_order(offered, (), order)
+    published = resource_slices(arranged(by_group, unused, (), keep=False), generation=1)
     output = OutputFormat(arguments.output)
     print(
         render(
@@ -238,6 +240,12 @@ def _kinds(text: str) -> frozenset[DeviceKind]:
         raise ArgumentTypeError(str(error)) from error
 
 
+def _order(text: str) -> DeviceOrder:
+    if text in list(DeviceOrder):
+        return DeviceOrder(text)
+    raise ArgumentTypeError(f"{text!r} is not an order; write one of {', '.join(DeviceOrder)}")
+
+
 def _percent(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= 100:
         return int(text)
@@ -254,6 +262,13 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=os.environ.get("CARINA_DEVICE_KINDS"),
         metavar="KINDS",
         help="kinds of devices, separated by commas [those that the plugin publishes by default]",
+    )
+    parser.add_argument(
+        "--device-order",
+        type=_order,
+        default=os.environ.get("CARINA_DEVICE_ORDER", DeviceOrder.NONE),
+        metavar="ORDER",
+        help="order of the devices, which no claim uses [%(default)s]",
     )
     parser.add_argument(
         "--share-cores",

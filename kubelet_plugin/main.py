@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import version
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS
@@ -24,7 +24,7 @@ from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.kubelet_record_file import KubeletRecordFile
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle
@@ -50,6 +50,7 @@ from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.time_slices import TimeSlices
 from kubelet_plugin.prepare.wanted import identities, wanted
+from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
@@ -136,6 +137,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
                 clock=time.monotonic,
             ),
             beside_other_drivers=chosen.beside_other_drivers,
+            ordering=Ordering(chosen.device_order, seconds=chosen.reorder_seconds),
         )
         publisher.start()
         cleanup.callback(publisher.stop)
@@ -166,7 +168,11 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         cleanup.callback(poller.stop)
 
         claim_report = ClaimReport(events=events, node=chosen.node_name, metrics=metrics)
-        claims = _claims(chosen, client, host, nvml, mig_intents, poller, claim_report)
+
+        def reorder(recorded: Collection[NodeClaim]) -> None:
+            publisher.reorder(use for claim in recorded for use in claim.uses)
+
+        claims = _claims(chosen, client, host, nvml, mig_intents, poller, reorder, claim_report)
         service = DraService(claims, reporter=claim_report, clock=time.monotonic, pause=stop.wait)
         registration = Registration(
             driver=chosen.driver_name,
@@ -263,6 +269,7 @@ def _claims(
     nvml: NvmlLibrary,
     mig_intents: MigIntentFiles,
     poller: InventoryPoller,
+    claims_changed: Callable[[Collection[NodeClaim]], None],
     report: ClaimReport,
 ) -> ClaimLifecycle:
     known: tuple[Inventory | None, dict[str, GpuDevice]] = None, {}
@@ -309,6 +316,7 @@ def _claims(
         gpu_locks=GpuLocks(chosen.plugin_directory, clock=time.monotonic, pause=time.sleep),
         reader=reader,
         owners=preparer.owners,
+        on_change=claims_changed,
         reporter=report,
         clock=time.monotonic,
     )

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
+from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
 
 ENVIRONMENT_PREFIX = "CARINA_"
@@ -129,6 +130,18 @@ class Settings(BaseModel):
         le=100,
         description="percent of a GPU's cores that a share gets if its request asks for no amount; "
         "its memory is in proportion",
+    )
+    device_order: DeviceOrder = Field(
+        DeviceOrder.NONE,
+        description="which of the devices that fit kube-scheduler takes first: none (by minor "
+        "number), binpack (of the fullest GPU), spread (of the emptiest), or fragmentation (that "
+        "which leaves the most large partitions)",
+    )
+    reorder_seconds: float = Field(
+        10.0,
+        ge=1,
+        le=3600,
+        description="least number of seconds between two writes of a new device_order",
     )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",

@@ -27,6 +27,7 @@ from kubelet_plugin.devices.name import (
     gpu_name,
     parse_name,
 )
+from kubelet_plugin.devices.room import DeviceUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,15 @@ class NodeClaim:
         """The devices that no other claim may hold: all except those with admin access."""
         return tuple(
             Hold(parse_name(device.device), device.share_id, time_slice(device.config))
+            for device in self.devices
+            if not device.admin_access
+        )
+
+    @property
+    def uses(self) -> tuple[DeviceUse, ...]:
+        """What the claim takes of the devices that it holds."""
+        return tuple(
+            DeviceUse(device.device, device.consumed_capacity)
             for device in self.devices
             if not device.admin_access
         )

@@ -5,7 +5,7 @@ from what is on the node and what the API server says.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, assert_never
@@ -59,11 +59,15 @@ class ClaimRecord:
         gpu_locks: GpuLocks,
         reader: ClaimReader,
         owners: Callable[[], tuple[ClaimReference, ...]],
+        on_change: Callable[[Collection[NodeClaim]], None],
         reporter: RecordReporter,
         clock: Callable[[], float],
     ) -> None:
         """`owners` returns the claims that have a resource on the node; it raises ClaimError.
 
+        `on_change` receives the recorded claims when they are first known, and when they change. It
+        is called under the node's lock, and must return at once. A change by another process is
+        noticed when this one next uses the record.
         `clock` is monotonic, in seconds.
         """
         self._file = checkpoint
@@ -72,6 +76,7 @@ class ClaimRecord:
         self._gpu_locks = gpu_locks
         self._reader = reader
         self._owners = owners
+        self._on_change = on_change
         self._reporter = reporter
         self._clock = clock
         self._latest: Mapping[str, NodeClaim] = {}
@@ -199,7 +204,10 @@ class ClaimRecord:
         return checkpoint
 
     def _remember(self, checkpoint: Checkpoint) -> None:
+        changed = self._reported is None or self._latest != checkpoint.claims
         self._latest = checkpoint.claims
+        if changed:
+            self._on_change(checkpoint.claims.values())
         if self._reported != len(checkpoint.claims):
             self._reported = len(checkpoint.claims)
             self._reporter.prepared_claims(self._reported)

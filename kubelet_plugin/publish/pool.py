@@ -5,6 +5,9 @@ exclude each other in the hardware are never allocated together. A GPU that supp
 engines and memory slices; any other GPU has a single counter. Slices of counter sets come before
 slices of devices.
 
+A policy for the order of devices needs those that it compares in one slice, since the scheduler
+takes the slices by name: so a slice has whole groups of devices, as far as they fit.
+
 Equal devices give equal pools. Attributes and capacities have the names that users of NVIDIA's DRA
 driver already select on; a name without a domain belongs to the driver's domain.
 """
@@ -17,6 +20,7 @@ from carina_dra.resource import CounterSet, limits
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.counters import counter_set, counter_set_name
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.order import DeviceOrder, groups
 from kubelet_plugin.devices.publish_settings import PublishSettings
 
 T = TypeVar("T")
@@ -49,9 +53,16 @@ class Pool:
     """Empty if the node has no devices."""
 
 
-def pool(devices: Sequence[GpuDevice], settings: PublishSettings, *, node: str) -> Pool:
-    """Returns the pool of a node's devices, in their order."""
-    published = [device.published(settings) for device in devices]
+def pool(
+    devices: Sequence[GpuDevice],
+    settings: PublishSettings,
+    *,
+    node: str,
+    order: DeviceOrder = DeviceOrder.NONE,
+) -> Pool:
+    """Returns the pool of a node's devices, in their order, by groups of `order`."""
+    by_group = [[device.published(settings) for device in one] for one in groups(devices, order)]
+    published = [device for group in by_group for device in group]
     consumed = {each.counter_set for device in published for each in device.consumes_counters}
     sets = {counter_set_name(device.gpu): device for device in devices}
     counter_sets = [
@@ -62,12 +73,20 @@ def pool(devices: Sequence[GpuDevice], settings: PublishSettings, *, node: str) 
         node,
         (
             *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),
-            *(
-                DeviceSlice(chunk)
-                for chunk in _chunks(published, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)
-            ),
+            *map(DeviceSlice, _packed(by_group, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)),
         ),
     )
+
+
+def _packed(groups: Iterable[Sequence[T]], size: int) -> Iterator[tuple[T, ...]]:
+    """Joins groups that follow each other up to `size` items, and divides larger ones."""
+    together: tuple[T, ...] = ()
+    for group in groups:
+        if len(together) + len(group) > size:
+            yield from _chunks(together, size)
+            together = ()
+        together += tuple(group)
+    yield from _chunks(together, size)
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

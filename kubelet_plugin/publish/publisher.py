@@ -3,7 +3,8 @@
 The publisher watches all slices of its node. A change of the driver's own slices by another client
 is reverted at once; the kubelet, for example, deletes all slices of the node when it starts. A
 write that fails is retried with an increasing, jittered delay. Slices of other drivers show which
-GPUs these offer; `other_drivers` decides what to publish beside them.
+GPUs these offer; `other_drivers` decides what to publish beside them. A new order of devices is
+written when claims have changed (`ordering`).
 
 During a rolling update two plugins of one driver run on a node. They normally want the same slices,
 and neither writes. Where they differ, each reverts the other's writes after a delay that doubles
@@ -13,7 +14,7 @@ every time, until the old plugin stops.
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
@@ -28,7 +29,9 @@ from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.devices.room import DeviceUse
 from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
+from kubelet_plugin.publish.ordering import Ordering, WantedOrder
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.other_drivers import (
     BesideOtherDrivers,
@@ -97,6 +100,7 @@ class Publisher:
         clock: Callable[[], float],
         other_drivers: OtherDriverWatch,
         beside_other_drivers: BesideOtherDrivers,
+        ordering: Ordering,
         backoff: Backoff | None = None,
     ) -> None:
         """`clock` returns monotonic seconds; `backoff` sets the delays between failed attempts.
@@ -110,6 +114,7 @@ class Publisher:
         self._clock = clock
         self._other_drivers = other_drivers
         self._policy: BesideOtherDrivers = beside_other_drivers
+        self._ordering = ordering
         self._backoff = backoff or Backoff()
         self._selection = Selection(fields=f"spec.nodeName={node}")
         self._reflector = Reflector(
@@ -158,6 +163,13 @@ class Publisher:
             self._wanted = tuple(devices)
             self._published_devices = None
             self._schedule(self._clock())
+
+    def reorder(self, uses: Iterable[DeviceUse]) -> None:
+        """Sets what claims use of the devices, which decides their order, and returns at once."""
+        with self._state:
+            self._ordering.use(uses)
+            if self._published_devices is not None:  # else the present attempt is followed by it
+                self._schedule(self._ordering.due)
 
     def republish(self) -> None:
         """Requests a check of the slices, and returns before it is made."""
@@ -228,6 +240,7 @@ class Publisher:
         with self._state:
             self._published_devices = devices
             self._schedule(max(self._observe_at, self._no_repair_before))
+            self._schedule(self._ordering.due)
 
     def _listed(self) -> bool:
         """Waits for the first list of slices; returns False when stopped.
@@ -243,17 +256,21 @@ class Publisher:
     def _sync(self, devices: tuple[GpuDevice, ...]) -> bool:
         """Writes what differs from the devices; returns False if another client wrote meanwhile."""
         decision = self._decide(devices)
+        now = self._clock()
+        with self._state:
+            order = self._ordering.wanted(now)
         if not decision.slices_are_ours:
             self._stored = None
+            self._ordered(order, now, written=False)
             return True
-        wanted = pool(decision.devices, self._settings, node=self._node)
-        now = self._clock()
+        wanted = pool(decision.devices, self._settings, node=self._node, order=self._ordering.order)
         self._off_until = {gate: until for gate, until in self._off_until.items() if until > now}
         while True:
             off = frozenset(self._off_until)
             target = without(wanted, off)
-            plan = sync(target, self._our_slices())
-            if plan and target == self._stored:
+            existing = self._our_slices()
+            plan = sync(self._ordering.arrange(target, decision.devices, existing, order), existing)
+            if plan and order.keep and target == self._stored:
                 self._repair()
             if not self._write(plan):
                 return False
@@ -262,7 +279,12 @@ class Publisher:
         if plan or target != self._stored:
             self._reporter.slices_published(target)
         self._stored = target
+        self._ordered(order, now, written=bool(plan))
         return True
+
+    def _ordered(self, order: WantedOrder, now: float, *, written: bool) -> None:
+        with self._state:
+            self._ordering.published(order, now, written=written)
 
     def _decide(self, devices: tuple[GpuDevice, ...]) -> Decision:
         """Decides what to publish beside other drivers, and when to look at them again."""

@@ -1,12 +1,12 @@
 """A claims' lifecycle with its real locks, record and checkpoint, on a folder."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference
+from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
 from kubelet_plugin.claims.kubelet_record import KubeletRecord, UnreadableRecord
 from kubelet_plugin.claims.lifecycle import ClaimLifecycle, ClaimReporter, NodePreparer
@@ -35,6 +35,7 @@ def lifecycle(
     random: Callable[[], float] = lambda: 0.0,
     node_lock: FileLock | None = None,
     pause: Callable[[float], object] = time.sleep,
+    on_change: Callable[[Collection[NodeClaim]], None] = lambda _: None,
 ) -> ClaimLifecycle:
     """The lifecycle of a plugin that has just started; `pause` waits for the lock of a GPU."""
     reader = ClaimReader(read_claim, driver=driver, pool=pool)
@@ -45,6 +46,7 @@ def lifecycle(
         gpu_locks=GpuLocks(folder, clock=clock, pause=pause),
         reader=reader,
         owners=preparer.owners,
+        on_change=on_change,
         reporter=reporter,
         clock=clock,
     )

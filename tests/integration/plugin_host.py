@@ -93,7 +93,7 @@ class Host:
     def events(self) -> list[Body]:
         return self.client.list(EVENTS).items
 
-    def allocated_claim(self, name: str, device: str) -> Body:
+    def allocated_claim(self, name: str, device: str, **share: object) -> Body:
         request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
         claim = self.client.create(
             RESOURCE_CLAIMS,
@@ -104,7 +104,7 @@ class Host:
                 "spec": {"devices": {"requests": [request]}},
             },
         )
-        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
+        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device, **share}
         claim["status"] = {"allocation": {"devices": {"results": [result]}}}
         return self.client.replace_status(RESOURCE_CLAIMS, claim)
 

@@ -11,8 +11,10 @@ from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError
+from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.feature_gate import FeatureGate
+from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
 from kubelet_plugin.publish.pool import Pool
@@ -108,6 +110,8 @@ class NodeInApi:
         *,
         beside_other_drivers: BesideOtherDrivers = "withhold",
         plugin_directory: Path = Path("/nonexistent"),
+        order: DeviceOrder = DeviceOrder.NONE,
+        reorder_seconds: float = 0.5,
     ) -> Iterator[Publisher]:
         """A publisher for the node, which stops in the end. It soon looks at the node again."""
         publisher = Publisher(
@@ -126,6 +130,7 @@ class NodeInApi:
                 memory=0.5,
             ),
             beside_other_drivers=beside_other_drivers,
+            ordering=Ordering(order, seconds=reorder_seconds),
             backoff=Backoff(initial=0.05, cap=0.5),
         )
         publisher.start()

@@ -13,12 +13,14 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.devices.device import devices
+from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.inventory import Inventory
 from kubelet_plugin.inventory.poller import InventoryPoller
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
+from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.metrics import Metrics
@@ -98,6 +100,7 @@ def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
                     clock=monotonic,
                 ),
                 beside_other_drivers="withhold",
+                ordering=Ordering(DeviceOrder.NONE, seconds=10),
             )
 
             def publish(inventory: Inventory) -> None:

@@ -99,6 +99,30 @@ def test_default_of_shares_must_be_a_percentage(node: SimulatedNode, cores: str)
     assert f"'{cores}' must be a number from 1 to 100" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [(["--device-order", "spread"], {}), ([], {"CARINA_DEVICE_ORDER": "spread"})],
+    ids=["by a flag", "by the environment"],
+)
+def test_order_of_devices_is_that_of_the_plugin_while_no_claim_uses_any(
+    tmp_path: Path, options: list[str], environment: dict[str, str]
+) -> None:
+    node = SimulatedNode.create(tmp_path / "h100", "dgx-h100", name="node-1")
+
+    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+
+    names = [d["name"] for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
+    smallest = [name for name in names if "-mig-1g10gb-19-" in name]
+    assert smallest[:8] == [f"gpu-{minor}-mig-1g10gb-19-6" for minor in range(8)]
+
+
+def test_unknown_order_of_devices_is_refused(node: SimulatedNode) -> None:
+    done = inventory(node, "--device-order", "full")
+
+    assert done.returncode == 2
+    assert "'full' is not an order; write one of none, binpack, spread, frag" in done.stderr
+
+
 def test_unknown_kind_of_device_is_refused(node: SimulatedNode) -> None:
     done = inventory(node, "--device-kinds", "gpu,mug")
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.settings import Settings, SettingsError, load
 
 
@@ -39,6 +40,8 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
         (("--node-name", "n", "--driver-root", "usr"), "must be an absolute path"),
         (("--node-name", "n", "--device-kinds", "gpu,mug"), "'mug' is not a kind of device; write"),
         (("--node-name", "n", "--device-kinds", ""), "'' is not a kind of device; write"),
+        (("--node-name", "n", "--device-order", "full"), "'none', 'binpack', 'spread' or 'frag"),
+        (("--node-name", "n", "--reorder-seconds", "0.5"), "greater than or equal to 1"),
         (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),
         (("--node-name", "n", "--http-address", "::1:8080"), "must be HOST:PORT"),
         (("--node-name", "n", "--http-address", "[::1]:70000"), "must be HOST:PORT"),
@@ -108,6 +111,11 @@ def test_share_cores_is_ten_percent_unless_it_is_set() -> None:
 def test_share_cores_must_be_a_percentage(cores: str) -> None:
     with pytest.raises(SettingsError, match=f"share_cores is '{cores}', set by the flags"):
         loaded("--node-name", "n", "--share-cores", cores)
+
+
+def test_devices_have_no_order_unless_it_is_set() -> None:
+    assert loaded("--node-name", "n").device_order is DeviceOrder.NONE
+    assert loaded("--node-name", "n", "--device-order", "spread").device_order == "spread"
 
 
 def test_kinds_can_be_a_list_in_the_file(tmp_path: Path) -> None:

@@ -19,14 +19,17 @@ from carina_dra.resource import (
     VersionAttribute,
 )
 from kubelet_plugin.devices.attributes import semantic_version
-from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.order import DeviceOrder, groups
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import NvLink
 from kubelet_plugin.inventory.health import Problem
+from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from tests.samples import golden_slices
 from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, share, whole
+from tests.samples.mig_models import MODELS, observed_with
 
 DRIVER = "gpu.carina.dev"
 
@@ -79,6 +82,28 @@ def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
     names = [f"gpu-{minor}" for minor in range(number_of_gpus)]
     assert [found.name for content in counters for found in content.counter_sets] == names
     assert [found.name for content in devices for found in content.devices] == names
+
+
+@pytest.mark.parametrize(("number_of_gpus", "slices"), [(1, 1), (8, 4), (9, 5), (16, 9)])
+def test_a_policy_has_devices_of_one_size_in_as_few_slices_as_they_fit(
+    number_of_gpus: int, slices: int
+) -> None:
+    gpus = [observed_with(MODELS["h100-sxm5-80gb"], (), minor) for minor in range(number_of_gpus)]
+    found = devices(DriverReady(tuple(gpus)))
+
+    made = pool(found, PublishSettings(DRIVER), node="node-1", order=DeviceOrder.BINPACK)
+
+    contents = [content.devices for content in made.slices if isinstance(content, DeviceSlice)]
+    assert len(contents) == slices
+    assert all(0 < len(content) <= 64 for content in contents)
+    names = [device.name for content in contents for device in content]
+    assert names == [
+        device.name for group in groups(found, DeviceOrder.BINPACK) for device in group
+    ]
+    for group in groups(found, DeviceOrder.BINPACK):
+        members = {device.name for device in group}
+        having = [content for content in contents if members & {one.name for one in content}]
+        assert len(having) == -(-len(group) // 64)
 
 
 def test_monitor_consumes_nothing_and_is_tainted_by_no_problem() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.client import Client
+from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
 from tests.integration.published_slices import Report
@@ -37,6 +39,7 @@ def publisher(clock: Clock) -> Publisher:
         clock=clock,
         other_drivers=OtherDriverWatch(read_node=dict, same_name_plugin=lambda: None, clock=clock),
         beside_other_drivers="withhold",
+        ordering=Ordering(DeviceOrder.NONE, seconds=10),
         backoff=Backoff(initial=1.0, cap=30.0, jitter=0.0),
     )
 
