@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
 
+from pydantic import TypeAdapter, ValidationError
+
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, columns, render
 from carina_dra.quantity import Quantity
@@ -21,7 +23,11 @@ from kubelet_plugin.devices.device import devices, of_kinds
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.name import PartitionName, gpu_name, parse_name
 from kubelet_plugin.devices.order import DeviceOrder, free_in_order
-from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
+from kubelet_plugin.devices.publish_settings import (
+    HOST_MEMORY_MIB,
+    SHARE_CORES,
+    PublishSettings,
+)
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory import health
 from kubelet_plugin.inventory.gpu import Gpu, GpuState, ObservedGpu
@@ -69,7 +75,9 @@ def run(arguments: Namespace) -> int:
     inventory = NvmlReader(host, library, intents=intents.last_read).read()
     library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
-    settings = PublishSettings(driver, arguments.share_cores)
+    settings = PublishSettings(
+        driver, arguments.share_cores, arguments.host_memory_mib, arguments.partition_types
+    )
     offered, order = of_kinds(devices(inventory), kinds), arguments.device_order
     by_group = pool(offered, settings, node=arguments.node_name, order=order)
     unused = free_in_order(offered, (), order)
@@ -247,9 +255,24 @@ def _order(text: str) -> DeviceOrder:
 
 
 def _percent(text: str) -> int:
-    if text.isdecimal() and 1 <= int(text) <= 100:
+    return _number(text, 1, 100)
+
+
+def _host_memory(text: str) -> int:
+    return _number(text, 0, HOST_MEMORY_MIB)
+
+
+def _number(text: str, least: int, most: int) -> int:
+    if text.isdecimal() and least <= int(text) <= most:
         return int(text)
-    raise ArgumentTypeError(f"{text!r} must be a number from 1 to 100")
+    raise ArgumentTypeError(f"{text!r} must be a number from {least} to {most}")
+
+
+def _switch(text: str) -> bool:
+    try:
+        return TypeAdapter(bool).validate_python(text)  # accepts what the plugin's settings accept
+    except ValidationError as error:
+        raise ArgumentTypeError(f"{text!r} must be true or false") from error
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -276,6 +299,20 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=os.environ.get("CARINA_SHARE_CORES", SHARE_CORES),
         metavar="CORES",
         help="percent of a GPU that a share gets by default [%(default)s]",
+    )
+    parser.add_argument(
+        "--host-memory-mib",
+        type=_host_memory,
+        default=os.environ.get("CARINA_HOST_MEMORY_MIB", "0"),
+        metavar="MIB",
+        help="memory of the node that a pod needs for each device, in MiB [%(default)s]",
+    )
+    parser.add_argument(
+        "--partition-types",
+        type=_switch,
+        default=os.environ.get("CARINA_PARTITION_TYPES", "false"),
+        metavar="TYPES",
+        help="true or false: whether slices declare partition types [%(default)s]",
     )
     for setting, default, description in (
         ("node-name", platform.node().lower(), "name of the node"),

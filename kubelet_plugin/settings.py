@@ -19,7 +19,11 @@ from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
-from kubelet_plugin.devices.publish_settings import SHARE_CORES, PublishSettings
+from kubelet_plugin.devices.publish_settings import (
+    HOST_MEMORY_MIB,
+    SHARE_CORES,
+    PublishSettings,
+)
 
 ENVIRONMENT_PREFIX = "CARINA_"
 _DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
@@ -143,6 +147,19 @@ class Settings(BaseModel):
         le=3600,
         description="least number of seconds between two writes of a new device_order",
     )
+    host_memory_mib: int = Field(
+        0,
+        ge=0,
+        le=HOST_MEMORY_MIB,
+        description="memory of the node, in MiB, that each pod needs for each device that it has, "
+        "beside its own requests; needs the feature gate DRANodeAllocatableResources; 0 publishes "
+        "none",
+    )
+    partition_types: bool = Field(
+        default=False,
+        description="true or false: whether ResourcePoolStatusRequests can count which partitions "
+        "are left; needs the feature gate DRAPartitionableDevicesType",
+    )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
         description="what to do with GPUs that a device plugin or another DRA driver also offers "
@@ -183,7 +200,9 @@ class Settings(BaseModel):
     @property
     def publish_settings(self) -> PublishSettings:
         """How devices are published."""
-        return PublishSettings(self.driver_name, self.share_cores)
+        return PublishSettings(
+            self.driver_name, self.share_cores, self.host_memory_mib, self.partition_types
+        )
 
     @property
     def plugin_directory(self) -> Path:

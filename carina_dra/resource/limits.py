@@ -34,6 +34,8 @@ ATTRIBUTE_TEXT_BYTES: Final = 64
 """A string or a version."""
 VALID_VALUES_PER_REQUEST_POLICY: Final = 10
 TAINTS_PER_DEVICE: Final = 16
+PARTITION_TYPES_PER_POOL: Final = 32
+"""That a ResourcePoolStatusRequest can count (`v1alpha3/types.go`)."""
 BINDING_CONDITIONS_PER_DEVICE: Final = 4
 BINDING_FAILURE_CONDITIONS_PER_DEVICE: Final = 4
 NODE_SELECTOR_TERMS: Final = 1

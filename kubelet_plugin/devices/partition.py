@@ -13,6 +13,7 @@ from carina_dra.resource import Device as PublishedDevice
 from carina_dra.resource import DeviceCapacity, DeviceCounterConsumption
 from kubelet_plugin.devices.attributes import partition_attributes, partition_capacity
 from kubelet_plugin.devices.counters import counter_set_name, partition_counters
+from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import PartitionName
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -50,6 +51,7 @@ class Partition:
             capacity=partition_capacity(self.profile),
             consumes_counters=(DeviceCounterConsumption(counter_set_name(self.gpu), consumed),),
             taints=taints(self.state.problems, settings.driver),
+            node_allocatable_resources=host_memory(settings),
         )
 
 
@@ -87,6 +89,7 @@ class FoundPartition:
                 **{f"memorySlice{index}": one for index in slices},
             },
             taints=taints(self.state.problems, settings.driver),
+            node_allocatable_resources=host_memory(settings),
         )
 
 

@@ -6,6 +6,9 @@ from typing import Final
 SHARE_CORES: Final = 10
 """Percent of a GPU that a share gets by default, unless the settings say otherwise."""
 
+HOST_MEMORY_MIB: Final = 2**20
+"""The most memory, in MiB, that the settings can say that a device costs its node: 1 TiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
@@ -15,3 +18,7 @@ class PublishSettings:
     """Name of the DRA driver."""
     share_cores: int = SHARE_CORES
     """Percent of a GPU, 1 to 100, that a share gets whose request asks for no amount."""
+    host_memory_mib: int = 0
+    """The node's memory in MiB that a pod needs for each of its devices; 0 to publish nothing."""
+    partition_types: bool = False
+    """Whether slices name the attribute that groups devices by the counters that they consume."""

@@ -22,6 +22,7 @@ from carina_dra.resource import (
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.attributes import gpu_attributes
 from kubelet_plugin.devices.counters import counter_set_name, whole_counters
+from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import ShareName
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -93,6 +94,7 @@ class Share:
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=taints(self.state.problems, settings.driver),
+            node_allocatable_resources=host_memory(settings),
             allow_multiple_allocations=True,
         )
 

@@ -7,6 +7,7 @@ from carina_dra.resource import Device as PublishedDevice
 from carina_dra.resource import DeviceCounterConsumption
 from kubelet_plugin.devices.attributes import gpu_attributes, gpu_memory
 from kubelet_plugin.devices.counters import counter_set_name, whole_counters
+from kubelet_plugin.devices.host_memory import host_memory
 from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.name import WholeGpuName
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -37,4 +38,5 @@ class WholeGpu:
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),
             ),
             taints=taints(self.state.problems, settings.driver),
+            node_allocatable_resources=host_memory(settings),
         )

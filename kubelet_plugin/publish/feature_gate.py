@@ -1,7 +1,8 @@
 """Finds out which feature gates of the API server are off, and what to publish without them.
 
-The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055, KEP-5075). The
-stored object shows it.
+The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055, KEP-5075,
+KEP-5517, KEP-5677), and a server that is older than a gate drops its fields, too. The stored object
+shows it.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ class FeatureGate(Enum):
 
     CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
     DEVICE_TAINTS = "DRADeviceTaints"
+    NODE_ALLOCATABLE_RESOURCES = "DRANodeAllocatableResources"
     PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
+    PARTITIONABLE_DEVICES_TYPE = "DRAPartitionableDevicesType"
 
 
 def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
@@ -31,6 +34,10 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
         gates.add(FeatureGate.CONSUMABLE_CAPACITY)
     if any(device.taints for device in spec.devices):
         gates.add(FeatureGate.DEVICE_TAINTS)
+    if any(device.node_allocatable_resources for device in spec.devices):
+        gates.add(FeatureGate.NODE_ALLOCATABLE_RESOURCES)
+    if spec.partition_type_attribute is not None:
+        gates.add(FeatureGate.PARTITIONABLE_DEVICES_TYPE)
     if spec.shared_counters or any(device.consumes_counters for device in spec.devices):
         gates.add(FeatureGate.PARTITIONABLE_DEVICES)
     return frozenset(gates)
@@ -43,7 +50,7 @@ def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
     so it is left out. Without taints, a tainted device is left out. Without counters, nothing
     prevents the scheduler from allocating two devices of one GPU, so only the first device of each
     counter set stays. The indexes of slices do not change: a slice of counter sets becomes empty,
-    as the API server stores it.
+    as the API server stores it. Without the other gates, only their fields are left out.
     """
     slices = pool.slices
     if FeatureGate.CONSUMABLE_CAPACITY in off:
@@ -52,7 +59,10 @@ def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
         slices = _only(slices, lambda device: not device.taints)
     if FeatureGate.PARTITIONABLE_DEVICES in off:
         slices = _without_counters(slices)
-    return replace(pool, slices=slices)
+    if FeatureGate.NODE_ALLOCATABLE_RESOURCES in off:
+        slices = _each_device(slices, lambda device: replace(device, node_allocatable_resources={}))
+    typed = FeatureGate.PARTITIONABLE_DEVICES_TYPE not in off
+    return replace(pool, slices=tuple(_declaring(content, typed=typed) for content in slices))
 
 
 def _only(
@@ -63,9 +73,33 @@ def _only(
             case CounterSlice():
                 return content
             case DeviceSlice(devices):
-                return DeviceSlice(tuple(filter(keep, devices)))
+                return replace(content, devices=tuple(filter(keep, devices)))
 
     return tuple(kept(content) for content in slices)
+
+
+def _each_device(
+    slices: tuple[SliceContent, ...], change: Callable[[Device], Device]
+) -> tuple[SliceContent, ...]:
+    def changed(content: SliceContent) -> SliceContent:
+        match content:
+            case CounterSlice():
+                return content
+            case DeviceSlice(devices):
+                return replace(content, devices=tuple(map(change, devices)))
+
+    return tuple(changed(content) for content in slices)
+
+
+def _declaring(content: SliceContent, *, typed: bool) -> SliceContent:
+    """Returns a slice that declares partition types only for devices that consume counters."""
+    match content:
+        case CounterSlice():
+            return content
+        case DeviceSlice(devices):
+            if typed and any(device.consumes_counters for device in devices):
+                return content
+            return replace(content, partition_type_attribute=None)
 
 
 def _without_counters(slices: tuple[SliceContent, ...]) -> tuple[SliceContent, ...]:
@@ -83,6 +117,8 @@ def _without_counters(slices: tuple[SliceContent, ...]) -> tuple[SliceContent, .
                 return DeviceSlice(())
             case DeviceSlice(devices):
                 kept = (device for device in devices if first(device))
-                return DeviceSlice(tuple(replace(device, consumes_counters=()) for device in kept))
+                return replace(
+                    content, devices=tuple(replace(device, consumes_counters=()) for device in kept)
+                )
 
     return tuple(stripped(content) for content in slices)

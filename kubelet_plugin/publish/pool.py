@@ -14,14 +14,17 @@ driver already select on; a name without a domain belongs to the driver's domain
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from carina_dra.resource import CounterSet, limits
 from carina_dra.resource import Device as PublishedDevice
 from kubelet_plugin.devices.counters import counter_set, counter_set_name
 from kubelet_plugin.devices.device import GpuDevice
+from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.order import DeviceOrder, groups
 from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.publish.partition_type import DeviceRun, qualified_attribute, typed_runs
 
 T = TypeVar("T")
 
@@ -38,6 +41,9 @@ class DeviceSlice:
     """A slice with devices; it may be empty."""
 
     devices: tuple[PublishedDevice, ...]
+    partition_type_attribute: str | None = None
+    """The attribute whose equal values promise equal consumption of counters (KEP-5677). A slice
+    without a device that consumes counters cannot declare one."""
 
 
 SliceContent: TypeAlias = CounterSlice | DeviceSlice
@@ -62,7 +68,7 @@ def pool(
 ) -> Pool:
     """Returns the pool of a node's devices, in their order, by groups of `order`."""
     by_group = [[device.published(settings) for device in one] for one in groups(devices, order)]
-    published = [device for group in by_group for device in group]
+    published = tuple(device for group in by_group for device in group)
     consumed = {each.counter_set for device in published for each in device.consumes_counters}
     sets = {counter_set_name(device.gpu): device for device in devices}
     counter_sets = [
@@ -73,9 +79,32 @@ def pool(
         node,
         (
             *(CounterSlice(sets) for sets in _chunks(counter_sets, limits.COUNTER_SETS_PER_SLICE)),
-            *map(DeviceSlice, _packed(by_group, limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES)),
+            *_device_slices(_runs(devices, published, settings), by_group, settings.driver),
         ),
     )
+
+
+def _runs(
+    devices: Sequence[GpuDevice], published: tuple[PublishedDevice, ...], settings: PublishSettings
+) -> Iterable[DeviceRun]:
+    if not settings.partition_types:
+        return (DeviceRun(declared=False, devices=published),)
+    partitions = {device.name for device in devices if device.kind is DeviceKind.MIG}
+    return typed_runs(published, partitions=partitions)
+
+
+def _device_slices(
+    runs: Iterable[DeviceRun], groups: Iterable[Iterable[PublishedDevice]], driver: str
+) -> Iterator[DeviceSlice]:
+    group_of = {device.name: number for number, one in enumerate(groups) for device in one}
+    for run in runs:
+        of_run = groupby(run.devices, key=lambda device: group_of[device.name])
+        for chunk in _packed(
+            (tuple(group) for _, group in of_run), limits.DEVICES_PER_SLICE_WITH_ADVANCED_FEATURES
+        ):
+            consuming = any(device.consumes_counters for device in chunk)
+            attribute = qualified_attribute(driver) if run.declared and consuming else None
+            yield DeviceSlice(chunk, attribute)
 
 
 def _packed(groups: Iterable[Sequence[T]], size: int) -> Iterator[tuple[T, ...]]:

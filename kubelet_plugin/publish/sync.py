@@ -62,6 +62,9 @@ def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
                 ),
                 devices=content.devices if isinstance(content, DeviceSlice) else (),
                 shared_counters=content.counter_sets if isinstance(content, CounterSlice) else (),
+                partition_type_attribute=(
+                    content.partition_type_attribute if isinstance(content, DeviceSlice) else None
+                ),
             ),
         )
         for index, content in enumerate(pool.slices)
@@ -124,7 +127,10 @@ def _removal(
         return SlicePlan(delete=(*older, *elsewhere, *visible))
     first, *rest = visible
     alone = ResourcePool(first.spec.pool.name, generation=newest + 1, resource_slice_count=1)
-    hiding = replace(first, spec=replace(first.spec, pool=alone, devices=(), shared_counters=()))
+    empty = replace(
+        first.spec, pool=alone, devices=(), shared_counters=(), partition_type_attribute=None
+    )
+    hiding = replace(first, spec=empty)
     return SlicePlan(update=(hiding,), delete=(*older, *rest, *elsewhere, hiding))
 
 

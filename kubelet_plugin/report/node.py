@@ -48,8 +48,14 @@ _CONSEQUENCES: Mapping[FeatureGate, str] = {
     FeatureGate.CONSUMABLE_CAPACITY: "GPUs cannot be shared, and no shares are published",
     FeatureGate.DEVICE_TAINTS: "a lost or unreadable GPU is not published, instead of "
     "published with a taint",
+    FeatureGate.NODE_ALLOCATABLE_RESOURCES: "the scheduler does not count the host memory of "
+    "devices; switch the gate on in kube-apiserver, kube-scheduler and kubelet of Kubernetes 1.37 "
+    "or later, or set host_memory_mib to 0",
     FeatureGate.PARTITIONABLE_DEVICES: "each GPU is published as one device, without "
     "shared counters",
+    FeatureGate.PARTITIONABLE_DEVICES_TYPE: "ResourcePoolStatusRequests do not count partition "
+    "types; switch the gate on in kube-apiserver of Kubernetes 1.37 or later, or set "
+    "partition_types to false",
 }
 
 _log = logging.getLogger(__name__)

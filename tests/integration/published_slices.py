@@ -112,11 +112,12 @@ class NodeInApi:
         plugin_directory: Path = Path("/nonexistent"),
         order: DeviceOrder = DeviceOrder.NONE,
         reorder_seconds: float = 0.5,
+        settings: PublishSettings = PublishSettings(DRIVER),  # noqa: B008 - a frozen value
     ) -> Iterator[Publisher]:
         """A publisher for the node, which stops in the end. It soon looks at the node again."""
         publisher = Publisher(
             self.plugin,
-            settings=PublishSettings(DRIVER),
+            settings=settings,
             node=self.name,
             reporter=report,
             clock=monotonic,

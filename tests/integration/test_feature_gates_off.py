@@ -15,13 +15,14 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import TIMEOUT, Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from kubelet_plugin.devices.device import GpuDevice, devices
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.publish import publisher as publisher_module
 from kubelet_plugin.publish.feature_gate import FeatureGate
 from simulation.api_server.server import ApiServer
 from simulation.kubernetes.cluster import running_cluster
 from tests.eventually import eventually
-from tests.integration.published_slices import DEADLINE, NodeInApi, Report
+from tests.integration.published_slices import DEADLINE, DRIVER, NodeInApi, Report
 from tests.real_kubernetes import require_real_kubernetes
 from tests.samples.gpus import LOST, MIG, monitor, observed, share, whole
 
@@ -79,6 +80,7 @@ def _dropping(body: Body) -> Body:
         return body
     spec: dict[str, Any] = {**body["spec"]}
     spec.pop("sharedCounters", None)
+    spec.pop("partitionTypeAttribute", None)
     if "devices" in spec:
         spec["devices"] = [_device(device) for device in spec["devices"]]
     return {**body, "spec": spec}
@@ -93,7 +95,9 @@ def _device(body: Body) -> Body:
     return device
 
 
-_GATED = frozenset({"taints", "consumesCounters", "allowMultipleAllocations"})
+_GATED = frozenset(
+    {"taints", "consumesCounters", "allowMultipleAllocations", "nodeAllocatableResources"}
+)
 
 
 @pytest.fixture(
@@ -157,8 +161,13 @@ def test_a_gpu_that_cannot_be_tainted_is_left_out(node: NodeInApi) -> None:
 
     assert set(node.devices()) == {"gpu-0"}
     assert node.versions() == before
-    assert set(report.gates_off) == set(FeatureGate)
-    assert len(report.gates_off) == len(FeatureGate)
+    needed = {
+        FeatureGate.CONSUMABLE_CAPACITY,
+        FeatureGate.DEVICE_TAINTS,
+        FeatureGate.PARTITIONABLE_DEVICES,
+    }
+    assert set(report.gates_off) == needed
+    assert len(report.gates_off) == len(needed)
 
 
 def test_shares_are_not_published_since_the_scheduler_would_take_them_for_whole_gpus(
@@ -183,6 +192,24 @@ def test_shares_are_not_published_since_the_scheduler_would_take_them_for_whole_
     assert not any("allowMultipleAllocations" in device for device in node.devices().values())
     assert node.versions() == before
     assert report.gates_off.count(FeatureGate.CONSUMABLE_CAPACITY) == 1
+
+
+def test_without_any_gate_the_fields_of_alpha_gates_are_left_out_too(node: NodeInApi) -> None:
+    report = Report()
+    settings = PublishSettings(DRIVER, host_memory_mib=512, partition_types=True)
+    with node.publisher(report, settings=settings) as publisher:
+        publisher.publish([whole(0), share(0), monitor(0)])
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+        publisher.republish()
+        publisher.publish([whole(0), share(0), monitor(0)])
+        assert publisher.wait_published(DEADLINE)
+
+    assert set(node.devices()) == {"gpu-0", "gpu-0-monitor"}
+    assert not any("nodeAllocatableResources" in device for device in node.devices().values())
+    assert not any("partitionTypeAttribute" in body["spec"] for body in node.slices())
+    assert node.versions() == before
+    assert len(report.gates_off) == len(set(report.gates_off))
 
 
 def test_at_no_time_are_two_devices_of_a_gpu_published_without_counters(

@@ -123,6 +123,41 @@ def test_unknown_order_of_devices_is_refused(node: SimulatedNode) -> None:
     assert "'full' is not an order; write one of none, binpack, spread, frag" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        (["--host-memory-mib", "512", "--partition-types", "true"], {}),
+        ([], {"CARINA_HOST_MEMORY_MIB": "512", "CARINA_PARTITION_TYPES": "1"}),
+    ],
+    ids=["by flags", "by the environment"],
+)
+def test_alpha_fields_are_those_that_the_plugin_would_publish(
+    node: SimulatedNode, options: list[str], environment: dict[str, str]
+) -> None:
+    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+
+    of_devices = [s["spec"] for s in document["resourceSlices"] if "devices" in s["spec"]]
+    assert of_devices[0]["partitionTypeAttribute"] == "gpu.carina.dev/partitionType"
+    first = of_devices[0]["devices"][0]
+    assert first["nodeAllocatableResources"] == {"memory": {"overhead": {"perPod": "512Mi"}}}
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        (("--host-memory-mib", "1Gi"), "'1Gi' must be a number from 0 to 1048576"),
+        (("--partition-types", "profile"), "'profile' must be true or false"),
+    ],
+)
+def test_alpha_fields_that_the_plugin_would_refuse_are_refused(
+    node: SimulatedNode, option: tuple[str, str], problem: str
+) -> None:
+    done = inventory(node, *option)
+
+    assert done.returncode == 2
+    assert problem in done.stderr
+
+
 def test_unknown_kind_of_device_is_refused(node: SimulatedNode) -> None:
     done = inventory(node, "--device-kinds", "gpu,mug")
 

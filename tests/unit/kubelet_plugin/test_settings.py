@@ -235,3 +235,27 @@ def test_a_driver_name_that_cannot_be_in_cdi_is_refused() -> None:
         load(
             ["--node-name", "node", "--driver-name", "3d.example.com"], {}, program="p", version="1"
         )
+
+
+def test_alpha_fields_are_published_only_if_they_are_set() -> None:
+    default = loaded("--node-name", "n").publish_settings
+    assert (default.host_memory_mib, default.partition_types) == (0, False)
+    chosen = loaded("--node-name", "n", "--host-memory-mib", "512", "--partition-types", "true")
+    assert chosen.publish_settings.host_memory_mib == 512
+    assert chosen.publish_settings.partition_types is True
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--host-memory-mib", "-1"),
+        ("--host-memory-mib", "1.5"),
+        ("--host-memory-mib", "512Mi"),
+        ("--host-memory-mib", str(2**20 + 1)),
+        ("--partition-types", "profile"),
+    ],
+)
+def test_alpha_fields_must_be_numbers_of_mebibytes_and_switches(flag: str, value: str) -> None:
+    name = flag.removeprefix("--").replace("-", "_")
+    with pytest.raises(SettingsError, match=f"{name} is '{value}', set by the flags"):
+        loaded("--node-name", "n", flag, value)

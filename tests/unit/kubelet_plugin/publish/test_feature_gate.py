@@ -16,6 +16,7 @@ from tests.samples.gpus import LOST, monitor, share, whole
 
 TAINTS, COUNTERS = FeatureGate.DEVICE_TAINTS, FeatureGate.PARTITIONABLE_DEVICES
 SHARES = FeatureGate.CONSUMABLE_CAPACITY
+TYPES, HOST_MEMORY = FeatureGate.PARTITIONABLE_DEVICES_TYPE, FeatureGate.NODE_ALLOCATABLE_RESOURCES
 
 HEALTHY = pool([whole(0)], PublishSettings("gpu.carina.dev"), node="node-1")
 ONE_LOST = pool(
@@ -28,6 +29,11 @@ ONE_LOST = pool(
 ALL_KINDS = pool(
     [whole(0, LOST), whole(1), share(0, LOST), share(1), monitor(0), monitor(1)],
     PublishSettings("gpu.carina.dev"),
+    node="node-1",
+)
+ALL_FIELDS = pool(
+    [whole(0, LOST), whole(1), share(0, LOST), share(1), monitor(0), monitor(1)],
+    PublishSettings("gpu.carina.dev", host_memory_mib=512, partition_types=True),
     node="node-1",
 )
 
@@ -61,11 +67,47 @@ def test_taints_need_a_gate() -> None:
 
 def test_a_pool_without_a_gate_does_not_need_it() -> None:
     for off in map(frozenset, powerset(FeatureGate)):
-        assert not frozenset().union(*gates(without(ALL_KINDS, off))) & off
+        for of in (ALL_KINDS, ALL_FIELDS):
+            assert not frozenset().union(*gates(without(of, off))) & off
 
 
 def test_with_all_gates_on_the_pool_stays() -> None:
     assert without(ALL_KINDS, frozenset()) == ALL_KINDS
+    assert without(ALL_FIELDS, frozenset()) == ALL_FIELDS
+
+
+def test_partition_types_and_host_memory_need_gates() -> None:
+    assert gates(ALL_FIELDS) == [{COUNTERS}, {COUNTERS, TAINTS, SHARES, TYPES, HOST_MEMORY}]
+
+
+def test_without_the_gate_of_partition_types_slices_do_not_declare_them() -> None:
+    counters, shown = without(ALL_FIELDS, frozenset({TYPES})).slices
+
+    assert shown == DeviceSlice(tuple(devices(ALL_FIELDS)), None)
+    assert counters == ALL_FIELDS.slices[0]
+
+
+def test_without_the_gate_of_host_memory_devices_have_none() -> None:
+    left = devices(without(ALL_FIELDS, frozenset({HOST_MEMORY})))
+
+    assert left == [
+        replace(device, node_allocatable_resources={}) for device in devices(ALL_FIELDS)
+    ]
+
+
+def test_a_slice_declares_types_only_while_a_device_in_it_consumes_counters() -> None:
+    """The API server refuses others."""
+    for off in map(frozenset, powerset(FeatureGate)):
+        for content in without(ALL_FIELDS, off).slices:
+            if isinstance(content, DeviceSlice) and content.partition_type_attribute is not None:
+                assert any(device.consumes_counters for device in content.devices)
+    only = pool(
+        [whole(0, LOST), monitor(0)],
+        PublishSettings("gpu.carina.dev", partition_types=True),
+        node="node-1",
+    )
+    _, shown = without(only, frozenset({TAINTS})).slices
+    assert shown == DeviceSlice(tuple(devices(only))[1:], None)
 
 
 def test_shares_need_a_gate() -> None:

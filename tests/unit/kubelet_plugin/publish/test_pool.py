@@ -13,6 +13,8 @@ from carina_dra.resource import (
     Device,
     DeviceTaint,
     IntAttribute,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
     StringAttribute,
     TaintEffect,
     ValidRange,
@@ -28,7 +30,7 @@ from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from tests.samples import golden_slices
-from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, share, whole
+from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, observed, share, whole
 from tests.samples.mig_models import MODELS, observed_with
 
 DRIVER = "gpu.carina.dev"
@@ -194,6 +196,27 @@ def test_as_many_default_shares_fit_as_their_cores_say(memory: int, share_cores:
     assert amounts is not None
     in_use = {name: amount.nanos * (100 // share_cores - 1) for name, amount in amounts.items()}
     assert fits(amounts, device.capacity, in_use)
+
+
+def test_devices_on_which_pods_compute_say_what_memory_of_the_host_they_cost() -> None:
+    kinds = devices(DriverReady((observed(0, mig=MIG),)))
+    settings = PublishSettings(DRIVER, host_memory_mib=512)
+
+    shown = published(*kinds, settings=settings)
+    per_pod = NodeAllocatableOverhead(per_pod=Quantity.parse("512Mi"))
+    cost = {"memory": NodeAllocatableResource(overhead=per_pod)}
+    assert {device.name: device.node_allocatable_resources for device in shown} == {
+        "gpu-0": cost,
+        "gpu-0-mig-7g80gb-0-0": cost,
+        "gpu-0-share": cost,
+        "gpu-0-monitor": {},
+    }
+
+
+def test_devices_cost_no_memory_of_the_host_unless_it_is_set() -> None:
+    kinds = devices(DriverReady((observed(0, mig=MIG),)))
+
+    assert not any(device.node_allocatable_resources for device in published(*kinds))
 
 
 def test_counter_set_that_no_device_consumes_is_left_out() -> None:

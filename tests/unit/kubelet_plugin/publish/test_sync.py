@@ -288,6 +288,33 @@ def test_slices_that_would_look_complete_during_deletion_are_hidden_first() -> N
     assert plan.delete == (second, hiding)
 
 
+def test_a_slice_that_hides_others_declares_no_partition_types() -> None:
+    """The API server refuses it on a slice without devices that consume counters."""
+    typed = Pool(DRIVER, NODE, (DeviceSlice((Device("a"),), f"{DRIVER}/partitionType"),) * 2)
+    first, second = (
+        replace(slice_, spec=replace(slice_.spec, pool=ResourcePool(NODE, 3, 1)))
+        for slice_ in stored(typed, 3)
+    )
+    assert first.spec.partition_type_attribute == f"{DRIVER}/partitionType"
+
+    (hiding,) = sync(pool(), [first, second]).update
+
+    assert hiding.spec.partition_type_attribute is None
+
+
+def test_a_changed_partition_type_attribute_is_written() -> None:
+    plain, typed = (
+        Pool(DRIVER, NODE, (DeviceSlice((Device("a"),), attribute),))
+        for attribute in (None, f"{DRIVER}/partitionType")
+    )
+
+    for before, after_ in ((plain, typed), (typed, plain)):
+        (update,) = sync(after_, stored(before)).update
+        (content,) = after_.slices
+        assert isinstance(content, DeviceSlice)
+        assert update.spec.partition_type_attribute == content.partition_type_attribute
+
+
 def test_a_deleted_slice_is_created_again_with_the_next_generation() -> None:
     _, second = stored(pool("a", "b"), 3)
 
