@@ -31,6 +31,7 @@ from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock, GpuLocks
 from kubelet_plugin.claims.nvidia_claims import NvidiaClaims
 from kubelet_plugin.claims.record import ClaimRecord
+from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.device import GpuDevice, devices, of_kinds
 from kubelet_plugin.host import UNKNOWN_BOOT, HostPaths
 from kubelet_plugin.inventory.inventory import DriverReplaced, Inventory
@@ -43,6 +44,7 @@ from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
@@ -302,10 +304,15 @@ def _claims(
             mig_modes=MigModes(nvml, mig_intents),
             mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
             time_slices=TimeSlices(nvml, ComputePolicy(chosen.driver_root), mig_intents),
+            metadata_files=MetadataFiles(
+                chosen.publish_settings, MetadataDirectory(chosen.metadata_directory)
+            ),
             cdi_specs=cdi_specs,
         ),
         identities=identities,
-        wanted=lambda claims, live: wanted(claims, live, current_devices()),
+        wanted=lambda claims, live: wanted(
+            claims, live, current_devices(), device_metadata=chosen.device_metadata
+        ),
         answer=lambda claim: prepared_devices(chosen.driver_name, claim),
     )
     reader = ClaimReader(read_claim, driver=chosen.driver_name, pool=chosen.node_name)

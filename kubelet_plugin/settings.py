@@ -160,6 +160,11 @@ class Settings(BaseModel):
         description="true or false: whether ResourcePoolStatusRequests can count which partitions "
         "are left; needs the feature gate DRAPartitionableDevicesType",
     )
+    device_metadata: bool = Field(
+        default=False,
+        description="true or false: whether containers get files with the attributes of their "
+        "devices, below /var/run/kubernetes.io/dra-device-attributes (KEP-5304)",
+    )
     beside_other_drivers: Literal["withhold", "publish"] = Field(
         "withhold",
         description="what to do with GPUs that a device plugin or another DRA driver also offers "
@@ -256,6 +261,11 @@ class Settings(BaseModel):
     def mig_intents(self) -> Path:
         """The folder that records which MIG instances Carina makes."""
         return mig_intents(self.kubelet_root, self.driver_name)
+
+    @property
+    def metadata_directory(self) -> Path:
+        """The folder of the files with device metadata, which are mounted into containers."""
+        return self.plugin_directory / "device-metadata"
 
     @property
     def lock(self) -> Path:

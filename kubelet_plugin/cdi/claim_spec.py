@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from kubelet_plugin.cdi.driver_files import DriverFiles, Library
 from kubelet_plugin.cdi.spec import (
@@ -81,15 +82,20 @@ def claim_spec(
     devices: Mapping[str, GpuDevice],
     injected: Mapping[str, InjectedDevice],
     shared: ContainerEdits,
+    *,
+    metadata: Mapping[str, Mount] = MappingProxyType({}),
 ) -> CdiSpec:
     """Returns the spec of a claim.
 
     `devices` and `injected` contain each device that the claim has allocated, by name. `shared` is
-    added to every container with one of them.
+    added to every container with one of them. `metadata` has the mount of the file with device
+    metadata of each request, if containers get it; it is added with the request's first device,
+    since a container gets all devices of a request.
 
     Raises:
         CdiSpecError: a name does not follow the API's rules, or a share has no amounts.
     """
+    first = {device.request: device for device in reversed(claim.devices)}
     return CdiSpec(
         kind=cdi_kind(driver),
         devices=tuple(
@@ -105,6 +111,11 @@ def claim_spec(
                         )
                     ),
                     device_nodes=injected[allocated.device].nodes,
+                    mounts=(
+                        (metadata[allocated.request],)
+                        if allocated.request in metadata and allocated is first[allocated.request]
+                        else ()
+                    ),
                 ),
             )
             for allocated in claim.devices

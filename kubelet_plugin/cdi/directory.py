@@ -14,7 +14,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from kubelet_plugin.claims.checkpoint_file import sync_folder
+from kubelet_plugin.durable_file import replace_file, sync_folder
 
 _SUFFIX = ".json"
 _TEMPORARY = ".new"
@@ -41,21 +41,7 @@ class CdiDirectory:
             sync_folder(self._path)  # its writer may have been killed before the fsync
             return
         file = self._file(uid)
-        temporary = file + _TEMPORARY
-        try:
-            descriptor = _create(temporary)
-        except FileNotFoundError:
-            self._make_folder()
-            descriptor = _create(temporary)
-        try:
-            with os.fdopen(descriptor, "wb", closefd=False) as stream:
-                stream.write(content)
-            os.fchmod(descriptor, 0o644)  # regardless of the umask
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, file)
-        sync_folder(self._path)
+        replace_file(file, content, temporary=file + _TEMPORARY)
 
     def remove(self, uid: str) -> None:
         """Removes the claim's spec, if it exists."""
@@ -91,13 +77,3 @@ class CdiDirectory:
 
     def _file(self, uid: str) -> str:
         return f"{self._path}/{self._prefix}{uid}{_SUFFIX}"
-
-    def _make_folder(self) -> None:
-        missing = [folder for folder in (self._path, *self._path.parents) if not folder.exists()]
-        self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for folder in reversed(missing):
-            sync_folder(folder.parent)
-
-
-def _create(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

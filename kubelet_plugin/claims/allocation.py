@@ -1,7 +1,7 @@
 """Reads from a ResourceClaim's allocation which devices of this node the claim has."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from carina_dra.config.device import (
@@ -37,6 +37,8 @@ from kubelet_plugin.devices.name import (
 )
 from kubelet_plugin.devices.share import share_amounts
 
+_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""Annotation of a claim that kube-controller-manager makes from a template."""
 _SHARES_NEED = (
     "switch on the feature gate DRAConsumableCapacity in kube-apiserver and kube-scheduler, and "
     "delete the pod so that it gets a share"
@@ -127,7 +129,12 @@ def read_allocation(
         if lack is not None:
             problem = f"has device {result.device} allocated to request {result.request} {lack}"
             return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
-    return _configured(reference, results, _configurations(reference, allocation, driver))
+    reading = _configured(reference, results, _configurations(reference, allocation, driver))
+    names = [result.request.partition("/") for result in results]
+    subrequests = {request: subrequest for request, _, subrequest in names if subrequest}
+    pod_claim = found.annotations.get(_POD_CLAIM_NAME) or None
+    named = replace(reading.claim, pod_claim=pod_claim, subrequests=subrequests)
+    return replace(reading, claim=named)
 
 
 def _no_answer(claim: ClaimReference, what: str) -> Unknown:

@@ -155,13 +155,17 @@ def _parse_change(content: Mapping[str, Any]) -> Change:
 
 
 def _claim_json(claim: NodeClaim) -> dict[str, Any]:
-    devices = [_device_json(device) for device in claim.devices]
-    return {
+    content: dict[str, Any] = {
         "uid": claim.uid,
         "namespace": claim.namespace,
         "name": claim.name,
-        "devices": devices,
+        "devices": [_device_json(device) for device in claim.devices],
     }
+    if claim.pod_claim is not None:
+        content["podClaimName"] = claim.pod_claim
+    if claim.subrequests:
+        content["subrequests"] = dict(claim.subrequests)
+    return content
 
 
 def _device_json(device: AllocatedDevice) -> dict[str, Any]:
@@ -210,6 +214,11 @@ def _parse_claim(content: Mapping[str, Any]) -> NodeClaim:
         namespace=_text(content, "namespace"),
         name=_text(content, "name"),
         devices=tuple(_parse_device(device) for device in content["devices"]),
+        pod_claim=_text(content, "podClaimName") if "podClaimName" in content else None,
+        subrequests={
+            str(request): str(subrequest)
+            for request, subrequest in content.get("subrequests", {}).items()
+        },
     )
 
 

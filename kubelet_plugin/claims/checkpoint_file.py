@@ -21,6 +21,7 @@ from kubelet_plugin.claims.checkpoint import (
     render_change,
     render_checkpoint,
 )
+from kubelet_plugin.durable_file import sync_file, sync_folder
 
 CHANGES_KEPT: Final = 200
 """Number of changes after which the file is replaced by the resulting state."""
@@ -149,21 +150,3 @@ class CheckpointFile:
         self._temporary.rename(self._path)
         sync_folder(self._path.parent)
         return _Known(stamp, checkpoint, 0, whole=True)
-
-
-def sync_file(path: Path) -> None:
-    """Syncs a file's content to disk."""
-    _sync(path, os.O_RDONLY)
-
-
-def sync_folder(folder: Path) -> None:
-    """Syncs a folder's entries to disk; otherwise a power failure can undo a rename."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

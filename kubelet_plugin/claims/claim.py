@@ -98,6 +98,10 @@ class NodeClaim:
     name: str
     devices: tuple[AllocatedDevice, ...]
     """In the order of the allocation's results. Empty if they are not known."""
+    pod_claim: str | None = None
+    """Name of the claim in its pod (`spec.resourceClaims[].name`), if a template made the claim."""
+    subrequests: Mapping[str, str] = field(default_factory=dict)
+    """Names of the alternatives that were allocated, by the name of their request."""
 
     @classmethod
     def unknown(cls, claim: ClaimReference) -> "NodeClaim":

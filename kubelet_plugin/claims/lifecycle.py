@@ -198,10 +198,12 @@ class ClaimLifecycle:
         self._nvidia_claims.refuse_conflict(
             claim, recorded=checkpoint.claims, read_kubelet_record=self._read_kubelet_record
         )
-        if before is None:
+        reallocated = before is not None and before.devices != claim.devices
+        if before != claim and not reallocated:
+            # A version that did not know all names of the claim may have recorded it.
             self._record.store(checkpoint.with_claim(claim))
         locked.unlock_node()
-        if before is not None and before != claim:
+        if before is not None and reallocated:
             self._replace(checkpoint, before, claim)
         live = checkpoint.with_claim(claim)
         try:

@@ -13,7 +13,7 @@ from kubelet_plugin.cdi.claim_spec import InjectedDevice, claim_of, claim_spec, 
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_files import DriverFiles
 from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
-from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, render_spec
+from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, Mount, render_spec
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
 from kubelet_plugin.devices.device import GpuDevice
@@ -28,8 +28,11 @@ from kubelet_plugin.prepare.resource import (
     ClaimSpec,
     Identity,
     Made,
+    MadeInstance,
+    MadeMetadata,
     ResourceError,
     instance_identity,
+    metadata_identity,
     spec_identity,
 )
 
@@ -92,7 +95,9 @@ class CdiSpecs:
         return owner if owner is not None and owner.uid == uid else None
 
     def make(self, spec: ClaimSpec, made: Mapping[Identity, Made]) -> None:
-        """Writes the spec, unless the file is up to date. `made` has the claim's MIG instances.
+        """Writes the spec, unless the file is up to date.
+
+        `made` has the claim's MIG instances, and its device metadata if containers get it.
 
         Raises:
             ClaimError: the driver's version is not known.
@@ -108,7 +113,14 @@ class CdiSpecs:
             control_nodes = self._seen_by_runtime(nvidia.ensure_control())
             shared = self._shared(self._driver_root.files(version), control_nodes)
             content = render_spec(
-                claim_spec(self._driver, spec.claim, spec.devices, injected, shared)
+                claim_spec(
+                    self._driver,
+                    spec.claim,
+                    spec.devices,
+                    injected,
+                    shared,
+                    metadata=_metadata_mounts(spec, made),
+                )
             )
         except CdiSpecError as error:
             raise ResourceError(str(error), retriable=False) from error
@@ -161,10 +173,13 @@ class CdiSpecs:
                 return self._of_gpu(gpu, nvidia.ensure_monitor(gpu))
             case Partition(gpu) | FoundPartition(gpu):
                 instance = made[instance_identity(device.name)]
-                if instance is None:
-                    raise AssertionError(f"the port of {device.name} gave no instance")
-                nodes = nvidia.ensure_partition(gpu, instance)
-                return InjectedDevice(instance.uuid, self._seen_by_runtime(nodes))
+                match instance:
+                    case MadeInstance(uuid=uuid):
+                        nodes = nvidia.ensure_partition(gpu, instance)
+                        return InjectedDevice(uuid, self._seen_by_runtime(nodes))
+                    case MadeMetadata() | None:
+                        raise AssertionError(f"the port of {device.name} gave no instance")
+                assert_never(instance)
         assert_never(device)
 
     def _of_gpu(self, gpu: Gpu, nodes: tuple[str, ...]) -> InjectedDevice:
@@ -172,6 +187,17 @@ class CdiSpecs:
 
     def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
         return tuple(DeviceNode(path, self._host_device_root + path) for path in paths)
+
+
+def _metadata_mounts(spec: ClaimSpec, made: Mapping[Identity, Made]) -> Mapping[str, Mount]:
+    """Returns the mounts of the files with device metadata, by request."""
+    metadata = made.get(metadata_identity(spec.claim.uid))
+    if not isinstance(metadata, MadeMetadata):
+        return {}
+    return {
+        request: Mount(file.host_path, file.container_path)
+        for request, file in metadata.files.items()
+    }
 
 
 def _driver_version(spec: ClaimSpec) -> str:

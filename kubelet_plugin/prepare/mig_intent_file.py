@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kubelet_plugin.claims.checkpoint_file import sync_folder
 from kubelet_plugin.devices.name import WholeGpuName
+from kubelet_plugin.durable_file import sync_folder
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.mig_intent import (
     MigIntentError,

@@ -5,11 +5,13 @@ from typing import assert_never
 
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
+from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.resource import (
     KINDS,
     ClaimSpec,
+    DeviceMetadata,
     Identity,
     Made,
     MigInstance,
@@ -30,11 +32,13 @@ class NodePorts:
         mig_modes: MigModes,
         mig_instances: MigInstances,
         time_slices: TimeSlices,
+        metadata_files: MetadataFiles,
         cdi_specs: CdiSpecs,
     ) -> None:
         self._mig_modes = mig_modes
         self._mig_instances = mig_instances
         self._time_slices = time_slices
+        self._metadata_files = metadata_files
         self._cdi_specs = cdi_specs
 
     @property
@@ -44,7 +48,13 @@ class NodePorts:
 
     def observe(self) -> Collection[Identity]:
         """Returns what is on the node; raises ResourceError."""
-        ports = (self._mig_modes, self._mig_instances, self._time_slices, self._cdi_specs)
+        ports = (
+            self._mig_modes,
+            self._mig_instances,
+            self._time_slices,
+            self._metadata_files,
+            self._cdi_specs,
+        )
         return {identity for port in ports for identity in port.observe()}
 
     def owner(self, identity: Identity) -> ClaimReference | None:
@@ -62,6 +72,8 @@ class NodePorts:
             case TimeSlice():
                 self._time_slices.make(resource)
                 return None
+            case DeviceMetadata():
+                return self._metadata_files.make(resource, made)
             case ClaimSpec():
                 self._cdi_specs.make(resource, made)
                 return None
@@ -76,6 +88,8 @@ class NodePorts:
                 self._mig_instances.remove(identity)
             case TimeSlice.kind:
                 self._time_slices.remove(identity)
+            case DeviceMetadata.kind:
+                self._metadata_files.remove(identity.name)
             case ClaimSpec.kind:
                 self._cdi_specs.remove(identity.name)
             case kind:

@@ -53,6 +53,43 @@ def spec_identity(uid: str) -> Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMetadata:
+    """The files that tell containers which devices a claim has; named by the UID."""
+
+    kind: ClassVar[str] = "device metadata"
+    claim: NodeClaim
+    devices: Mapping[str, GpuDevice]
+    """All devices that the claim has allocated, by name."""
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, which depends only on the claim."""
+        return metadata_identity(self.claim.uid)
+
+
+def metadata_identity(uid: str) -> Identity:
+    """Returns the identity of the device metadata of the claim with this UID."""
+    return Identity(DeviceMetadata.kind, uid)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A file with device metadata."""
+
+    host_path: str
+    container_path: str
+    """Where the containers that refer to the request get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMetadata:
+    """Device metadata that exists."""
+
+    files: Mapping[str, MetadataFile]
+    """By request."""
+
+
+@dataclass(frozen=True, slots=True)
 class MigModeOn:
     """A GPU in MIG mode, for its partitions; named by the GPU."""
 
@@ -133,11 +170,19 @@ def time_slice_identity(gpu: str) -> Identity:
     return Identity(TimeSlice.kind, gpu, gpu)
 
 
-NodeResource: TypeAlias = MigModeOn | MigModeOff | MigInstance | TimeSlice | ClaimSpec
-Made: TypeAlias = MadeInstance | None
+NodeResource: TypeAlias = (
+    MigModeOn | MigModeOff | MigInstance | TimeSlice | DeviceMetadata | ClaimSpec
+)
+Made: TypeAlias = MadeInstance | MadeMetadata | None
 """What is known of a resource only after it was made."""
 
-KINDS = (MigModeOn.kind, MigInstance.kind, TimeSlice.kind, ClaimSpec.kind)
+KINDS = (
+    MigModeOn.kind,
+    MigInstance.kind,
+    TimeSlice.kind,
+    DeviceMetadata.kind,
+    ClaimSpec.kind,
+)
 """In the order of creation: a resource may need resources of the kinds before its own."""
 
 

@@ -45,6 +45,7 @@ from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
+    DeviceMetadata,
     Identity,
     MigInstance,
     MigModeOff,
@@ -52,6 +53,7 @@ from kubelet_plugin.prepare.resource import (
     NodeResource,
     TimeSlice,
     instance_identity,
+    metadata_identity,
     spec_identity,
     time_slice_identity,
 )
@@ -64,7 +66,8 @@ def identities(claim: NodeClaim) -> frozenset[Identity]:
     a leftover, and unpreparing a claim for a whole GPU or a share does not wait for it. Admin
     access changes nothing on the GPU.
     """
-    return frozenset({spec_identity(claim.uid)}).union(*map(_identities, claim.holds))
+    of_claim = frozenset({spec_identity(claim.uid), metadata_identity(claim.uid)})
+    return of_claim.union(*map(_identities, claim.holds))
 
 
 def _identities(hold: Hold) -> frozenset[Identity]:
@@ -87,9 +90,15 @@ def _is_set(interval: TimeSliceInterval | None) -> bool:
 
 
 def wanted(
-    claims: Sequence[NodeClaim], live: Collection[NodeClaim], devices: Mapping[str, GpuDevice]
+    claims: Sequence[NodeClaim],
+    live: Collection[NodeClaim],
+    devices: Mapping[str, GpuDevice],
+    *,
+    device_metadata: bool = False,
 ) -> Mapping[Identity, NodeResource]:
     """Returns all resources that the claims need; `devices` are the node's devices by name.
+
+    `device_metadata` says whether containers get files with the metadata of their devices.
 
     Raises:
         ClaimError: a device of a claim is missing or unhealthy, enforces less than the claim
@@ -98,7 +107,11 @@ def wanted(
     """
     for claim in claims:
         _refuse_excess(claim, live, devices)
-    resources = (resource for claim in claims for resource in _needed_by(claim, devices))
+    resources = (
+        resource
+        for claim in claims
+        for resource in _needed_by(claim, devices, device_metadata=device_metadata)
+    )
     return {resource.identity: resource for resource in resources}
 
 
@@ -132,12 +145,16 @@ def _shares(claim: NodeClaim) -> Iterator[tuple[str, ShareAmounts]]:
             yield allocated.device, amounts
 
 
-def _needed_by(claim: NodeClaim, devices: Mapping[str, GpuDevice]) -> Iterable[NodeResource]:
+def _needed_by(
+    claim: NodeClaim, devices: Mapping[str, GpuDevice], *, device_metadata: bool
+) -> Iterable[NodeResource]:
     usable = {allocated.device: _usable(claim, allocated, devices) for allocated in claim.devices}
     for allocated in claim.devices:
         if not allocated.admin_access:  # which changes nothing on the GPU
             yield from _needed_for(usable[allocated.device])
     yield from _time_slices(claim, usable)
+    if device_metadata:
+        yield DeviceMetadata(claim, usable)
     yield ClaimSpec(claim, usable)
 
 

@@ -30,13 +30,13 @@ def arranged(
         match content:
             case CounterSlice():
                 return content
-            case DeviceSlice(devices):
+            case DeviceSlice(devices=devices):
                 by_name = {device.name: device for device in devices}
                 names = sorted(by_name, key=lambda name: ranks.get(name, len(ranks)))
                 present = published.get(tuple(sorted(by_name)))
                 if present is not None and (keep or _ranked(present) == _ranked(names)):
                     names = present
-                return DeviceSlice(tuple(by_name[name] for name in names))
+                return replace(content, devices=tuple(by_name[name] for name in names))
 
     def _ranked(names: Iterable[str]) -> list[str]:
         return [name for name in names if name in ranks]

@@ -4,6 +4,7 @@ Podman reads specs in /etc/cdi and /var/run/cdi only, so that is where these are
 removed again; the claim's UID keeps them apart from any other.
 """
 
+import json
 import shutil
 import subprocess
 import uuid
@@ -47,7 +48,10 @@ class Machine:
 
     @contextmanager
     def prepared(
-        self, *allocated: AllocatedDevice, hook: Path | None = None
+        self,
+        *allocated: AllocatedDevice,
+        hook: Path | None = None,
+        device_metadata: bool = False,
     ) -> Iterator[tuple[PreparedDevice, ...]]:
         """Prepares a claim as the plugin does, and gives what the kubelet is answered."""
         claim = NodeClaim(str(uuid.uuid4()), "default", "train", allocated)
@@ -72,7 +76,9 @@ class Machine:
                 boot_id="boot-1",
             ),
             identities=identities,
-            wanted=lambda claims, live: wanted(claims, live, by_name),
+            wanted=lambda claims, live: wanted(
+                claims, live, by_name, device_metadata=device_metadata
+            ),
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
         preparer.reconcile((claim,), {claim.uid: claim})
@@ -142,6 +148,25 @@ def test_a_container_gets_only_the_devices_it_is_given(machine: Machine) -> None
 
     assert "nvidia2" in seen
     assert "nvidia0" not in seen
+
+
+def test_a_container_reads_the_metadata_of_the_requests_it_is_given(machine: Machine) -> None:
+    folder = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/train"
+    requests = allocated("two", "gpu-0"), allocated("two", "gpu-1"), allocated("one", "gpu-2")
+    with machine.prepared(*requests, device_metadata=True) as answer:
+        first, second, _ = answer
+        seen = machine.run(
+            (*first.cdi_ids, *second.cdi_ids),
+            f"ls {folder}; cat {folder}/two/{DRIVER}-metadata.json;"
+            f"echo no > {folder}/two/{DRIVER}-metadata.json || echo is read-only",
+        )
+
+    requests_seen, _, rest = seen.partition("\n")
+    assert requests_seen == "two"
+    document, _ = json.JSONDecoder().raw_decode(rest)
+    names = [device["name"] for device in document["requests"][0]["devices"]]
+    assert names == ["gpu-0", "gpu-1"]
+    assert rest.endswith("is read-only\n")
 
 
 def test_nvidias_hooks_make_links_and_the_loaders_cache(machine: Machine, tmp_path: Path) -> None:

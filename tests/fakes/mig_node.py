@@ -50,6 +50,8 @@ class MigNode:
     configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Opaque parameters by the claim's name, but for apiVersion."""
     reporter: FakeReporter = field(default_factory=FakeReporter)
+    device_metadata: bool = False
+    """Whether containers get files with the metadata of their devices."""
 
     def prepare(self, claim: str, *allocated: str) -> tuple[PreparedDevice, ...]:
         """Prepares a claim, to which these devices are allocated; raises ClaimError.
@@ -103,7 +105,9 @@ class MigNode:
                     of_nvidia=nvidia_claims.devices,
                 ),
                 identities=identities,
-                wanted=lambda claims, live: wanted(claims, live, self.devices()),
+                wanted=lambda claims, live: wanted(
+                    claims, live, self.devices(), device_metadata=self.device_metadata
+                ),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
             reporter=self.reporter,

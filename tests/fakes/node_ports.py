@@ -3,15 +3,20 @@
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from kubelet_plugin.device_metadata.directory import MetadataDirectory
+from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.metadata_files import MetadataFiles
 from kubelet_plugin.prepare.mig_instances import MigInstances
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.mig_mode import MigModes
 from kubelet_plugin.prepare.ports import NodePorts
 from kubelet_plugin.prepare.time_slices import TimeSlices
+
+DRIVER = "gpu.carina.dev"
 
 
 def node_ports(
@@ -20,14 +25,22 @@ def node_ports(
     root: Path,
     intents: Path,
     boot_id: str,
+    metadata: Path | None = None,
     of_nvidia: Callable[[], Collection[str]] = frozenset,
 ) -> NodePorts:
-    """The ports that make things on the node below `root`, and record them in `intents`."""
+    """The ports that make things on the node below `root`, and record them in `intents`.
+
+    `metadata` is the folder of device metadata, by default one beside `intents`.
+    """
     library = NvmlLibrary(HostPaths(root))
     files = MigIntentFiles(intents, boot_id)
     return NodePorts(
         mig_modes=MigModes(library, files),
         mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
         time_slices=TimeSlices(library, ComputePolicy(root), files),
+        metadata_files=MetadataFiles(
+            PublishSettings(DRIVER),
+            MetadataDirectory(metadata or intents.with_name("device-metadata")),
+        ),
         cdi_specs=cdi_specs,
     )

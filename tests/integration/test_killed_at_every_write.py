@@ -9,6 +9,7 @@ process looks at what is left, as the plugin does when it starts.
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -83,9 +84,10 @@ class Node:
                     root=gpus.root,
                     intents=self.folder / "plugin/mig",
                     boot_id="boot-1",
+                    metadata=self.folder / "metadata",
                 ),
                 identities=identities,
-                wanted=lambda claims, live: wanted(claims, live, devices),
+                wanted=lambda claims, live: wanted(claims, live, devices, device_metadata=True),
                 answer=lambda claim: prepared_devices(DRIVER, claim),
             ),
             reporter=reporter or FakeReporter(),
@@ -98,19 +100,29 @@ class Node:
         return {claim.name: claim.devices[0].device for claim in checkpoint.claims.values()}
 
     def specs(self) -> set[str]:
-        """Names of the claims that have a whole CDI spec."""
+        """Names of the claims that have a whole CDI spec, and what it mounts of device metadata."""
         names = {uid: name for name, uid in UIDS.items()}
         found = set()
         for file in (self.folder / "cdi").glob("*.json"):
-            assert json.loads(file.read_text())["devices"]
+            (device,) = json.loads(file.read_text())["devices"]
+            (mount,) = device["containerEdits"]["mounts"]
+            metadata = Path(mount["hostPath"]).read_text()
+            assert metadata.count('"kind": "DeviceMetadata"') == 2
+            assert metadata.endswith("}\n")
             found.add(names[file.stem.partition("_")[2]])
         return found
+
+    def metadata(self) -> set[str]:
+        """Names of the claims that have device metadata, whole or not."""
+        names = {uid: name for name, uid in UIDS.items()}
+        files = (self.folder / "metadata").glob("*")
+        return {names[file.name.partition("_")[0]] for file in files}
 
     def left(self) -> tuple[Mapping[str, str], dict[str, bytes]]:
         """What calls leave: what is recorded, and every file but for the lock and the record."""
         return self.recorded(), {
             str(file.relative_to(self.folder)): file.read_bytes()
-            for folder in ("plugin", "cdi")
+            for folder in ("plugin", "cdi", "metadata")
             for file in sorted((self.folder / folder).rglob("*"))
             if file.is_file() and file.suffix != ".lock" and file.name != "checkpoint.jsonl"
         }
@@ -199,7 +211,7 @@ def _check_repaired(node: Node) -> None:
     reporter = FakeReporter()
     node.claims(reporter).repair()
     assert reporter == FakeReporter(counts=[len(node.recorded())])
-    assert node.specs() == set(node.recorded())
+    assert node.specs() == node.metadata() == set(node.recorded())
     held = list(node.recorded().values())
     assert len(held) == len(set(held))
 
@@ -278,6 +290,7 @@ def test_first_prepare_of_a_new_node_killed_at_every_change(node: Node) -> None:
     def reset() -> None:
         for file in [*(node.folder / "plugin").iterdir(), *(node.folder / "cdi").iterdir()]:
             file.unlink()
+        shutil.rmtree(node.folder / "metadata", ignore_errors=True)
 
     for _ in _kills(node, "prepare", "one", reset):
         _check_repaired(node)

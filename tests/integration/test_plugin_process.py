@@ -93,6 +93,41 @@ def test_prepares_and_unprepares_in_both_versions(host: Host, pb: object) -> Non
     assert list((host.folder / "cdi").iterdir()) == []
 
 
+def test_containers_get_device_metadata_if_it_is_set(host: Host) -> None:
+    host.start("--device-metadata", "true")
+    claim = host.allocated_claim("train", "gpu-3")["metadata"]
+    reference = v1.Claim(namespace="default", name="train", uid=claim["uid"])
+    service = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+    folder = host.plugin / "device-metadata"
+
+    _call(
+        host.plugin / "dra.sock",
+        f"{service}/NodePrepareResources",
+        v1.NodePrepareResourcesRequest(claims=[reference]),
+        v1.NodePrepareResourcesResponse,
+    )
+    (spec,) = (host.folder / "cdi").iterdir()
+    (device,) = json.loads(spec.read_text())["devices"]
+    (mount,) = device["containerEdits"]["mounts"]
+    assert mount["containerPath"] == (
+        "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/train/gpu/"
+        f"{DRIVER}-metadata.json"
+    )
+    assert mount["hostPath"] == str(folder / f"{claim['uid']}_gpu.json")
+    document, _ = json.JSONDecoder().raw_decode(Path(mount["hostPath"]).read_text())
+    (described,) = document["requests"][0]["devices"]
+    assert (described["driver"], described["pool"], described["name"]) == (DRIVER, NODE, "gpu-3")
+    assert described["attributes"]["productName"] == {"string": "NVIDIA H100 80GB HBM3"}
+
+    _call(
+        host.plugin / "dra.sock",
+        f"{service}/NodeUnprepareResources",
+        v1.NodeUnprepareResourcesRequest(claims=[reference]),
+        v1.NodeUnprepareResourcesResponse,
+    )
+    assert list(folder.iterdir()) == []
+
+
 def test_a_failed_claim_is_reported_in_its_own_entry_and_an_event(host: Host) -> None:
     host.start()
     good = host.allocated_claim("good", "gpu-0")["metadata"]["uid"]

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -47,6 +48,21 @@ def test_the_instance_is_made_at_its_placement_and_undone(node: MigNode) -> None
     node.unprepare("train")
     assert node.instances(0) == ()
     assert node.specs() == set()
+
+
+def test_the_metadata_of_a_partition_has_the_uuid_of_its_instance(node: MigNode) -> None:
+    node.device_metadata = True
+    node.prepare("train", ONE_G)
+
+    (device,) = spec(node, "train")["devices"]
+    (mount,) = device["containerEdits"]["mounts"]
+    values = [variable.partition("=")[2] for variable in device["containerEdits"]["env"]]
+    document, _ = json.JSONDecoder().raw_decode(Path(mount["hostPath"]).read_text())
+    (described,) = document["requests"][0]["devices"]
+    assert described["name"] == ONE_G
+    uuid = described["attributes"]["uuid"]["string"]
+    assert uuid.startswith("MIG-")
+    assert uuid in values
 
 
 def test_the_container_gets_the_nodes_of_the_instance_and_its_uuid(node: MigNode) -> None:

@@ -253,9 +253,17 @@ def test_alpha_fields_are_published_only_if_they_are_set() -> None:
         ("--host-memory-mib", "512Mi"),
         ("--host-memory-mib", str(2**20 + 1)),
         ("--partition-types", "profile"),
+        ("--device-metadata", "v1beta1"),
     ],
 )
-def test_alpha_fields_must_be_numbers_of_mebibytes_and_switches(flag: str, value: str) -> None:
+def test_numbers_of_mebibytes_and_switches_that_are_none_are_refused(flag: str, value: str) -> None:
     name = flag.removeprefix("--").replace("-", "_")
     with pytest.raises(SettingsError, match=f"{name} is '{value}', set by the flags"):
         loaded("--node-name", "n", flag, value)
+
+
+def test_containers_get_device_metadata_only_if_it_is_set() -> None:
+    assert loaded("--node-name", "n").device_metadata is False
+    chosen = loaded("--node-name", "n", "--device-metadata", "true")
+    assert chosen.device_metadata is True
+    assert chosen.metadata_directory == chosen.plugin_directory / "device-metadata"

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,14 @@ from kubelet_plugin.cdi.claim_spec import (
     prepared_devices,
 )
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
-from kubelet_plugin.cdi.spec import CdiSpec, CdiSpecError, ContainerEdits, DeviceNode, render_spec
+from kubelet_plugin.cdi.spec import (
+    CdiSpec,
+    CdiSpecError,
+    ContainerEdits,
+    DeviceNode,
+    Mount,
+    render_spec,
+)
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from tests.samples.claims import UID, allocated, allocated_share, claim
 from tests.samples.gpus import share, whole
@@ -55,7 +63,12 @@ def driver_files(hook: str | None) -> DriverFiles:
     )
 
 
-def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
+def spec(
+    prepared: NodeClaim,
+    shared: ContainerEdits | None = None,
+    *,
+    metadata: Mapping[str, Mount] | None = None,
+) -> CdiSpec:
     names = {device.device for device in prepared.devices}
     devices = {
         name: share(0) if name == "gpu-0-share" else whole(number)
@@ -68,7 +81,8 @@ def spec(prepared: NodeClaim, shared: ContainerEdits | None = None) -> CdiSpec:
         )
         for name, device in devices.items()
     }
-    return claim_spec(DRIVER, prepared, devices, injected, shared or ContainerEdits())
+    shared = shared or ContainerEdits()
+    return claim_spec(DRIVER, prepared, devices, injected, shared, metadata=metadata or {})
 
 
 @pytest.mark.parametrize(
@@ -126,6 +140,22 @@ def test_each_share_of_a_gpu_has_a_name_of_its_own() -> None:
     assert one.cdi_ids != other.cdi_ids
     names = [f"{DRIVER}/claim={device.name}" for device in spec(prepared).devices]
     assert [*one.cdi_ids, *other.cdi_ids] == names
+
+
+def test_a_container_gets_the_metadata_of_a_request_once() -> None:
+    prepared = claim(
+        allocated("gpu-0", "train"), allocated("gpu-1", "train"), allocated("gpu-2", "infer")
+    )
+    mounts = {name: Mount(f"/host/{name}", f"/container/{name}") for name in ("train", "infer")}
+
+    made = spec(prepared, metadata=mounts)
+
+    assert [device.edits.mounts for device in made.devices] == [
+        (mounts["train"],),
+        (),
+        (mounts["infer"],),
+    ]
+    assert [device.edits.mounts for device in spec(prepared).devices] == [(), (), ()]
 
 
 def test_part_of_a_mib_is_not_promised_to_a_container() -> None:

@@ -145,3 +145,46 @@ def test_admin_access_to_shares_holds_nothing(share: dict[str, Any]) -> None:
     assert isinstance(reading, Wanted)
     assert reading.claim.holds == ()
     assert reading.claim.gpus == {"gpu-0"}
+
+
+def read_named(request: str, annotations: dict[str, str]) -> Reading:
+    result = {"request": request, "driver": DRIVER, "pool": "node-1", "device": "gpu-0"}
+    metadata = {"namespace": "default", "name": "train", "uid": UID, "annotations": annotations}
+    body = {
+        "metadata": metadata,
+        "spec": {"devices": {"requests": []}},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+    claim = ClaimReference(UID, "default", "train")
+    return read_allocation(body, claim, driver=DRIVER, pool="node-1")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pod_claim"),
+    [
+        ({}, None),
+        ({"resource.kubernetes.io/pod-claim-name": "gpu"}, "gpu"),
+        ({"resource.kubernetes.io/pod-claim-name": ""}, None),
+        ({"example.com/pod-claim-name": "gpu"}, None),
+    ],
+)
+def test_name_in_the_pod_of_a_claim_that_a_template_made(
+    annotations: dict[str, str], pod_claim: str | None
+) -> None:
+    reading = read_named("gpu", annotations)
+
+    assert isinstance(reading, Wanted)
+    assert reading.claim.pod_claim == pod_claim
+
+
+@pytest.mark.parametrize(
+    ("request_name", "subrequests"), [("gpu", {}), ("gpu/small", {"gpu": "small"})]
+)
+def test_name_of_the_alternative_that_was_allocated(
+    request_name: str, subrequests: dict[str, str]
+) -> None:
+    reading = read_named(request_name, {})
+
+    assert isinstance(reading, Wanted)
+    (device,) = reading.claim.devices
+    assert (device.request, reading.claim.subrequests) == ("gpu", subrequests)

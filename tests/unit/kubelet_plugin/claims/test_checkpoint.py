@@ -57,7 +57,13 @@ claim_devices = st.builds(
     st.dictionaries(names, st.integers(0, 2**40).map(Quantity.of), max_size=2),
 )
 prepared_claims = st.builds(
-    NodeClaim, names, names, names, st.lists(claim_devices, max_size=4).map(tuple)
+    NodeClaim,
+    names,
+    names,
+    names,
+    st.lists(claim_devices, max_size=4).map(tuple),
+    st.none() | names,
+    st.dictionaries(names, names, max_size=2),
 )
 checkpoints = st.builds(
     Checkpoint,
@@ -99,6 +105,14 @@ def test_the_format_is_what_other_versions_on_the_node_read_and_write() -> None:
     assert parse_checkpoint(content) == checkpoint
     assert render_change(ClaimRecorded(checkpoint.claims["u"])) == b'{"claim":' + written + b"}\n"
     assert render_change(ClaimRemoved("u")) == b'{"gone":"u"}\n'
+
+
+def test_the_names_that_pods_know_are_recorded_where_other_versions_ignore_them() -> None:
+    named = replace(claim(), pod_claim="gpu", subrequests={"gpu": "small"})
+    plain, written = (
+        json.loads(render_change(ClaimRecorded(each)))["claim"] for each in (claim(), named)
+    )
+    assert written == {**plain, "podClaimName": "gpu", "subrequests": {"gpu": "small"}}
 
 
 def test_a_configuration_of_another_kind_is_recorded_where_0_1_0_ignores_it() -> None:

@@ -10,6 +10,7 @@ from carina_dra.kube.errors import (
     PathNotFound,
     Unreachable,
 )
+from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
@@ -198,6 +199,22 @@ def test_a_new_allocation_of_the_same_claim_undoes_the_old(world: World) -> None
     world.claims().prepare(TRAIN, PATIENT)
     assert world.recorded() == {"train": ("gpu-2",)}
     assert world.node.removed == [old]
+
+
+def test_a_claim_that_was_recorded_without_its_names_gets_them_and_keeps_what_it_has(
+    world: World,
+) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    named = body(TRAIN, "gpu-0")
+    named["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    world.api["train"] = named
+
+    world.claims().prepare(TRAIN, PATIENT)
+
+    assert world.node.removed == []
+    checkpoint = CheckpointFile(world.checkpoint).load()
+    assert checkpoint is not None
+    assert checkpoint.claims[UID].pod_claim == world.node.made[UID].pod_claim == "gpu"
 
 
 def test_a_device_that_is_recorded_while_the_old_allocation_is_undone_is_refused(

@@ -42,6 +42,8 @@ class Node:
     """A node, whose devices the test says."""
 
     def __init__(self, directory: Path) -> None:
+        self.device_metadata = False
+        self.metadata = directory / "device-metadata"
         self.simulated = SimulatedNode.create(directory / "node", "t4")
         self.version = self.simulated.hardware.driver_version
         self.devices: dict[str, GpuDevice] = {}
@@ -61,7 +63,9 @@ class Node:
                 boot_id="boot-1",
             ),
             identities=identities,
-            wanted=lambda claims, live: wanted(claims, live, self.devices),
+            wanted=lambda claims, live: wanted(
+                claims, live, self.devices, device_metadata=self.device_metadata
+            ),
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
 
@@ -371,3 +375,141 @@ def test_a_name_that_cannot_be_in_a_spec_fails_the_claim_for_good(node: Node) ->
     assert isinstance(failure, NodeResourceFailed)
     assert "lowercase letters" in str(failure)
     assert not failure.retriable
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    """The objects in a file with device metadata."""
+    text, found = file.read_text().rstrip(), []
+    while text:
+        document, end = json.JSONDecoder().raw_decode(text)
+        found.append(document)
+        text = text[end:].lstrip()
+    return found
+
+
+def mounts(node: Node) -> list[dict[str, str]]:
+    """The host's and the container's path of each mount that only some containers get."""
+    devices = json.loads(node.spec.read_bytes())["devices"]
+    return [
+        {mount["hostPath"]: mount["containerPath"]}
+        for device in devices
+        for mount in device["containerEdits"].get("mounts", ())
+    ]
+
+
+def test_containers_get_no_metadata_unless_it_is_set(node: Node) -> None:
+    node.make(claim())
+
+    assert mounts(node) == []
+    assert not node.metadata.exists()
+
+
+def test_containers_get_the_metadata_of_their_requests(node: Node) -> None:
+    node.device_metadata = True
+    node.devices["gpu-0-share"] = share(0, driver_version=node.version)
+    node.devices["gpu-0-monitor"] = monitor(0, driver_version=node.version)
+    prepared = replace(
+        claim(
+            allocated_share("gpu-0-share", "train", share_id="s-1"),
+            allocated("gpu-0-monitor", "watch", admin_access=True),
+        ),
+        pod_claim="gpu",
+        subrequests={"train": "small"},
+    )
+
+    node.make(prepared)
+
+    folder = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu"
+    files = {name: node.metadata / f"{UID}_{name}.json" for name in ("train", "watch")}
+    assert mounts(node) == [
+        {str(file): f"{folder}/{name}/{DRIVER}-metadata.json"} for name, file in files.items()
+    ]
+    newest, oldest = documents(files["train"])
+    assert {**newest, "apiVersion": oldest["apiVersion"]} == oldest
+    (request,) = newest["requests"]
+    (device,) = request["devices"]
+    assert request["name"] == "train/small"
+    assert (device["name"], device["attributes"]["memoryMiB"]) == ("gpu-0-share", {"int": 30720})
+    assert documents(files["watch"])[0]["requests"][0]["name"] == "watch"
+
+
+def test_metadata_is_removed_with_its_claim(node: Node) -> None:
+    node.device_metadata = True
+    node.make(claim())
+    node.make(claim(uid="other"))
+
+    node.remove(claim())
+
+    assert [file.name for file in node.metadata.iterdir()] == ["other_gpu.json"]
+
+
+def test_metadata_is_removed_when_the_setting_is_switched_off(node: Node) -> None:
+    node.device_metadata = True
+    node.make(claim())
+    node.device_metadata = False
+
+    node.make(claim())
+
+    assert list(node.metadata.iterdir()) == []
+    assert mounts(node) == []
+
+
+def test_metadata_that_no_claim_has_is_a_leftover(node: Node) -> None:
+    node.device_metadata = True
+    node.make(claim())
+
+    leftover = Leftover("device metadata", UID, gpu="")
+    assert leftover in node.preparer.leftovers(())
+    node.preparer.remove(leftover)
+    assert list(node.metadata.iterdir()) == []
+
+
+def test_metadata_that_changes_gets_the_next_generation_and_else_stays(node: Node) -> None:
+    node.device_metadata = True
+    file = node.metadata / f"{UID}_gpu.json"
+    generations = []
+    for name in ("NVIDIA L40S", "NVIDIA L40S", "NVIDIA L40", "NVIDIA L40"):
+        node.has("gpu-0", product_name=name)
+        before = file.stat().st_ino if file.exists() else None
+        node.make(claim())
+        (written,) = {document["metadata"]["generation"] for document in documents(file)}
+        generations.append((written, file.stat().st_ino != before))
+    assert generations == [(1, True), (1, False), (2, True), (2, False)]
+
+
+def test_damaged_metadata_is_written_again(node: Node) -> None:
+    node.device_metadata = True
+    node.make(claim())
+    file = node.metadata / f"{UID}_gpu.json"
+    content = file.read_bytes()
+    file.write_bytes(content[:100])
+
+    node.make(claim())
+
+    assert file.read_bytes() == content
+
+
+def test_a_name_that_is_no_part_of_a_path_is_refused_only_if_containers_get_metadata(
+    node: Node,
+) -> None:
+    prepared = replace(claim(), pod_claim="../gpu")
+    node.make(prepared)
+    node.device_metadata = True
+
+    with pytest.raises(ClaimError) as caught:
+        node.make(prepared)
+
+    assert isinstance(caught.value.failure, NodeResourceFailed)
+    assert "'../gpu'" in str(caught.value.failure)
+    assert "pod-claim-name" in str(caught.value.failure)
+
+
+def test_metadata_that_cannot_be_written_is_said(node: Node) -> None:
+    node.device_metadata = True
+    node.metadata.write_text("no folder")
+
+    with pytest.raises(ClaimError) as caught:
+        node.make(claim())
+
+    assert str(node.metadata) in str(caught.value.failure)
+    assert "check the folder and its file system" in str(caught.value.failure)

@@ -1,0 +1,124 @@
+"""The port for device metadata: writes the files that tell containers which devices they have."""
+
+from collections.abc import Collection, Mapping
+from itertools import groupby
+from operator import attrgetter
+
+from kubelet_plugin.device_metadata.directory import MetadataDirectory
+from kubelet_plugin.device_metadata.document import (
+    MetadataNameError,
+    RequestMetadata,
+    described,
+    generation_of,
+    render_metadata,
+)
+from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.prepare.resource import (
+    DeviceMetadata,
+    Identity,
+    Made,
+    MadeInstance,
+    MadeMetadata,
+    MetadataFile,
+    ResourceError,
+    instance_identity,
+    metadata_identity,
+)
+
+
+class MetadataFiles:
+    """The device metadata of this driver's claims on the node."""
+
+    def __init__(self, settings: PublishSettings, directory: MetadataDirectory) -> None:
+        """`directory` has the same path in this process as for the container runtime."""
+        self._settings = settings
+        self._directory = directory
+
+    def observe(self) -> Collection[Identity]:
+        """Returns the identities of the metadata on the node, including incomplete metadata.
+
+        Raises:
+            ResourceError: the folder cannot be read.
+        """
+        try:
+            return {metadata_identity(uid) for uid in self._directory.uids()}
+        except OSError as error:
+            raise self._unusable("listed", error) from error
+
+    def make(self, metadata: DeviceMetadata, made: Mapping[Identity, Made]) -> MadeMetadata:
+        """Writes a file for each request, unless it is up to date, and removes other files.
+
+        A file whose content changes gets the next generation.
+
+        Raises:
+            ResourceError: a name cannot be part of a path, or a file cannot be written.
+        """
+        claim = metadata.claim
+        by_request = groupby(
+            sorted(claim.devices, key=attrgetter("request")), key=attrgetter("request")
+        )
+        wanted = [
+            RequestMetadata(
+                self._settings.driver,
+                claim,
+                request,
+                tuple(
+                    described(
+                        each,
+                        metadata.devices[each.device],
+                        _instance_uuid(each.device, made),
+                        self._settings,
+                    )
+                    for each in devices
+                ),
+            )
+            for request, devices in by_request
+        ]
+        try:
+            files = {
+                each.request: MetadataFile(
+                    self._directory.file(claim.uid, each.request), each.container_path
+                )
+                for each in wanted
+            }
+        except MetadataNameError as error:
+            raise ResourceError(str(error), retriable=False) from error
+        try:
+            self._directory.remove(claim.uid, keep=files)
+            for each in wanted:
+                self._write(each)
+        except OSError as error:
+            raise self._unusable("written", error) from error
+        return MadeMetadata(files)
+
+    def remove(self, uid: str) -> None:
+        """Removes the metadata of the claim with this UID, if it exists.
+
+        Raises:
+            ResourceError: a file cannot be removed.
+        """
+        try:
+            self._directory.remove(uid)
+        except OSError as error:
+            raise self._unusable("removed", error) from error
+
+    def _write(self, metadata: RequestMetadata) -> None:
+        uid, request = metadata.claim.uid, metadata.request
+        before = self._directory.read(uid, request)
+        generation = 0 if before is None else generation_of(before)
+        content = render_metadata(metadata, generation)
+        if content != before:
+            content = render_metadata(metadata, generation + 1)
+        self._directory.write(uid, request, content)
+
+    def _unusable(self, what: str, error: OSError) -> ResourceError:
+        return ResourceError(
+            f"device metadata in {self._directory.path} cannot be {what}: {error}; check the "
+            "folder and its file system",
+            retriable=True,
+        )
+
+
+def _instance_uuid(device: str, made: Mapping[Identity, Made]) -> str | None:
+    instance = made.get(instance_identity(device))
+    return instance.uuid if isinstance(instance, MadeInstance) else None
