@@ -45,6 +45,18 @@ def test_counter_sets_stay_as_they_are() -> None:
     assert arranged(of, "ba", (), keep=False).slices == (counters, *pool("ba").slices)
 
 
+def test_slices_declare_the_types_that_they_declared_before() -> None:
+    (content,) = pool("ab").slices
+    assert isinstance(content, DeviceSlice)
+    typed = replace(content, partition_type_attribute="gpu.carina.dev/partitionType")
+
+    (first, *_) = arranged(replace(pool("ab"), slices=(typed,)), "ba", (), keep=False).slices
+
+    assert isinstance(first, DeviceSlice)
+    assert first.partition_type_attribute == typed.partition_type_attribute
+    assert [device.name for device in first.devices] == ["b", "a"]
+
+
 @pytest.mark.parametrize(
     ("first", "keep", "expected"),
     [
