@@ -21,11 +21,12 @@ _START_TIMEOUT_S = 60.0
 class ControlPlane:
     """A running control plane, and its administrator's files.
 
-    `etcd` and `server` are URLs; etcd does not use TLS.
+    `etcd`, `server` and `scheduler` are URLs; etcd does not use TLS.
     """
 
     etcd: str
     server: str
+    scheduler: str
     authority: Authority
     kubeconfig: Path
     processes: tuple[Process, ...]
@@ -84,7 +85,8 @@ def start(
         case unreachable:
             assert_never(unreachable)
     processes = (etcd, api_server, *controllers)
-    return ControlPlane(etcd_url, server, authority, kubeconfig, processes)
+    scheduler = f"https://127.0.0.1:{state.port(_SCHEDULER)}"
+    return ControlPlane(etcd_url, server, scheduler, authority, kubeconfig, processes)
 
 
 def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
@@ -184,6 +186,7 @@ def _start_scheduler(
             "--bind-address=127.0.0.1",
             f"--secure-port={state.port(_SCHEDULER)}",
             f"--cert-dir={state.path / 'pki'}",
+            f"--client-ca-file={authority.ca.certificate}",  # for those who read its metrics
             "--leader-elect=false",
             *gates,
         ],

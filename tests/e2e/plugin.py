@@ -127,6 +127,17 @@ class Plugin:
         }
 
     @property
+    def state_folder(self) -> Path:
+        """Where it keeps its checkpoint and its records."""
+        return self.node.kubelet.plugins / self.driver
+
+    def log(self) -> str:
+        """What it has logged, in all its processes."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_begins)
+            return log.read().decode()
+
+    @property
     def _name(self) -> str:
         return f"plugin-{self.pod_uid}"
 

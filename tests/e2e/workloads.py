@@ -90,6 +90,17 @@ class Workloads:
         claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
         self._pod(name, claims, containers, spec)
 
+    def pods_of_templates(self, templates: Mapping[str, str]) -> None:
+        """Makes pods at once, each with a claim from the template of that name."""
+        self.cluster.apply(
+            *(
+                self._pod_object(
+                    name, [{"name": "gpu", "resourceClaimTemplateName": template}], (), {}
+                )
+                for name, template in templates.items()
+            )
+        )
+
     def _pod(
         self,
         name: str,
@@ -97,6 +108,15 @@ class Workloads:
         containers: Sequence[Object],
         spec: Mapping[str, object],
     ) -> None:
+        self.cluster.apply(self._pod_object(name, claims, containers, spec))
+
+    def _pod_object(
+        self,
+        name: str,
+        claims: Sequence[Object],
+        containers: Sequence[Object],
+        spec: Mapping[str, object],
+    ) -> Object:
         pod_spec = {
             "restartPolicy": "Never",
             "resourceClaims": claims,
@@ -104,9 +124,12 @@ class Workloads:
             **spec,
         }
         metadata = {"namespace": self.namespace, "name": name}
-        self.cluster.apply(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
-        )
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
+
+    def listed(self, kinds: str) -> list[Object]:
+        """The objects of these kinds, which are separated by commas."""
+        found: list[Object] = json.loads(self.kubectl("get", kinds, "-o", "json"))["items"]
+        return found
 
     def get(self, kind: str, name: str) -> Object:
         """An object."""
