@@ -28,6 +28,8 @@ def _write(buffer: Any, length: Any, value: str) -> None:
 def nvmlInitWithFlags(nvml: Session, _flags: Any) -> None:
     match nvml.state.driver:
         case "loaded":
+            # A process may have been killed before it had written them.
+            nvml.file.update(lambda node: node, nvml.write_capabilities)
             nvml.begin()
         case "unloaded":
             answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pynvml
 
+from simulation.nvml import host_tree
 from simulation.nvml.c_arguments import Handle, HandleType, unpack
 from simulation.nvml.hardware import HARDWARE, GpuModel, Hardware, Slot
 from simulation.nvml.state import Fault, GpuInstance, GpuState, NodeState, StateFile
@@ -128,6 +129,10 @@ class Session:
             if instance.id == handle.gpu_instance:
                 return instance
         answer(pynvml.NVML_ERROR_NOT_FOUND)
+
+    def write_capabilities(self, state: NodeState) -> None:
+        """Writes the capability files of the MIG instances in /proc. The caller holds the lock."""
+        host_tree.write_capabilities(self.directory, self.hardware, state)
 
     def change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
         """Changes a GPU's state; `change` may end the call with `answer` instead."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from simulation.nvml import host_tree, mig
+from simulation.nvml import mig
 from simulation.nvml.c_arguments import Handle, fill, number, pointer, put, put_handle, target
 from simulation.nvml.hardware import MigProfile
 from simulation.nvml.library import Attached, Session, answer, function
@@ -246,9 +246,10 @@ def profile_of(nvml: Session, handle: Handle) -> MigProfile:
 def repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
     """Changes the GPU's instances and their capability files in /proc."""
     try:
-        nvml.change_gpu(minor, change)
+        nvml.file.update(
+            lambda node: node.with_gpu(minor, change(node.gpus[minor])), nvml.write_capabilities
+        )
     except mig.NoSuchPlacementError:
         answer(pynvml.NVML_ERROR_INVALID_ARGUMENT)
     except mig.NoRoomError:
         answer(pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES)
-    host_tree.write_capabilities(nvml.directory, nvml.hardware, nvml.state)

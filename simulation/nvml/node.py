@@ -181,7 +181,7 @@ class SimulatedNode:
         )
 
     def _set_driver(self, driver: DriverState) -> None:
-        self._write_tree(self._file.update(lambda node: replace(node, driver=driver)))
+        self._file.update(lambda node: replace(node, driver=driver), self._write_tree)
 
     def reboot(self) -> None:
         """Reboots: MIG instances and files in /run are lost, and lost GPUs work again."""
@@ -207,7 +207,7 @@ class SimulatedNode:
             return replace(node, gpus=gpus, boot_id=boot_id, events=())
 
         host_tree.wipe_run(self.directory)
-        self._write_tree(self._file.update(change))
+        self._file.update(change, self._write_tree)
 
     def time_slices(self) -> dict[str, int]:
         """The numbers of the intervals that nvidia-smi was told to set, by the GPU's UUID."""
@@ -254,8 +254,8 @@ class SimulatedNode:
 
     def _change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
         self._check(minor)
-        self._write_tree(
-            self._file.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
+        self._file.update(
+            lambda node: node.with_gpu(minor, change(node.gpus[minor])), self._write_tree
         )
 
     def _check(self, minor: int) -> None:

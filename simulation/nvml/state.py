@@ -154,16 +154,22 @@ class StateFile:
             self._version = version
         return self._state
 
-    def update(self, change: Callable[[NodeState], NodeState]) -> NodeState:
+    def update(
+        self,
+        change: Callable[[NodeState], NodeState],
+        written: Callable[[NodeState], object] = lambda _: None,
+    ) -> NodeState:
         """Changes the state under the lock, and returns the new one.
 
-        If `change` raises, the state stays as it is.
+        If `change` raises, the state stays as it is. `written` is called with the new state under
+        the lock, to write files that follow from it.
         """
         with self._locked():
             before = _STATE.validate_json(self._path.read_bytes())
             after = change(before)
             if after != before:
                 self._write(after)
+            written(after)
             return after
 
     @contextmanager

@@ -93,7 +93,8 @@ class Host:
     def events(self) -> list[Body]:
         return self.client.list(EVENTS).items
 
-    def allocated_claim(self, name: str, device: str, **share: object) -> Body:
+    def allocated_claim(self, name: str, device: str, **more: object) -> Body:
+        """Makes a claim that has a device; `more` are fields of the allocation's result."""
         request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
         claim = self.client.create(
             RESOURCE_CLAIMS,
@@ -104,7 +105,7 @@ class Host:
                 "spec": {"devices": {"requests": [request]}},
             },
         )
-        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device, **share}
+        result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device, **more}
         claim["status"] = {"allocation": {"devices": {"results": [result]}}}
         return self.client.replace_status(RESOURCE_CLAIMS, claim)
 

@@ -1,8 +1,9 @@
 """Killed at random times under a churn of claims, the plugin loses and leaks nothing.
 
 Four users prepare and unprepare claims through the real socket, each on GPUs of its own, and ask
-again when the plugin has died under them, as the kubelet does. What was answered must hold at that
-moment, and in the end nothing may be left.
+again when the plugin has died under them, as the kubelet does. One claim after the other has the
+same GPU whole, a partition of it, or a share. What was answered must hold at that moment, and in
+the end nothing may be left.
 
 A call may fail while the plugin is being killed, and must succeed afterwards. The only limit that a
 busy machine could reach is that of a single start.
@@ -21,6 +22,7 @@ from typing import Any
 import grpc
 import pytest
 
+from carina_dra.kube.body import Body
 from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
@@ -30,6 +32,9 @@ from tests.length import scaled
 
 KILLS, CLAIMS, USERS, GPUS = scaled(200), scaled(500), 4, 8
 SEED = 20261120
+PLACEMENT = 3
+SHARE_ID = "00000000-0000-4000-8000-000000000000"
+AMOUNTS = {"memory": "8Gi", "cores": "40"}
 _SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 _CALL = 45.0
 """Seconds after which the kubelet gives a call up."""
@@ -46,9 +51,9 @@ class User:
         """`killed` is set once the plugin runs that is not killed any more."""
         self._host = host
         self._killed = killed
-        self.devices = [f"gpu-{minor}" for minor in range(number, GPUS, USERS)]
+        self.gpus = range(number, GPUS, USERS)
 
-    def use(self, claim: pb.Claim, device: str) -> None:
+    def use(self, claim: pb.Claim, device: str, gpu: int) -> None:
         """Has a claim prepared, looks at what that gave, and has it unprepared."""
         answer = pb.NodePrepareResourcesResponse.FromString(
             self._insist("NodePrepareResources", claim, pb.NodePrepareResourcesRequest)
@@ -59,10 +64,18 @@ class User:
         assert granted.device_name == device
         spec = json.loads(self._spec(claim).read_bytes())
         assert f"{spec['kind']}={spec['devices'][0]['name']}" == granted.cdi_device_ids[0]
-        held = [each.uid for each in self._recorded() if each.devices[0].device == device]
+        held = [each.uid for each in self._recorded() if each.devices[0].device in devices_of(gpu)]
         assert held == [claim.uid]
-        self._insist("NodeUnprepareResources", claim, pb.NodeUnprepareResourcesRequest)
+        state = self._host.gpus.state.gpus[gpu]
+        made = [(each.start, len(each.compute_instances)) for each in state.instances]
+        assert made == ([(PLACEMENT, 1)] if "-mig-" in device else [])
+        assert state.mig_enabled == ("-mig-" in device)
+        undone = pb.NodeUnprepareResourcesResponse.FromString(
+            self._insist("NodeUnprepareResources", claim, pb.NodeUnprepareResourcesRequest)
+        )
+        assert undone.claims[claim.uid].error == ""
         assert not self._spec(claim).exists()
+        assert not self._host.gpus.state.gpus[gpu].instances
 
     def _spec(self, claim: pb.Claim) -> Path:
         return self._host.folder / f"cdi/{DRIVER}-claim_{claim.uid}.json"
@@ -101,31 +114,41 @@ class User:
             return probe.connect_ex(str(self._host.plugin / "dra.sock")) == 0
 
 
+def devices_of(gpu: int) -> tuple[str, ...]:
+    """Returns one device of each kind, which exclude each other."""
+    return f"gpu-{gpu}", f"gpu-{gpu}-mig-1g10gb-19-{PLACEMENT}", f"gpu-{gpu}-share"
+
+
+def _claim(host: Host, number: int) -> tuple[Body, str, int]:
+    """Makes a claim; returns it with its device and GPU. Each GPU has all kinds in turn."""
+    gpu = number % GPUS
+    of_gpu = devices_of(gpu)
+    device = of_gpu[number // GPUS % len(of_gpu)]
+    share: dict[str, object] = {"shareID": SHARE_ID, "consumedCapacity": AMOUNTS}
+    more = share if device.endswith("-share") else {}
+    return host.allocated_claim(f"claim-{number}", device, **more), device, gpu
+
+
 @pytest.mark.timeout(_KILLING + CLAIMS)  # a claim that nothing disturbs takes a few milliseconds
 def test_nothing_is_lost_doubled_or_leaked() -> None:
     chance = random.Random(SEED)
     print(f"seed {SEED}")
     with running_host() as host:
-        claims = [
-            (
-                host.allocated_claim(f"claim-{number}", f"gpu-{number % GPUS}"),
-                f"gpu-{number % GPUS}",
-            )
-            for number in range(CLAIMS)
-        ]
+        claims = [_claim(host, number) for number in range(CLAIMS)]
         process = host.start()
         killed = threading.Event()
 
         def work(number: int) -> int:
             user = User(host, number, killed)
-            own = [claim for claim in claims if claim[1] in user.devices]
+            own = [claim for claim in claims if claim[2] in user.gpus]
             used = 0
             while used < len(own) or not killed.is_set():
-                body, device = own[used % len(own)]
+                body, device, gpu = own[used % len(own)]
                 metadata = body["metadata"]
                 user.use(
                     pb.Claim(namespace="default", name=metadata["name"], uid=metadata["uid"]),
                     device,
+                    gpu,
                 )
                 used += 1
             return used
@@ -145,6 +168,9 @@ def test_nothing_is_lost_doubled_or_leaked() -> None:
         assert used >= CLAIMS
         assert parse_checkpoint((host.plugin / "checkpoint.jsonl").read_bytes()).claims == {}
         assert list((host.folder / "cdi").iterdir()) == []
+        assert not any(gpu.instances for gpu in host.gpus.state.gpus.values())
+        records = [json.loads(path.read_bytes()) for path in (host.plugin / "mig").iterdir()]
+        assert not any(record["instances"] for record in records)
         locks = {"serialize.lock", *(f"gpu-{minor}.lock" for minor in range(GPUS))}
         left = {path.name for path in host.plugin.iterdir()}
-        assert left == {"checkpoint.jsonl", "dra.sock", *locks}
+        assert left == {"checkpoint.jsonl", "dra.sock", "mig", *locks}
