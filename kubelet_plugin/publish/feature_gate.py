@@ -2,7 +2,7 @@
 
 The API server silently drops fields whose feature gate is off (KEP-4815, KEP-5055, KEP-5075,
 KEP-5517, KEP-5677), and a server that is older than a gate drops its fields, too. The stored object
-shows it.
+shows it. Fields of a feature that the node has to declare are refused if it does not (KEP-5328).
 """
 
 from collections.abc import Callable

@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
+from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import Client, Preconditions, Selection
-from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
+from carina_dra.kube.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Entry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
@@ -318,23 +318,25 @@ class Publisher:
     def _write(self, plan: SlicePlan) -> bool:
         """Writes the slices; returns False if another client wrote meanwhile.
 
-        Stops after a write from which the API server has dropped the fields of a gate. Counter sets
-        are written first, so devices are not published without the counters that they need.
+        Stops after a write whose fields of a gate the API server has dropped or refused. Counter
+        sets are written first, so devices are not published without the counters that they need.
         """
         known_off = set(self._off_until)
         owner = (self._take_owner(),) if plan.create else ()
         versions: dict[str, str] = {}
         try:
             for changed in plan.update:
-                body = self._client.replace(RESOURCE_SLICES, encode(changed))
-                versions[changed.metadata.name] = resource_version_of(body)
-                self._written("update", changed, body)
+                body = self._accepted(changed, self._client.replace)
+                if body is not None:
+                    versions[changed.metadata.name] = resource_version_of(body)
+                    self._written("update", changed, body)
                 if self._off_until.keys() != known_off:
                     return True
             for new in plan.create:
                 owned = replace(new, metadata=replace(new.metadata, owner_references=owner))
-                body = self._client.create(RESOURCE_SLICES, encode(owned))
-                self._written("create", new, body)
+                body = self._accepted(owned, self._client.create)
+                if body is not None:
+                    self._written("create", new, body)
                 if self._off_until.keys() != known_off:
                     return True
             for obsolete in plan.delete:
@@ -344,6 +346,23 @@ class Publisher:
             _log.info("the ResourceSlices changed during the update", extra={"error": str(error)})
             return False
         return True
+
+    def _accepted(
+        self, sent: ResourceSlice, write: Callable[[ApiResource, Body], Body]
+    ) -> Body | None:
+        """Returns the stored slice, or None if the API server refuses the fields of a gate.
+
+        It refuses fields of a feature that the node does not declare (KEP-5328).
+        """
+        try:
+            return write(RESOURCE_SLICES, encode(sent))
+        except Forbidden as error:
+            refused = [gate for gate in needed(sent.spec) if gate.value in str(error)]
+            if not refused:
+                raise
+            for gate in refused:
+                self._gate_is_off(gate)
+            return None
 
     def _written(self, operation: SliceOperation, sent: ResourceSlice, body: Body) -> None:
         """Records the stored slice, and the feature gates whose fields it lacks."""
@@ -355,11 +374,15 @@ class Publisher:
         for gate in needed(sent.spec):
             if gate in kept:
                 self._reported_off.discard(gate)
-                continue
-            self._off_until[gate] = self._clock() + _GATE_RETRY
-            if gate not in self._reported_off:
-                self._reported_off.add(gate)
-                self._reporter.feature_gate_off(gate)
+            else:
+                self._gate_is_off(gate)
+
+    def _gate_is_off(self, gate: FeatureGate) -> None:
+        """Leaves out the fields of a gate for a while, and reports it once."""
+        self._off_until[gate] = self._clock() + _GATE_RETRY
+        if gate not in self._reported_off:
+            self._reported_off.add(gate)
+            self._reporter.feature_gate_off(gate)
 
     def _delete(self, name: str, uid: str, version: str) -> None:
         conditions = Preconditions(uid=uid, resource_version=version)

@@ -142,8 +142,8 @@ class NodeReport:
         self._report(Notice(EventType.WARNING, "PublishFailed", note), action="Publish")
 
     def feature_gate_off(self, gate: FeatureGate) -> None:
-        """Reports that the API server drops fields of ResourceSlices."""
-        note = f"Feature gate {gate.value} of the API server is off: {_CONSEQUENCES[gate]}"
+        """Reports that the API server drops or refuses fields of ResourceSlices."""
+        note = f"The API server does not store fields of {gate.value}: {_CONSEQUENCES[gate]}"
         self._report(Notice(EventType.WARNING, "FeatureGateOff", note), action="Publish")
 
     def gpus_contested(self, decision: Decision) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from carina_dra.kube.api_resource import NODES, ApiResource
+from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES, ApiResource
 from carina_dra.kube.body import Body
-from carina_dra.kube.client import TIMEOUT, Client
+from carina_dra.kube.client import TIMEOUT, Client, MergePatch
+from carina_dra.kube.errors import ApiOperation, Forbidden
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from kubelet_plugin.devices.device import devices
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -37,6 +38,7 @@ GATES_ON = {
     "DRAPartitionableDevicesType": True,
     "DRAResourcePoolStatus": True,  # the one before needs it
 }
+_FEATURE = "DRANodeAllocatableResources"
 _numbers = count()
 
 
@@ -59,6 +61,24 @@ class AlphaDroppingClient(Client):
         if "devices" in spec:
             spec["devices"] = [_without_host_memory(device) for device in spec["devices"]]
         return {**body, "spec": spec}
+
+
+class RefusingClient(Client):
+    """Refuses what an API server refuses for a node that does not declare the feature."""
+
+    def create(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        self._refuse(body)
+        return super().create(resource, body, timeout=timeout)
+
+    def replace(self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT) -> Body:
+        self._refuse(body)
+        return super().replace(resource, body, timeout=timeout)
+
+    def _refuse(self, body: Body) -> None:
+        for device in body.get("spec", {}).get("devices", ()):
+            if "nodeAllocatableResources" in device:
+                operation = ApiOperation.on("write", RESOURCE_SLICES)
+                raise Forbidden(operation, f'node "node-1" does not support {_FEATURE} feature')
 
 
 def _without_host_memory(device: Body) -> Body:
@@ -87,6 +107,23 @@ def cluster_with_gates() -> Iterator[Cluster]:
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
+def without_declared_feature(request: pytest.FixtureRequest) -> Iterator[NodeInApi]:
+    """A node whose kubelet does not have the gates, in an API with the gates."""
+    if request.param == "embedded":
+        embedded: NodeInApi = request.getfixturevalue("embedded_node")
+        server: ApiServer = request.getfixturevalue("embedded")
+        with RefusingClient(server.connection) as plugin:
+            yield NodeInApi(embedded.name, embedded.admin, plugin)
+        return
+    cluster: Cluster = request.getfixturevalue("cluster_with_gates")
+    name = f"alpha-{next(_numbers)}"
+    with Client(from_kubeconfig(cluster.kubeconfig)) as client:
+        client.create(NODES, {"metadata": {"name": name}})
+        yield NodeInApi(name, client, client)
+        client.delete(NODES, name)
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
 def with_gates(request: pytest.FixtureRequest) -> Iterator[NodeInApi]:
     """A node in an API with the gates."""
     if request.param == "embedded":
@@ -96,6 +133,8 @@ def with_gates(request: pytest.FixtureRequest) -> Iterator[NodeInApi]:
     name = f"alpha-{next(_numbers)}"
     with Client(from_kubeconfig(cluster.kubeconfig)) as client:
         client.create(NODES, {"metadata": {"name": name}})
+        declared = MergePatch({"status": {"declaredFeatures": [_FEATURE]}})
+        client.patch(NODES, name, declared, subresource="status")
         yield NodeInApi(name, client, client)
         client.delete(NODES, name)
 
@@ -166,6 +205,26 @@ def test_partition_types_are_counted_for_a_resource_pool_status_request(
         {"attribute": attribute, "type": "gpu-0", "total": 3, "allocatable": 1},
         {"attribute": attribute, "type": "gpu-1", "total": 2, "allocatable": 1},
     ]
+
+
+def test_fields_that_the_node_does_not_declare_are_left_out_and_reported_once(
+    without_declared_feature: NodeInApi,
+) -> None:
+    node, report = without_declared_feature, Report()
+    with node.publisher(report, settings=SETTINGS) as publisher:
+        publisher.publish(DEVICES)
+        assert publisher.wait_published(DEADLINE)
+        before = node.versions()
+        publisher.republish()
+        publisher.publish(list(DEVICES))
+        assert publisher.wait_published(DEADLINE)
+
+    assert list(node.devices()) == [device.name for device in DEVICES]
+    assert not [each for each in node.devices().values() if "nodeAllocatableResources" in each]
+    assert _declaring(node) == [f"{DRIVER}/partitionType"]
+    assert report.gates_off == [FeatureGate.NODE_ALLOCATABLE_RESOURCES]
+    assert report.failures == []
+    assert node.versions() == before
 
 
 def test_fields_are_published_after_their_gates_are_switched_on(
