@@ -33,16 +33,17 @@ def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
     """Returns the node's devices, each kind sorted by the minor number of the GPU.
 
     The scheduler takes the first device that fits: a request that selects no type gets a whole GPU
-    before a part of one, and monitors come last. Of the partitions of a GPU, the smallest come
-    first, each at its last placement first: the large profiles fit at the first placements, some of
-    them only there. A GPU that does not respond keeps its devices. The problems in its state
-    determine whether they may be allocated.
+    before a part of one, and monitors come last. Shares come before partitions, of which there are
+    many: kube-scheduler evaluates the selectors of a request for each device before the one that it
+    takes. Of the partitions of a GPU, the smallest come first, each at its last placement first:
+    the large profiles fit at the first placements, some of them only there. A GPU that does not
+    respond keeps its devices. The problems in its state determine whether they may be allocated.
     """
     gpus = known_gpus(inventory)
     return (
         *(WholeGpu(one.gpu, one.state) for one in gpus if _can_be_used_whole(one)),
-        *(partition for one in gpus for partition in _partitions(one)),
         *(Share(one.gpu, one.state) for one in gpus if _can_be_shared(one)),
+        *(partition for one in gpus for partition in _partitions(one)),
         *(Monitor(one.gpu, one.state) for one in gpus),
     )
 

@@ -1,9 +1,9 @@
 """The order of a node's devices as a policy, because kube-scheduler takes the first that fits.
 
-Devices of one kind and size are a *group*. Groups have a fixed order: whole GPUs, partitions from
-small to large, shares, monitors. So a request for an amount of memory gets the smallest partition
-that suffices. A policy says which GPU in a group comes first. On a GPU, every policy prefers the
-partition that rules out the fewest large ones.
+Devices of one kind and size are a *group*. Groups have a fixed order: whole GPUs, shares,
+partitions from small to large, monitors. So a request for an amount of memory gets the smallest
+partition that suffices. A policy says which GPU in a group comes first. On a GPU, every policy
+prefers the partition that rules out the fewest large ones.
 
 The order follows from the devices and from what claims hold, so two plugins want the same. It is a
 hint: whatever the order, the scheduler allocates only what fits.
@@ -107,9 +107,9 @@ def _rank(device: GpuDevice) -> int:
     match device:
         case WholeGpu():
             return 0
-        case Partition() | FoundPartition():
-            return 1
         case Share():
+            return 1
+        case Partition() | FoundPartition():
             return 2
         case Monitor():
             return 3

@@ -58,8 +58,8 @@ def test_groups_are_kinds_and_sizes_from_small_to_large(policy: DeviceOrder) -> 
 
     assert [(group[0].kind, len(group)) for group in found] == [
         ("gpu", 4),
-        *(("mig", 4 * placements) for placements in (7, 7, 4, 3, 2, 1, 1)),
         ("share", 4),
+        *(("mig", 4 * placements) for placements in (7, 7, 4, 3, 2, 1, 1)),
         ("monitor", 4),
     ]
     memory = [one.profile.size for group in found for one in group if isinstance(one, Partition)]

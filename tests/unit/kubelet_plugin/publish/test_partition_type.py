@@ -164,10 +164,14 @@ def test_slices_are_split_only_where_partitions_are_not_declared() -> None:
     made = node("eight GPUs with partitions")
 
     declaring = [content.partition_type_attribute is not None for content in slices(made)]
-    whole_gpus, *partitions, others = declaring
-    assert (whole_gpus, others) == (True, True)
-    assert not any(partitions)
+    of_whole_gpus, *others = declaring
+    assert of_whole_gpus
+    assert not any(others)
     kinds = [{device.attributes["type"] for device in content.devices} for content in slices(made)]
-    assert set(chain.from_iterable(kinds[1:-1])) == {StringAttribute(DeviceKind.MIG)}
+    assert kinds[0] == {StringAttribute(DeviceKind.GPU), StringAttribute(DeviceKind.SHARE)}
+    assert set(chain.from_iterable(kinds[1:])) == {
+        StringAttribute(DeviceKind.MIG),
+        StringAttribute(DeviceKind.MONITOR),
+    }
     unsplit = pool_of(*(whole(minor) for minor in range(8)), *(share(minor) for minor in range(8)))
     assert len(slices(unsplit)) == 1

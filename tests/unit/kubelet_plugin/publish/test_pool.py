@@ -86,7 +86,7 @@ def test_slices_stay_within_the_limits_of_the_api(number_of_gpus: int) -> None:
     assert [found.name for content in devices for found in content.devices] == names
 
 
-@pytest.mark.parametrize(("number_of_gpus", "slices"), [(1, 1), (8, 4), (9, 5), (16, 9)])
+@pytest.mark.parametrize(("number_of_gpus", "slices"), [(1, 1), (8, 5), (9, 5), (16, 9)])
 def test_a_policy_has_devices_of_one_size_in_as_few_slices_as_they_fit(
     number_of_gpus: int, slices: int
 ) -> None:
