@@ -65,12 +65,18 @@ def _require(why_not: str | None) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests by the fixtures that they ask for."""
     for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        asked_for = set(getattr(item, "fixturenames", ())) - set(parameters)
-        if "node" in asked_for:
+        if _asks_for(item, "node"):
             item.add_marker(_NODE)
-        if "cluster" in asked_for:
+        if _asks_for(item, "cluster"):
             item.add_marker(_KUBERNETES)
+
+
+def _asks_for(item: pytest.Item, name: str) -> bool:
+    """Whether a test asks for the real one: a simulated one of that name is each test's own."""
+    if not isinstance(item, pytest.Function) or name not in item.fixturenames:
+        return False
+    definitions = item._fixtureinfo.name2fixturedefs.get(name, ())
+    return bool(definitions) and definitions[-1].scope != "function"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,8 @@
 """`make bench`: the allocator and the node plugin in numbers, beside their goals.
 
     python -m tests.benchmarks                    everything
-    python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin
+    python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin,
+                                                  and `kube-scheduler` the stock scheduler
     python -m tests.benchmarks --scale 0.1        fleets of a tenth of the nodes
     python -m tests.benchmarks --json FILE        the results for programs as well
 
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.benchmarks import plugin, report, run
+from tests.benchmarks import kube_scheduler, plugin, report, run
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
 from tests.benchmarks.run import FULL_SIZE, Options
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _names() -> list[str]:
-    return [*(scenario.name for scenario in SCENARIOS), plugin.NAME]
+    return [*(scenario.name for scenario in SCENARIOS), plugin.NAME, kube_scheduler.NAME]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tests.benchmarks import allocator, plugin, report
+from tests.benchmarks import allocator, kube_scheduler, plugin, report
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
 
@@ -33,6 +33,8 @@ def run(name: str, options: Options) -> list[Measurement]:
 
     if name == plugin.NAME:
         plugin.measure(hear)
+    elif name == kube_scheduler.NAME:
+        kube_scheduler.measure(hear, scale=options.scale)
     else:
         (scenario,) = (each for each in SCENARIOS if each.name == name)
         nodes = allocator.size(scenario, options.scale)

@@ -209,7 +209,7 @@ def test_gpus_seen_with_admin_access_are_free_for_others(workloads: Workloads) -
 
 
 def test_claims_share_a_gpu_and_know_their_amounts(workloads: Workloads) -> None:
-    amounts = {"requests": {"memory": "10Gi", "cores": "40"}}
+    amounts = {"requests": {"memory": "30Gi", "cores": "40"}}
     pods = ("one", "two", "three")
     for name in pods:
         workloads.claim(name, request(deviceClassName="share.gpu.carina.dev", capacity=amounts))
@@ -219,7 +219,7 @@ def test_claims_share_a_gpu_and_know_their_amounts(workloads: Workloads) -> None
     sharing = Counter(gpu.minor for name in pods for gpu in workloads.gpus(name))
     assert sorted(sharing.values()) == [1, 2]
     environment = workloads.environment("one")
-    for suffix, value in (("_MEMORY_MIB", "10240"), ("_CORES_PERCENT", "40")):
+    for suffix, value in (("_MEMORY_MIB", "30720"), ("_CORES_PERCENT", "40")):
         assert [environment[name] for name in environment if name.endswith(suffix)] == [value]
 
     workloads.claim("whole", request(count=7))
