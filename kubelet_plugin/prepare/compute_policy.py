@@ -22,6 +22,10 @@ _SHOWN: Final = 300
 """Characters of the program's output that a message shows."""
 
 
+class PolicyUnchangedError(ResourceError):
+    """The compute policy could not be changed, and is certainly what it was."""
+
+
 class ComputePolicy:
     """The compute policy of the GPUs of a driver."""
 
@@ -33,12 +37,13 @@ class ComputePolicy:
         """Sets the length of the time slices of a GPU, until the driver is reloaded.
 
         Raises:
-            ResourceError: the program is missing, fails, or does not end.
+            PolicyUnchangedError: the program is missing, or fails.
+            ResourceError: the program does not end, or is killed.
         """
         task = f"time slices of {uuid} cannot be set to {interval}"
         program = _first(programs(self._driver_root, _PROGRAM))
         if program is None:
-            raise ResourceError(
+            raise PolicyUnchangedError(
                 f"{task}: {_PROGRAM} not found below the driver root {self._driver_root}; install "
                 "it, or set driver_root to the root of the installed driver",
                 retriable=True,
@@ -63,7 +68,9 @@ class ComputePolicy:
             ) from error
         if done.returncode != 0:
             said = " ".join(done.stdout.decode(errors="replace").split())[-_SHOWN:]
-            raise ResourceError(
+            # After a signal, it is not known what the program has done.
+            error_type = PolicyUnchangedError if done.returncode > 0 else ResourceError
+            raise error_type(
                 f"{task}: {_PROGRAM} ended with {done.returncode}: {said or 'no output'}; run "
                 f"`{' '.join(command)}`",
                 retriable="not supported" not in said.lower(),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import handle_of
-from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.compute_policy import ComputePolicy, PolicyUnchangedError
 from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import Identity, ResourceError, TimeSlice, time_slice_identity
@@ -49,7 +49,12 @@ class TimeSlices:
         intents = self._intents.current(gpu)
         if not intents.time_slice:
             self._intents.store(gpu.uuid, replace(intents, time_slice=True))
-        self._policy.set_time_slice(gpu.uuid, wanted.interval)
+        try:
+            self._policy.set_time_slice(gpu.uuid, wanted.interval)
+        except PolicyUnchangedError:
+            # Else the reset, which fails for the same reason, would keep the claim on the GPU.
+            self._intents.store(gpu.uuid, intents)
+            raise
 
     def remove(self, identity: Identity) -> None:
         """Sets the driver's default again, if the length was set.

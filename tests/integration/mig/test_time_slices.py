@@ -147,6 +147,42 @@ def test_a_failure_that_may_pass_is_retried(node: MigNode) -> None:
     assert failed.value.failure.retriable
 
 
+def test_a_claim_whose_interval_cannot_be_set_does_not_hold_its_gpu(node: MigNode) -> None:
+    node.simulated.fail_nvidia_smi("Insufficient Permissions")
+    node.configs["train"] = gpu_config("Short")
+    with pytest.raises(ClaimError, match="Insufficient Permissions"):
+        node.prepare("train", "gpu-2")
+
+    node.prepare("next", "gpu-2")
+
+    assert node.specs() == {"next"}
+
+
+def test_without_nvidia_smi_a_claim_with_an_interval_does_not_hold_its_gpu(node: MigNode) -> None:
+    (node.simulated.root / "usr/bin/nvidia-smi").unlink()
+    node.configs["train"] = gpu_config("Short")
+    with pytest.raises(ClaimError, match="nvidia-smi not found"):
+        node.prepare("train", "gpu-2")
+
+    node.prepare("next", "gpu-2")
+
+    assert node.specs() == {"next"}
+
+
+def test_an_interval_that_was_set_is_reset_although_it_could_not_be_set_again(
+    node: MigNode,
+) -> None:
+    node.configs["train"] = gpu_config("Short")
+    node.prepare("train", "gpu-2")
+    node.simulated.fail_nvidia_smi("Insufficient Permissions")
+    node.repair()
+    node.simulated.fail_nvidia_smi(None)
+
+    node.unprepare("train")
+
+    assert slices(node) == {}
+
+
 def test_claims_of_a_lost_gpu_can_be_unprepared(node: MigNode) -> None:
     node.configs["train"] = gpu_config("Short")
     node.prepare("train", "gpu-2")
