@@ -1,5 +1,6 @@
 """Reads from a ResourceClaim's allocation which devices of this node the claim has."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -39,6 +40,9 @@ from kubelet_plugin.devices.share import share_amounts
 
 _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that kube-controller-manager makes from a template."""
+_POD_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""What a pod can call its claim. Users can write 256 KiB of anything into the annotation, and what
+they write must not fill the record of claims."""
 _SHARES_NEED = (
     "switch on the feature gate DRAConsumableCapacity in kube-apiserver and kube-scheduler, and "
     "delete the pod so that it gets a share"
@@ -132,7 +136,8 @@ def read_allocation(
     reading = _configured(reference, results, _configurations(reference, allocation, driver))
     names = [result.request.partition("/") for result in results]
     subrequests = {request: subrequest for request, _, subrequest in names if subrequest}
-    pod_claim = found.annotations.get(_POD_CLAIM_NAME) or None
+    named_in_pod = found.annotations.get(_POD_CLAIM_NAME, "")
+    pod_claim = named_in_pod if _POD_CLAIM.fullmatch(named_in_pod) else None
     named = replace(reading.claim, pod_claim=pod_claim, subrequests=subrequests)
     return replace(reading, claim=named)
 

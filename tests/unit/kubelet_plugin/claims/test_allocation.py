@@ -165,6 +165,10 @@ def read_named(request: str, annotations: dict[str, str]) -> Reading:
         ({}, None),
         ({"resource.kubernetes.io/pod-claim-name": "gpu"}, "gpu"),
         ({"resource.kubernetes.io/pod-claim-name": ""}, None),
+        ({"resource.kubernetes.io/pod-claim-name": "a" * 63}, "a" * 63),
+        ({"resource.kubernetes.io/pod-claim-name": "a" * 64}, None),
+        ({"resource.kubernetes.io/pod-claim-name": "../gpu"}, None),
+        ({"resource.kubernetes.io/pod-claim-name": "gpu\n"}, None),
         ({"example.com/pod-claim-name": "gpu"}, None),
     ],
 )
