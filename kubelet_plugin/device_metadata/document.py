@@ -37,6 +37,10 @@ _GO_ESCAPES: Final = str.maketrans(
 """What Go's encoding/json escapes and Python's json does not."""
 
 
+_GENERATIONS: Final = range(1, 2**63 - 1)
+"""The generations that another can follow: consumers read them into 64 bits."""
+
+
 class MetadataNameError(ValueError):
     """A name of the claim cannot be part of a path; names it and the rule."""
 
@@ -119,9 +123,10 @@ def generation_of(content: bytes) -> int:
     """Returns the generation of a file's content; 0 if it is damaged."""
     try:
         first, _ = json.JSONDecoder().raw_decode(content.decode())
-        return int(first["metadata"]["generation"])
-    except (ValueError, KeyError, TypeError):
+        generation = int(first["metadata"]["generation"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0
+    return generation if generation in _GENERATIONS else 0
 
 
 def _object(metadata: RequestMetadata, version: str, generation: int) -> dict[str, Any]:

@@ -96,7 +96,12 @@ def test_the_generation_can_be_read_back(name: str) -> None:
         b"{}",
         b'{"metadata": {}}',
         b'{"metadata": {"generation": "x"}}',
+        b'{"metadata": {"generation": 1e999}}',
+        b'{"metadata": {"generation": -1}}',
+        b'{"metadata": {"generation": 9223372036854775807}}',
+        b"[" * 100_000,
     ],
+    ids=lambda content: repr(content[:40]),
 )
 def test_damaged_content_has_no_generation(content: bytes) -> None:
     assert generation_of(content) == 0
