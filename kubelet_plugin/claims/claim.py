@@ -6,7 +6,7 @@ unprepared.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from carina_dra.config.device import (
@@ -118,6 +118,14 @@ class NodeClaim:
         """`namespace/name`, for messages."""
         return self.reference.key
 
+    def holds_as(self, other: "NodeClaim") -> bool:
+        """Returns whether the two have the same devices allocated, with the same time slices.
+
+        Other configuration may differ. It changes nothing on a GPU.
+        """
+        devices, others = map(_unconfigured, self.devices), map(_unconfigured, other.devices)
+        return self.holds == other.holds and list(devices) == list(others)
+
     @property
     def gpus(self) -> frozenset[str]:
         """Names of the GPUs on which the claim has a device."""
@@ -140,3 +148,7 @@ class NodeClaim:
             for device in self.devices
             if not device.admin_access
         )
+
+
+def _unconfigured(device: AllocatedDevice) -> AllocatedDevice:
+    return replace(device, config=accepted_config(device.device)())

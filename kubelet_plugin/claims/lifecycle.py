@@ -198,9 +198,9 @@ class ClaimLifecycle:
         self._nvidia_claims.refuse_conflict(
             claim, recorded=checkpoint.claims, read_kubelet_record=self._read_kubelet_record
         )
-        reallocated = before is not None and before.devices != claim.devices
+        reallocated = before is not None and not before.holds_as(claim)
         if before != claim and not reallocated:
-            # A version that did not know all names of the claim may have recorded it.
+            # A version that did not know all names and settings of the claim may have recorded it.
             self._record.store(checkpoint.with_claim(claim))
         locked.unlock_node()
         if before is not None and reallocated:

@@ -50,6 +50,18 @@ def test_the_instance_is_made_at_its_placement_and_undone(node: MigNode) -> None
     assert node.specs() == set()
 
 
+def test_a_claim_whose_configuration_another_version_recorded_keeps_its_instance(
+    node: MigNode,
+) -> None:
+    node.prepare("train", ONE_G)
+    node.configs["train"] = {"kind": "MigDeviceConfig", "sharing": {"strategy": "TimeSlicing"}}
+    node.simulated.fail("nvmlGpuInstanceDestroy", pynvml.NVML_ERROR_IN_USE)
+
+    node.prepare("train")
+
+    assert len(node.instances(0)) == 1
+
+
 def test_the_metadata_of_a_partition_has_the_uuid_of_its_instance(node: MigNode) -> None:
     node.device_metadata = True
     node.prepare("train", ONE_G)

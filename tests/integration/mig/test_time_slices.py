@@ -56,6 +56,17 @@ def test_without_another_interval_nothing_is_set(
     assert node.simulated.time_slices() == {}
 
 
+def test_an_interval_that_another_version_did_not_record_is_set_and_reset(node: MigNode) -> None:
+    node.prepare("train", "gpu-0-share")
+    node.configs["train"] = share_config("Short")
+    node.prepare("train")
+    assert slices(node) == {0: SHORT}
+
+    del node.configs["train"]
+    node.prepare("train")
+    assert slices(node) == {}
+
+
 def test_a_reload_of_the_driver_forgets_it_and_the_repair_sets_it_again(node: MigNode) -> None:
     node.configs["train"] = gpu_config("Medium")
     node.prepare("train", "gpu-2")
