@@ -6,7 +6,7 @@ container with the driver's libnvidia-ml.
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,8 @@ from kubelet_plugin.rooted_path import RootedPath
 _PROGRAM: Final = "nvidia-smi"
 _PATIENCE: Final = 30.0
 """Seconds after which the program is ended."""
+_DYING: Final = 1.0
+"""Seconds in which a killed program ends, unless the kernel driver keeps it."""
 _SHOWN: Final = 300
 """Characters of the program's output that a message shows."""
 
@@ -32,15 +34,18 @@ class ComputePolicy:
     def __init__(self, driver_root: Path) -> None:
         """`driver_root` is the root of the installed driver, as this process sees it."""
         self._driver_root = driver_root
+        self._not_ended: dict[str, subprocess.Popen[bytes]] = {}
 
     def set_time_slice(self, uuid: str, interval: TimeSliceInterval) -> None:
         """Sets the length of the time slices of a GPU, until the driver is reloaded.
 
         Raises:
             PolicyUnchangedError: the program is missing, or fails.
-            ResourceError: the program does not end, or is killed.
+            ResourceError: the program does not end, or is killed. While one that was killed still
+                runs, no other is started for its GPU.
         """
         task = f"time slices of {uuid} cannot be set to {interval}"
+        self._refuse_hanging(uuid, task)
         program = _first(programs(self._driver_root, _PROGRAM))
         if program is None:
             raise PolicyUnchangedError(
@@ -53,27 +58,57 @@ class ComputePolicy:
         library = _first(nvml_libraries(self._driver_root))
         environment = os.environ | ({} if library is None else {"LD_PRELOAD": library})
         try:
-            done = subprocess.run(  # noqa: S603 - the driver's program
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=_PATIENCE,
-                check=False,
-                env=environment,
-            )
+            status, output = self._run(uuid, command, environment)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ResourceError(
                 f"{task}: {error}; run `{' '.join(command)}`", retriable=True
             ) from error
-        if done.returncode != 0:
-            said = " ".join(done.stdout.decode(errors="replace").split())[-_SHOWN:]
+        if status != 0:
+            said = " ".join(output.decode(errors="replace").split())[-_SHOWN:]
             # After a signal, it is not known what the program has done.
-            error_type = PolicyUnchangedError if done.returncode > 0 else ResourceError
+            error_type = PolicyUnchangedError if status > 0 else ResourceError
             raise error_type(
-                f"{task}: {_PROGRAM} ended with {done.returncode}: {said or 'no output'}; run "
+                f"{task}: {_PROGRAM} ended with {status}: {said or 'no output'}; run "
                 f"`{' '.join(command)}`",
                 retriable="not supported" not in said.lower(),
+            )
+
+    def _run(
+        self, uuid: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Returns the exit status and the output of the program.
+
+        A process that waits for a GPU that hangs cannot be killed. So this does not wait for it, as
+        `subprocess.run` does. Raises OSError, and TimeoutExpired.
+        """
+        process = subprocess.Popen(  # noqa: S603 - the driver's program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        try:
+            output, _ = process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            if process.stdout is not None:
+                process.stdout.close()
+            try:
+                process.wait(_DYING)
+            except subprocess.TimeoutExpired:
+                self._not_ended[uuid] = process
+            raise
+        return process.returncode, output
+
+    def _refuse_hanging(self, uuid: str, task: str) -> None:
+        process = self._not_ended.pop(uuid, None)
+        if process is not None and process.poll() is None:
+            self._not_ended[uuid] = process
+            raise ResourceError(
+                f"{task}: {_PROGRAM} was killed, but its process {process.pid} does not end; reset "
+                "the GPU or reboot the node",
+                retriable=True,
             )
 
 

@@ -1,5 +1,7 @@
 """The time slices that claims demand of GPUs, on a simulated node."""
 
+import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from kubelet_plugin.claims.failure import (
     TimeSliceDisagrees,
     TimeSlicingMissing,
 )
+from kubelet_plugin.prepare import compute_policy
+from kubelet_plugin.prepare.compute_policy import ComputePolicy
+from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.prepare.wanted import wanted
 from tests.fakes.mig_node import MigNode
 from tests.samples.gpus import share, whole
@@ -192,6 +197,41 @@ def test_an_interval_that_was_set_is_reset_although_it_could_not_be_set_again(
     node.unprepare("train")
 
     assert slices(node) == {}
+
+
+@pytest.fixture
+def hanging_nvidia_smi(node: MigNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[MigNode]:
+    """A node whose nvidia-smi cannot be killed, as while the kernel driver waits for a GPU."""
+    program = node.simulated.root / "usr/bin/nvidia-smi"
+    program.write_text("#!/bin/sh\necho >>$0.started\nexec sleep 60\n")
+    monkeypatch.setattr(compute_policy, "_PATIENCE", 0.2)
+    monkeypatch.setattr(compute_policy, "_DYING", 0.2)
+    started: list[subprocess.Popen[bytes]] = []
+    kill = subprocess.Popen.kill
+
+    def survive(process: subprocess.Popen[bytes]) -> None:
+        started.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", survive)
+    yield node
+    for process in started:
+        kill(process)
+        process.wait()
+
+
+def test_nvidia_smi_that_cannot_be_killed_is_not_waited_for_and_not_started_again(
+    hanging_nvidia_smi: MigNode,
+) -> None:
+    root = hanging_nvidia_smi.simulated.root
+    policy = ComputePolicy(root)
+    uuid = hanging_nvidia_smi.simulated.state.gpus[2].uuid
+    with pytest.raises(ResourceError, match=r"timed out.*--set-timeslice"):
+        policy.set_time_slice(uuid, "Short")
+
+    with pytest.raises(ResourceError, match=r"process \d+ does not end; reset the GPU"):
+        policy.set_time_slice(uuid, "Short")
+
+    assert (root / "usr/bin/nvidia-smi.started").read_text() == "\n"
 
 
 def test_claims_of_a_lost_gpu_can_be_unprepared(node: MigNode) -> None:
