@@ -5,6 +5,7 @@ KEP-5517, KEP-5677), and a server that is older than a gate drops its fields, to
 shows it. Fields of a feature that the node has to declare are refused if it does not (KEP-5328).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -41,6 +42,12 @@ def needed(spec: ResourceSliceSpec) -> frozenset[FeatureGate]:
     if spec.shared_counters or any(device.consumes_counters for device in spec.devices):
         gates.add(FeatureGate.PARTITIONABLE_DEVICES)
     return frozenset(gates)
+
+
+def named_in(message: str) -> frozenset[FeatureGate]:
+    """Returns the gates that a message names. The name of one is the beginning of another's."""
+    words = set(re.findall(r"\w+", message))
+    return frozenset(gate for gate in FeatureGate if gate.value in words)
 
 
 def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:

@@ -30,7 +30,7 @@ from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.devices.room import DeviceUse
-from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
+from kubelet_plugin.publish.feature_gate import FeatureGate, named_in, needed, without
 from kubelet_plugin.publish.ordering import Ordering, WantedOrder
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.other_drivers import (
@@ -357,7 +357,7 @@ class Publisher:
         try:
             return write(RESOURCE_SLICES, encode(sent))
         except Forbidden as error:
-            refused = [gate for gate in needed(sent.spec) if gate.value in str(error)]
+            refused = needed(sent.spec) & named_in(str(error))
             if not refused:
                 raise
             for gate in refused:

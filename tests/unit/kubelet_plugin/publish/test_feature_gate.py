@@ -9,7 +9,7 @@ import pytest
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Counter, CounterSet, Device, DeviceCounterConsumption
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.publish.feature_gate import FeatureGate, needed, without
+from kubelet_plugin.publish.feature_gate import FeatureGate, named_in, needed, without
 from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
 from kubelet_plugin.publish.sync import resource_slices
 from tests.samples.gpus import LOST, monitor, share, whole
@@ -55,6 +55,11 @@ def devices(of: Pool) -> list[Device]:
 
 def gates(of: Pool) -> list[frozenset[FeatureGate]]:
     return [needed(new.spec) for new in resource_slices(of, 1)]
+
+
+@pytest.mark.parametrize("gate", FeatureGate)
+def test_a_refusal_that_names_a_gate_is_not_taken_for_one_of_another(gate: FeatureGate) -> None:
+    assert named_in(f'node "node-1" does not support {gate.value} feature') == {gate}
 
 
 def test_counter_sets_and_their_consumers_need_a_gate() -> None:
