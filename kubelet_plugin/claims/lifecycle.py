@@ -15,7 +15,7 @@ and changes the record. So a slow GPU delays only the claims on that GPU.
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -41,6 +41,7 @@ from kubelet_plugin.claims.record import (
     LockedClaim,
     RecordReporter,
 )
+from kubelet_plugin.devices.conflict import conflict
 
 _FRESH = 1.0
 """Seconds for which a claim that was read may be used after waiting for locks."""
@@ -363,10 +364,11 @@ def _refuse_abandoned_call(reference: ClaimReference, call: Call) -> None:
 
 
 def _refuse_conflict(checkpoint: Checkpoint, claim: NodeClaim) -> None:
-    conflict = conflicting(checkpoint, claim)
-    if conflict is not None:
-        wanted, holder, held = conflict
-        if wanted.time_slice and held.time_slice and not wanted.agrees(held):
+    clash = conflicting(checkpoint, claim)
+    if clash is not None:
+        wanted, holder, held = clash
+        alike = replace(wanted, time_slice=held.time_slice)
+        if wanted.time_slice and held.time_slice and not conflict(alike, held):
             raise ClaimError(
                 TimeSliceDisagrees(
                     claim, str(wanted.device), wanted.time_slice, held.time_slice, holder

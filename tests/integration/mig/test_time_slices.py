@@ -11,6 +11,7 @@ from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
     ClaimError,
+    DeviceHeld,
     NodeResourceFailed,
     TimeSliceDisagrees,
     TimeSlicingMissing,
@@ -95,6 +96,20 @@ def test_all_shares_of_a_gpu_agree_or_the_second_is_refused_by_name(node: MigNod
     node.unprepare("one")
     node.prepare("two")
     assert slices(node) == {0: MEDIUM}
+
+
+@pytest.mark.parametrize("held", ["gpu-0-share", "gpu-0"])
+def test_a_gpu_that_is_held_is_not_said_to_differ_only_in_its_interval(
+    node: MigNode, held: str
+) -> None:
+    config = share_config if held.endswith("-share") else gpu_config
+    node.configs |= {"one": config("Short"), "two": gpu_config("Medium")}
+    node.prepare("one", held)
+
+    with pytest.raises(ClaimError) as refused:
+        node.prepare("two", "gpu-0")
+
+    assert isinstance(refused.value.failure, DeviceHeld)
 
 
 def test_a_share_that_demands_no_interval_takes_that_of_the_others(node: MigNode) -> None:
