@@ -303,7 +303,9 @@ def _claims(
         NodePorts(
             mig_modes=MigModes(nvml, mig_intents),
             mig_instances=MigInstances(nvml, mig_intents, of_nvidia=nvidia_claims.devices),
-            time_slices=TimeSlices(nvml, ComputePolicy(chosen.driver_root), mig_intents),
+            time_slices=TimeSlices(
+                nvml, ComputePolicy(chosen.driver_root), mig_intents, clock=time.monotonic
+            ),
             metadata_files=MetadataFiles(
                 chosen.publish_settings, MetadataDirectory(chosen.metadata_directory)
             ),

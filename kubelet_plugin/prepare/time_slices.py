@@ -6,9 +6,11 @@ records, are an administrator's and are left.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Final
 
+from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import handle_of
@@ -17,6 +19,10 @@ from kubelet_plugin.prepare.mig_call import GpuGoneError, mig_calls
 from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.prepare.resource import Identity, ResourceError, TimeSlice, time_slice_identity
 
+_RECENT: Final = 5.0
+"""Seconds for which a length need not be set again: no driver is reloaded in less. A repair takes
+many shares of a GPU in that time."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -24,11 +30,19 @@ class TimeSlices:
     """The time slices that Carina sets on this node's GPUs."""
 
     def __init__(
-        self, library: NvmlLibrary, policy: ComputePolicy, intents: MigIntentFiles
+        self,
+        library: NvmlLibrary,
+        policy: ComputePolicy,
+        intents: MigIntentFiles,
+        *,
+        clock: Callable[[], float],
     ) -> None:
+        """`clock` is monotonic, in seconds."""
         self._library = library
         self._policy = policy
         self._intents = intents
+        self._clock = clock
+        self._set: dict[str, tuple[TimeSliceInterval, float]] = {}
 
     def observe(self) -> Collection[Identity]:
         """Returns the identities of the GPUs for which it is recorded that the length was set.
@@ -47,6 +61,10 @@ class TimeSlices:
         """
         gpu = wanted.gpu
         intents = self._intents.current(gpu)
+        before, at = self._set.pop(gpu.uuid, (None, 0.0))
+        if intents.time_slice and before == wanted.interval and self._clock() < at + _RECENT:
+            self._set[gpu.uuid] = wanted.interval, at
+            return
         if not intents.time_slice:
             self._intents.store(gpu.uuid, replace(intents, time_slice=True))
         try:
@@ -55,6 +73,7 @@ class TimeSlices:
             # Else the reset, which fails for the same reason, would keep the claim on the GPU.
             self._intents.store(gpu.uuid, intents)
             raise
+        self._set[gpu.uuid] = wanted.interval, self._clock()
 
     def remove(self, identity: Identity) -> None:
         """Sets the driver's default again, if the length was set.
@@ -64,6 +83,7 @@ class TimeSlices:
         """
         for uuid, intents in self._intents.all().items():
             if intents.time_slice and intents.gpu == identity.name:
+                self._set.pop(uuid, None)
                 self._reset(uuid, intents)
                 self._intents.store(uuid, replace(intents, time_slice=False))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic
 
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -37,7 +38,7 @@ def node_ports(
     return NodePorts(
         mig_modes=MigModes(library, files),
         mig_instances=MigInstances(library, files, of_nvidia=of_nvidia),
-        time_slices=TimeSlices(library, ComputePolicy(root), files),
+        time_slices=TimeSlices(library, ComputePolicy(root), files, clock=monotonic),
         metadata_files=MetadataFiles(
             PublishSettings(DRIVER),
             MetadataDirectory(metadata or intents.with_name("device-metadata")),

@@ -84,6 +84,18 @@ def test_a_reload_of_the_driver_forgets_it_and_the_repair_sets_it_again(node: Mi
     assert slices(node) == {2: MEDIUM}
 
 
+def test_a_repair_sets_the_interval_of_many_shares_of_a_gpu_once(node: MigNode) -> None:
+    program = node.simulated.root / "usr/bin/nvidia-smi"
+    for claim in ("one", "two", "three"):
+        node.configs[claim] = share_config("Short")
+        node.prepare(claim, "gpu-0-share")
+    program.write_text(program.read_text().replace("\n", "\necho >>$0.runs\n", 1))
+
+    node.repair()
+
+    assert (program.parent / "nvidia-smi.runs").read_text() == "\n"
+
+
 def test_all_shares_of_a_gpu_agree_or_the_second_is_refused_by_name(node: MigNode) -> None:
     node.configs |= {"one": share_config("Short"), "two": share_config("Medium")}
     node.prepare("one", "gpu-0-share")
