@@ -73,7 +73,17 @@ class NvidiaClaims:
         Raises:
             ClaimError: the claim is refused.
         """
-        left = self._left().difference(recorded)
+        try:
+            left = self._left().difference(recorded)
+        except OSError as error:
+            raise ClaimError(
+                NodeResourceFailed(
+                    claim.reference,
+                    f"CDI specs in {self._cdi_directory} cannot be listed: {error}; check that the "
+                    "folder exists and is readable",
+                    retriable=True,
+                )
+            ) from error
         if not left:
             return
         checkpoint = self._read()

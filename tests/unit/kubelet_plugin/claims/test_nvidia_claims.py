@@ -75,6 +75,17 @@ def test_a_claim_that_nvidias_driver_prepared_is_not_prepared_again(
         assert words in str(PreparedByNvidia(TRAIN))
 
 
+def test_a_folder_of_specs_that_cannot_be_listed_is_said(world: World, nvidia: Nvidia) -> None:
+    world.claims().prepare(OTHER, PATIENT)
+    nvidia.cdi.write_text("no folder")
+
+    failure = refusal(world, TRAIN)
+
+    assert isinstance(failure, NodeResourceFailed)
+    assert failure.retriable
+    assert str(nvidia.cdi) in str(failure)
+
+
 def test_its_unprepare_succeeds_and_then_it_can_be_prepared(world: World, nvidia: Nvidia) -> None:
     nvidia.prepared(TRAIN, "gpu-0")
     before = nvidia.checkpoint.read_bytes()
