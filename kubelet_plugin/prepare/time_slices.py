@@ -65,8 +65,9 @@ class TimeSlices:
         if intents.time_slice and before == wanted.interval and self._clock() < at + _RECENT:
             self._set[gpu.uuid] = wanted.interval, at
             return
-        if not intents.time_slice:
-            self._intents.store(gpu.uuid, replace(intents, time_slice=True))
+        recorded = replace(intents, time_slice=True)
+        if self._intents.read(gpu.uuid) != recorded:  # also if the GPU had another name
+            self._intents.store(gpu.uuid, recorded)
         try:
             self._policy.set_time_slice(gpu.uuid, wanted.interval)
         except PolicyUnchangedError:

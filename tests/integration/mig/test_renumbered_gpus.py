@@ -7,6 +7,7 @@ from typing import Any
 
 from simulation.nvml import SimulatedNode, install, uninstall
 from tests.fakes.mig_node import MigNode
+from tests.integration.mig.test_time_slices import SHORT, share_config, slices
 
 ON_FIRST, ON_SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-1-mig-1g10gb-19-6"
 _SWAPPED = {0: 1, 1: 0}
@@ -57,3 +58,22 @@ def test_a_claim_does_not_remove_the_partition_of_another_on_the_gpu_that_it_had
     node.unprepare("infer")
     assert node.instances(1) == ()
     assert not any(node.recorded().values())
+
+
+def test_a_claim_does_not_reset_the_time_slices_of_another_on_the_gpu_that_it_had(
+    node: MigNode,
+) -> None:
+    configs = dict.fromkeys(("train", "infer"), share_config("Short"))
+    node.configs |= configs
+    node.prepare("train", "gpu-0-share")
+    node = swap_first_two(node)
+    node.configs |= configs
+    node.repair()
+    node.prepare("infer", "gpu-1-share")
+    assert slices(node) == {0: SHORT, 1: SHORT}
+
+    node.unprepare("train")
+    assert slices(node) == {1: SHORT}
+
+    node.unprepare("infer")
+    assert slices(node) == {}
