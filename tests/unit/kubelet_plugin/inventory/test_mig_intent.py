@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,12 @@ sites = st.builds(
     MigSite, st.integers(0, 99), st.builds(MigPlacement, st.integers(0, 15), st.integers(1, 16))
 )
 recorded = st.builds(
-    MigIntents, st.text(), st.text(), st.booleans(), st.dictionaries(st.text(), sites, max_size=4)
+    MigIntents,
+    st.text(),
+    st.text(),
+    st.booleans(),
+    st.dictionaries(st.text(), sites, max_size=4),
+    st.booleans(),
 )
 
 
@@ -44,9 +50,16 @@ def test_intents_are_read_as_they_were_written(intents: MigIntents) -> None:
 @given(recorded)
 def test_equal_intents_are_written_alike(intents: MigIntents) -> None:
     turned = dict(reversed(list(intents.instances.items())))
-    other = MigIntents(intents.gpu, intents.pci_bus_id, intents.mode, turned)
+    other = replace(intents, instances=turned)
 
     assert render_intents(other, BOOT) == render_intents(intents, BOOT)
+
+
+def test_a_record_from_before_there_were_time_slices_is_read() -> None:
+    content = json.loads(render_intents(INTENTS, BOOT))
+    del content["timeSlice"]
+
+    assert parse_intents(json.dumps(content).encode(), BOOT) == INTENTS
 
 
 def test_intents_of_another_boot_name_nothing() -> None:
