@@ -116,7 +116,7 @@ def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeCla
     """
     holds = claim.holds
     for other in checkpoint.claims.values():
-        if other.uid == claim.uid:
+        if other.uid == claim.uid or claim.gpus.isdisjoint(other.gpus):
             continue
         clash = first_conflict(holds, other.holds)
         if clash is not None:

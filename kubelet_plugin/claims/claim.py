@@ -102,6 +102,21 @@ class NodeClaim:
     """Name of the claim in its pod (`spec.resourceClaims[].name`), if a template made the claim."""
     subrequests: Mapping[str, str] = field(default_factory=dict)
     """Names of the alternatives that were allocated, by the name of their request."""
+    # The two follow from `devices`. Every call asks for them of all recorded claims.
+    gpus: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Names of the GPUs on which the claim has a device."""
+    holds: tuple[Hold, ...] = field(init=False, repr=False, compare=False)
+    """The devices that no other claim may hold: all except those with admin access."""
+
+    def __post_init__(self) -> None:
+        names = [parse_name(device.device) for device in self.devices]
+        object.__setattr__(self, "gpus", frozenset(map(gpu_name, names)))
+        holds = (
+            Hold(name, device.share_id, time_slice(device.config))
+            for name, device in zip(names, self.devices, strict=True)
+            if not device.admin_access
+        )
+        object.__setattr__(self, "holds", tuple(holds))
 
     @classmethod
     def unknown(cls, claim: ClaimReference) -> "NodeClaim":
@@ -125,20 +140,6 @@ class NodeClaim:
         """
         devices, others = map(_unconfigured, self.devices), map(_unconfigured, other.devices)
         return self.holds == other.holds and list(devices) == list(others)
-
-    @property
-    def gpus(self) -> frozenset[str]:
-        """Names of the GPUs on which the claim has a device."""
-        return frozenset(gpu_name(parse_name(device.device)) for device in self.devices)
-
-    @property
-    def holds(self) -> tuple[Hold, ...]:
-        """The devices that no other claim may hold: all except those with admin access."""
-        return tuple(
-            Hold(parse_name(device.device), device.share_id, time_slice(device.config))
-            for device in self.devices
-            if not device.admin_access
-        )
 
     @property
     def uses(self) -> tuple[DeviceUse, ...]:

@@ -26,6 +26,8 @@ class Preparer(Generic[R, M]):
     ) -> None:
         """`identities` returns what a claim may need; `wanted`, what claims need now.
 
+        Two claims may need one resource only if both have a device on its GPU.
+
         `wanted` gets these claims and all live ones, and raises ClaimError if a claim cannot have
         what it needs. `answer` returns the devices of a prepared claim, as the kubelet receives
         them.
@@ -49,7 +51,12 @@ class Preparer(Generic[R, M]):
         unwanted = _union(self._identities(claim) for claim in concerned) - resources.keys()
         if unwanted:
             uids = {claim.uid for claim in concerned}
-            others = (claim for uid, claim in live.items() if uid not in uids)
+            gpus = {identity.gpu for identity in unwanted}
+            others = (
+                claim
+                for uid, claim in live.items()
+                if uid not in uids and not claim.gpus.isdisjoint(gpus)
+            )
             unwanted -= _union(self._identities(claim) for claim in others)
         try:
             reconcile(self._ports, unwanted | resources.keys(), resources)

@@ -30,6 +30,7 @@ from kubelet_plugin.devices.name import (
     UnknownName,
     WholeGpuName,
     gpu_name,
+    parse_name,
 )
 from kubelet_plugin.devices.partition import FoundPartition, Partition
 from kubelet_plugin.devices.share import (
@@ -127,7 +128,9 @@ def _refuse_excess(
         device = devices.get(name)
         if not isinstance(device, Share):
             continue
-        held = [amounts for each in live for shared, amounts in _shares(each) if shared == name]
+        gpu = gpu_name(parse_name(name))
+        sharing = (each for each in live if gpu in each.gpus)
+        held = [amounts for each in sharing for shared, amounts in _shares(each) if shared == name]
         memory, cores = sum(one.memory_mib for one in held), sum(one.cores for one in held)
         total = device.total
         if memory > total.memory_mib:

@@ -5,6 +5,7 @@ import pytest
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.resource import Identity
 from tests.samples.claims import allocated, claim
 from tests.unit.kubelet_plugin.prepare.made_up_kinds import (
     MadeUpNode,
@@ -27,6 +28,20 @@ def preparer(node: MadeUpNode, *made: NodeClaim) -> Preparer[Resource, Serial]:
     )
     preparer.reconcile(made, {claim.uid: claim for claim in made})
     return preparer
+
+
+def test_what_the_claims_on_other_gpus_need_is_not_asked_for() -> None:
+    asked = []
+
+    def recorded(claim: NodeClaim) -> frozenset[Identity]:
+        asked.append(claim)
+        return identities(claim)
+
+    beside = claim(allocated("gpu-0", share_id="two"), uid="beside")
+    node = Preparer(MadeUpNode(), identities=recorded, wanted=lambda *_: {}, answer=lambda _: ())
+    node.reconcile((MINE,), {one.uid: one for one in (OTHER, beside)})
+
+    assert asked == [MINE, beside]
 
 
 def test_leftovers_come_in_the_order_of_removing() -> None:
