@@ -134,6 +134,7 @@ class Publisher:
         self._stopped = False
 
         # Used by the publisher's thread only:
+        self._composed: tuple[tuple[GpuDevice, ...], Pool] | None = None
         self._stored: Pool | None = None
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
@@ -263,7 +264,7 @@ class Publisher:
             self._stored = None
             self._ordered(order, now, written=False)
             return True
-        wanted = pool(decision.devices, self._settings, node=self._node, order=self._ordering.order)
+        wanted = self._pool(decision.devices)
         self._off_until = {gate: until for gate, until in self._off_until.items() if until > now}
         while True:
             off = frozenset(self._off_until)
@@ -281,6 +282,15 @@ class Publisher:
         self._stored = target
         self._ordered(order, now, written=bool(plan))
         return True
+
+    def _pool(self, devices: tuple[GpuDevice, ...]) -> Pool:
+        """Returns the pool, cached: composing it is more than half of a check of the slices."""
+        known = self._composed
+        if known is None or known[0] != devices:
+            order = self._ordering.order
+            known = devices, pool(devices, self._settings, node=self._node, order=order)
+            self._composed = known
+        return known[1]
 
     def _ordered(self, order: WantedOrder, now: float, *, written: bool) -> None:
         with self._state:

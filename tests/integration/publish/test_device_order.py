@@ -1,12 +1,15 @@
 """The order of published devices, as a publisher writes it after claims change."""
 
 from time import monotonic
+from unittest.mock import patch
 
 from carina_dra.kube.api_resource import RESOURCE_SLICES
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.room import DeviceUse
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.publish import publisher as publisher_module
+from kubelet_plugin.publish.pool import pool
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, NodeInApi, Report
 from tests.samples.mig_models import MODELS, observed_with
@@ -78,6 +81,23 @@ def test_nothing_is_written_if_the_order_of_free_devices_is_the_same(
         assert publisher.wait_published(DEADLINE)
 
         assert node.versions() == before
+
+
+def test_the_pool_is_composed_anew_only_for_other_devices(node: NodeInApi, report: Report) -> None:
+    with (
+        patch.object(publisher_module, "pool", wraps=pool) as composed,
+        node.publisher(report, order=DeviceOrder.BINPACK, reorder_seconds=0) as publisher,
+    ):
+        publisher.publish(DEVICES)
+        publisher.reorder([ON_5])
+        eventually(lambda: first(node, "4g40gb").startswith("gpu-5-"), within=DEADLINE)
+        publisher.reorder([ON_6])
+        eventually(lambda: first(node, "4g40gb").startswith("gpu-6-"), within=DEADLINE)
+        assert composed.call_count == 1
+
+        publisher.publish(DEVICES[1:])
+        eventually(lambda: len(node.devices()) == len(DEVICES) - 1, within=DEADLINE)
+        assert composed.call_count == 2
 
 
 def test_new_orders_are_written_at_a_bounded_rate(node: NodeInApi, report: Report) -> None:
