@@ -9,6 +9,7 @@ Both files may be damaged or deleted while pods run. So a spec alone is enough t
 alone, and a claim whose devices are not known may hold any.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -115,11 +116,14 @@ class NvidiaClaims:
             ClaimError: the spec cannot be removed.
         """
         spec = self._spec(reference.uid)
-        if not spec.exists():
+        try:
+            os.stat(spec)  # noqa: PTH116 - a string already
+        except (FileNotFoundError, NotADirectoryError):
             return ()
         checkpoint = self._read()
         try:
-            spec.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(spec)  # noqa: PTH108 - a string already
         except OSError as error:
             raise ClaimError(
                 NodeResourceFailed(
@@ -195,8 +199,9 @@ class NvidiaClaims:
         except (OSError, NvidiaCheckpointError) as error:
             return UnreadableCheckpoint(str(error))
 
-    def _spec(self, uid: str) -> Path:
-        return self._cdi_directory / f"{self._spec_prefix}{uid}{_SPEC_SUFFIX}"
+    def _spec(self, uid: str) -> str:
+        # Not a Path: pathlib would intern the name of every claim that is unprepared.
+        return f"{self._cdi_directory}/{self._spec_prefix}{uid}{_SPEC_SUFFIX}"
 
 
 def _is_unprepared(uid: str, checkpoint: NvidiaCheckpoint | UnreadableCheckpoint) -> bool:

@@ -1,9 +1,11 @@
 """Claims that NVIDIA's DRA driver prepared before Carina took its place."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -84,6 +86,14 @@ def test_a_folder_of_specs_that_cannot_be_listed_is_said(world: World, nvidia: N
     assert isinstance(failure, NodeResourceFailed)
     assert failure.retriable
     assert str(nvidia.cdi) in str(failure)
+
+
+def test_no_call_interns_the_name_of_a_claim(world: World) -> None:
+    with patch.object(sys, "intern", wraps=sys.intern) as intern:
+        world.claims().prepare(TRAIN, PATIENT)
+        world.claims().unprepare(TRAIN, PATIENT)
+
+    assert not [call.args[0] for call in intern.mock_calls if TRAIN.uid in call.args[0]]
 
 
 def test_its_unprepare_succeeds_and_then_it_can_be_prepared(world: World, nvidia: Nvidia) -> None:
