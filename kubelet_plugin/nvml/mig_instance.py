@@ -91,11 +91,10 @@ def find_instance(handle: object, site: MigSite) -> GpuInstance | None:
     Raises:
         NvmlCallError: the GPU does not respond, or an instance was destroyed meanwhile.
     """
-    devices = _mig_devices(handle)
     for instance in _list_instances(handle, site.profile_id):
-        found = _read_instance(instance, site.profile_id, devices)
-        if found.site == site:
-            return found
+        info = call(pynvml.nvmlGpuInstanceGetInfo, instance)
+        if _placement(info) == site.placement:
+            return _read_instance(instance, site.profile_id, _mig_devices(handle))
     return None
 
 

@@ -182,6 +182,21 @@ def test_an_instance_that_vanishes_while_it_is_read_is_left_out(
     assert [one.site for one in found] == [LARGE]
 
 
+def test_of_many_instances_only_the_wanted_one_is_read(
+    node: TwoGpus, gpu: Any, layout: MigLayout
+) -> None:
+    for start in (6, 5, 4, 3):
+        make(gpu, layout, MigSite(19, MigPlacement(start, 1)))
+
+    numbers = []
+    for start in (6, 3):
+        with nvml_calls(node.simulated.directory) as calls:
+            assert find_instance(node.handle(0), MigSite(19, MigPlacement(start, 1)))
+        symbol = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
+        numbers.append(sum(one.startswith(symbol) for one in calls.symbols))
+    assert numbers[0] == numbers[1] > 0
+
+
 def test_an_error_is_not_taken_for_an_instance_that_is_not_there(
     node: TwoGpus, gpu: Any, layout: MigLayout
 ) -> None:
