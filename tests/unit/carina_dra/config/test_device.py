@@ -182,6 +182,24 @@ def test_of_many_mistakes_five_are_named_on_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_with_a_dot_is_told_from_a_path_of_fields() -> None:
+    with pytest.raises(DeviceConfigError, match=r"opaque\.parameters\.'sharing\.strategy' is not"):
+        gpu_config("gpu", [source({**GOOD, "sharing.strategy": "TimeSlicing"})])
+
+
+def test_five_mistakes_are_all_there_are() -> None:
+    with pytest.raises(DeviceConfigError) as caught:
+        gpu_config("gpu", [source({**GOOD, **{f"x{index}": 1 for index in range(5)}})])
+    assert str(caught.value).count("is not a field of") == 5
+    assert "more" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(60, "k" * 60), (61, "k" * 60 + "…")])
+def test_a_name_is_cut_after_sixty_characters(length: int, shown: str) -> None:
+    with pytest.raises(DeviceConfigError, match=f"{API_VERSION}, {shown}; write"):
+        gpu_config("gpu", [source({**GOOD, "kind": "k" * length})])
+
+
 @pytest.mark.parametrize(
     ("enforcement", "problem"),
     [

@@ -113,7 +113,9 @@ def test_unprepare_reports_the_partitions_that_are_left(world: World, nvidia: Nv
     nvidia.prepared(TRAIN, "gpu-1", PARTITION)
 
     world.claims().unprepare(TRAIN, PATIENT)
+    assert world.reporter.partitions_left == [("train", (PARTITION,))]
 
+    world.claims().unprepare(TRAIN, PATIENT)
     assert world.reporter.partitions_left == [("train", (PARTITION,))]
 
 
@@ -311,6 +313,9 @@ def test_the_claims_of_a_large_node_are_named_within_the_length_of_an_event(
     assert text.endswith(f"{claims[4].uid} and 95 more")
     assert cut_note(text) == text
 
+    world.record = record_of(TRAIN, *claims[:5])
+    assert str(refusal(world, TRAIN)).endswith(claims[4].uid)
+
 
 def test_a_spec_that_cannot_be_removed_is_named(world: World, nvidia: Nvidia) -> None:
     nvidia.cdi.mkdir()
@@ -319,6 +324,7 @@ def test_a_spec_that_cannot_be_removed_is_named(world: World, nvidia: Nvidia) ->
     with pytest.raises(ClaimError, match="delete the file manually") as caught:
         world.claims().unprepare(TRAIN, PATIENT)
     assert isinstance(caught.value.failure, NodeResourceFailed)
+    assert caught.value.failure.retriable
     assert str(nvidia.spec(TRAIN)) in str(caught.value)
 
 

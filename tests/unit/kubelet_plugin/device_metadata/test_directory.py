@@ -1,5 +1,6 @@
 """The folder of device metadata."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -65,6 +66,33 @@ def test_what_a_killed_write_left_is_a_file_of_its_claim(
     assert files.read("a", "gpu") is None
     files.remove("a")
     assert list(folder.iterdir()) == []
+
+
+def test_a_write_that_fails_leaves_nothing_that_is_not_removed_with_the_claim(
+    files: MetadataDirectory, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(old: str, new: str) -> None:
+        raise OSError(errno.ENOSPC, "no space", new)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "rename", full)
+        with pytest.raises(OSError, match="no space"):
+            files.write("a", "gpu", b"content")
+
+    assert files.uids() == {"a"}
+    files.remove("a")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_another_process_removes_first_keeps_none_of_the_others(
+    files: MetadataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write("a", "gpu", b"content")
+    monkeypatch.setattr(os, "listdir", lambda _: ["a_gone.json", "a_gpu.json"])
+
+    files.remove("a")
+
+    assert not Path(files.file("a", "gpu")).exists()
 
 
 def test_the_files_of_one_claim_are_removed(files: MetadataDirectory, folder: Path) -> None:

@@ -331,6 +331,16 @@ def test_of_two_slices_with_one_index_the_first_by_name_stays() -> None:
     assert sync(pool("a"), [second, first]) == SlicePlan(delete=(second,))
 
 
+def test_a_slice_of_an_older_generation_does_not_renew_the_others() -> None:
+    (old, _), existing = stored(pool("x", "y"), 2), stored(pool("a", "b"), 3)
+    old = replace(old, metadata=replace(old.metadata, name="old"))
+
+    plan = sync(pool("a", "c"), [*existing, old])
+
+    assert (len(plan.update), plan.create, plan.delete) == (1, (), (old,))
+    assert generations(plan.update) == {3}
+
+
 def test_slices_of_another_pool_are_deleted() -> None:
     (ours,) = stored(pool("a"))
     other_pool = replace(ours.spec.pool, name="other", generation=9)
