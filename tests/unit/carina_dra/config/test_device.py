@@ -75,6 +75,10 @@ def source(
             {**GOOD, "kind": "MigDeviceConfig", "sharing": _time_slicing("Short")},
             f"sharing.timeSlicingConfig is not a field of {API_VERSION} MigDeviceConfig",
         ),
+        (
+            {**GOOD, "kind": "MigDeviceConfig", "sharing": {}},
+            f"sharing.strategy of {API_VERSION} MigDeviceConfig: Field required",
+        ),
         ({**GOOD, "kind": ["GpuConfig"]}, "a kind that is not a string; write apiVersion"),
         ({**GOOD, "apiVersion": "resource.carina.dev/v9"}, "resource.carina.dev/v9, GpuConfig"),
     ],
@@ -145,6 +149,14 @@ def test_the_claims_configuration_overrides_the_classs_and_a_later_one_an_earlie
     ]
     (config,) = configs_in_force([ConfiguredDevice("gpu", "gpu-0", SettingConfig)], sources)
     assert config == SettingConfig(setting=in_force)
+
+
+def test_a_configuration_is_for_no_device_of_a_request_that_it_does_not_name() -> None:
+    devices = [ConfiguredDevice(name, f"gpu-{name}", GpuConfig) for name in ("a", "b")]
+    sliced = {**GOOD, "sharing": _time_slicing("Short")}
+
+    of_a, of_b = configs_in_force(devices, [source(sliced, "a")])
+    assert (time_slice(of_a), time_slice(of_b)) == ("Short", None)
 
 
 def test_a_kind_that_the_named_request_cannot_take_is_refused() -> None:

@@ -60,6 +60,10 @@ def in_force(sources: list[ConfigSource], *accepts: type[DeviceConfig]) -> list[
         ({**GPU, "sharing": TIME_SLICING}, sliced("Default")),
         ({**GPU, "sharing": {**TIME_SLICING, "timeSlicingConfig": {}}}, sliced("Default")),
         ({**GPU, "sharing": {**TIME_SLICING, "timeSlicingConfig": None}}, sliced("Default")),
+        (
+            {**GPU, "sharing": {**TIME_SLICING, "timeSlicingConfig": {"interval": None}}},
+            sliced("Default"),
+        ),
         ({**GPU, **sharing("Default")}, sliced("Default")),
         ({**GPU, **sharing("Short")}, sliced("Short")),
         ({**GPU, **sharing("Medium")}, sliced("Medium")),
@@ -215,6 +219,11 @@ def test_one_that_names_no_request_is_for_the_devices_of_its_kind() -> None:
 
 def test_one_that_names_no_request_and_suits_no_device_is_ignored() -> None:
     assert in_force([source(NVIDIAS_SHORT)], MigDeviceConfig) == [MigDeviceConfig()]
+
+
+def test_one_that_suits_no_device_is_refused_beside_one_that_nvidias_driver_does_not_have() -> None:
+    with pytest.raises(DeviceConfigError, match="MigDeviceConfig is not for device"):
+        in_force([source(MIG)], GpuConfig, ShareConfig)
 
 
 def test_one_that_suits_only_devices_that_nvidias_driver_does_not_have_is_refused() -> None:

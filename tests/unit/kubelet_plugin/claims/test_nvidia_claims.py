@@ -156,6 +156,15 @@ def test_while_the_kubelets_record_cannot_be_read_they_hold_their_devices(
     assert isinstance(refusal(world, TRAIN), HeldByNvidia)
 
 
+def test_other_files_beside_the_specs_are_no_claims(world: World, nvidia: Nvidia) -> None:
+    nvidia.cdi.mkdir()
+    nvidia.spec(OTHER).with_suffix(".yaml.tmp").touch()
+    (nvidia.cdi / f"k8s.other.example-claim_{OTHER.uid}.yaml").touch()
+    world.record = UnreadableRecord("no folder")
+
+    assert world.claims().prepare(TRAIN, PATIENT)
+
+
 def test_after_a_reboot_nothing_is_left_of_it(world: World, nvidia: Nvidia) -> None:
     nvidia.prepared(TRAIN, "gpu-0", boot_id="boot-0")
     nvidia.prepared(OTHER, "gpu-0", boot_id="boot-0")

@@ -68,6 +68,20 @@ def test_what_a_killed_write_left_is_a_file_of_its_claim(
     assert list(folder.iterdir()) == []
 
 
+def test_content_that_cannot_be_synced_does_not_replace_the_file(
+    files: MetadataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "no sync")
+
+    files.write("a", "gpu", b"old")
+    monkeypatch.setattr(os, "fsync", broken)
+
+    with pytest.raises(OSError, match="no sync"):
+        files.write("a", "gpu", b"new")
+    assert files.read("a", "gpu") == b"old"
+
+
 def test_a_write_that_fails_leaves_nothing_that_is_not_removed_with_the_claim(
     files: MetadataDirectory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,6 @@ from tests.samples.mig_models import MODELS, layout, observed_with
 
 H100 = observed_with(MODELS["h100-sxm5-80gb"], ())
 ONE_MADE = observed_with(MODELS["h100-sxm5-80gb"], (GpuInstance(3, 0, 2, 1),))
-WITH_MEDIA_MADE = observed_with(MODELS["h100-sxm5-80gb"], (GpuInstance(3, 7, 2, 1),))
 PLAIN = observed(0)
 TOTAL_MIB = 45 * 1024
 
@@ -133,7 +132,7 @@ def fit_together(gpu: ObservedGpu, held: Sequence[str]) -> bool:
     )
 
 
-@given(CHOICES, st.sampled_from([H100, ONE_MADE, WITH_MEDIA_MADE, PLAIN]))
+@given(CHOICES, st.sampled_from([H100, ONE_MADE, PLAIN]))
 def test_what_is_free_is_what_the_published_counters_allow(
     choices: list[int], gpu: ObservedGpu
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
+from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig, TimeSlicingConfig
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot
@@ -22,6 +22,7 @@ from kubelet_plugin.claims.failure import (
     EnforcementMissing,
     NodeResourceFailed,
     ShareHeld,
+    TimeSlicingMissing,
 )
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.devices.device import GpuDevice
@@ -29,6 +30,7 @@ from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.health import Problem
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.preparer import Preparer
+from kubelet_plugin.prepare.resource import TimeSlice
 from kubelet_plugin.prepare.wanted import identities, wanted
 from simulation.nvml import SimulatedNode
 from tests.fakes.node_ports import node_ports
@@ -209,6 +211,30 @@ def test_admin_access_to_shares_needs_no_enforcement() -> None:
 def test_a_share_recorded_by_a_version_without_shares_demands_nothing() -> None:
     recorded = replace(allocated_share("gpu-0-share", share_id="s-1"), config=GpuConfig())
     assert wanted([claim(recorded)], [claim(recorded)], {"gpu-0-share": share(0)})
+
+
+def test_admin_access_to_a_share_takes_nothing_from_the_others() -> None:
+    held = claim(allocated_share("gpu-0-share", share_id="a", memory="45Gi", cores=100))
+    seen = claim(
+        replace(allocated_share("gpu-0-share", share_id="b"), admin_access=True), uid="seen"
+    )
+    assert wanted([seen, held], [seen, held], {"gpu-0-share": share(0)})
+
+
+def test_time_slices_can_be_set_from_compute_capability_7() -> None:
+    config = ShareConfig(timeSlicing=TimeSlicingConfig(interval="Short"))
+    sliced = claim(replace(allocated_share("gpu-0-share", share_id="a"), config=config))
+
+    volta, pascal = (
+        {"gpu-0-share": share(0, cuda_compute_capability=capability, product_name="Tesla")}
+        for capability in ((7, 0), (6, 2))
+    )
+    assert (
+        TimeSlice(volta["gpu-0-share"].gpu, "Short") in wanted([sliced], [sliced], volta).values()
+    )
+    with pytest.raises(ClaimError) as caught:
+        wanted([sliced], [sliced], pascal)
+    assert caught.value.failure == TimeSlicingMissing(sliced, "gpu-0-share", "Short", "Tesla")
 
 
 def test_making_again_changes_nothing(node: Node) -> None:

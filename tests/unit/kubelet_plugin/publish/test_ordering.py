@@ -87,6 +87,14 @@ def test_a_write_for_another_reason_is_no_new_order() -> None:
     assert waiting.due == 110
 
 
+def test_when_the_last_claim_ends_the_order_is_that_of_an_idle_node() -> None:
+    ended = ordering()
+    ended.use([ONE])
+    write(ended, 100)
+    ended.use([])
+    assert ended.wanted(110) == WantedOrder((), keep=False)
+
+
 H100S = devices(
     DriverReady(tuple(observed_with(MODELS["h100-sxm5-80gb"], (), minor) for minor in range(3)))
 )

@@ -15,6 +15,7 @@ from kubelet_plugin.devices.kind import DeviceKind
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady
+from kubelet_plugin.publish.partition_type import typed_runs
 from kubelet_plugin.publish.pool import DeviceSlice, Pool, pool
 from simulation.nvml.state import GpuInstance as Instance
 from tests.samples.gpus import LAYOUT, MIG, monitor, observed, share, whole
@@ -175,3 +176,12 @@ def test_slices_are_split_only_where_partitions_are_not_declared() -> None:
     }
     unsplit = pool_of(*(whole(minor) for minor in range(8)), *(share(minor) for minor in range(8)))
     assert len(slices(unsplit)) == 1
+
+
+@pytest.mark.parametrize(("types", "declared"), [(32, True), (33, False)])
+def test_thirty_two_types_can_be_counted(types: int, declared: bool) -> None:
+    devices_ = [
+        Device(f"gpu-{n}", consumes_counters=(DeviceCounterConsumption(f"gpu-{n}", {}),))
+        for n in range(types)
+    ]
+    assert [run.declared for run in typed_runs(devices_, partitions=())] == [declared]

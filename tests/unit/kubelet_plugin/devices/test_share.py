@@ -1,0 +1,49 @@
+"""The amounts of shares: what a claim has of a GPU, and what it gets by default."""
+
+import pytest
+
+from carina_dra.quantity import Quantity
+from kubelet_plugin.devices.publish_settings import PublishSettings
+from kubelet_plugin.devices.share import ShareAmounts, share_amounts
+from tests.samples.gpus import share
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "amounts"),
+    [
+        (MIB, 1, ShareAmounts(1, 1)),
+        (2 * MIB - 1, 1, ShareAmounts(1, 1)),
+        (MIB - 1, 1, None),
+        (0, 1, None),
+        (MIB, 0, None),
+        (-MIB, 1, None),
+        (MIB, -1, None),
+    ],
+)
+def test_a_share_has_whole_steps_of_both(
+    memory: int, cores: int, amounts: ShareAmounts | None
+) -> None:
+    consumed = {"memory": Quantity.of(memory), "cores": Quantity.of(cores)}
+    assert share_amounts(consumed) == amounts
+
+
+@pytest.mark.parametrize(("mib", "default"), [(2, 1), (19, 1), (20, 2), (46080, 4608)])
+def test_the_default_memory_is_in_proportion_to_the_default_cores_and_at_least_a_step(
+    mib: int, default: int
+) -> None:
+    settings = PublishSettings("gpu.carina.dev", share_cores=10)
+    policy = share(0, memory_bytes=mib * MIB).published(settings).capacity["memory"].request_policy
+    assert policy is not None
+    assert policy.default == Quantity.of(default * MIB)
+
+
+@pytest.mark.parametrize(
+    ("capability", "enforcement"),
+    [(None, "none"), ((6, 1), "none"), ((7, 0), "time-slice"), ((9, 0), "time-slice")],
+)
+def test_equal_time_slices_begin_with_compute_capability_7(
+    capability: tuple[int, int] | None, enforcement: str
+) -> None:
+    assert share(0, cuda_compute_capability=capability).core_enforcement == enforcement
