@@ -41,18 +41,21 @@ class Ordering:
         self.order = order
         self._seconds = seconds
         self._uses: Uses | None = None
-        self._ordered_by: Uses | None = None
+        self._is_ordered = True
+        """Whether the slices were ordered after the last change of the uses."""
         self._not_before = -math.inf
 
     def use(self, uses: Iterable[DeviceUse]) -> None:
         """Sets what claims use."""
-        if self.order is not DeviceOrder.NONE:
-            self._uses = tuple(uses)
+        uses = tuple(uses)
+        if self.order is not DeviceOrder.NONE and uses != self._uses:
+            # Also if they are again as when it was ordered: another plugin may have done so since.
+            self._uses, self._is_ordered = uses, False
 
     @property
     def due(self) -> float:
         """The time from which a new order may be written; infinity if nothing has changed."""
-        return math.inf if self._uses == self._ordered_by else self._not_before
+        return math.inf if self._is_ordered else self._not_before
 
     def wanted(self, now: float) -> WantedOrder:
         """Returns how devices are to be ordered now."""
@@ -75,6 +78,6 @@ class Ordering:
         """Notes that the slices are ordered as wanted, and whether they had to be written."""
         if wanted.keep:
             return
-        self._ordered_by = wanted.uses
+        self._is_ordered = wanted.uses == (self._uses or ())
         if written:
             self._not_before = now + self._seconds

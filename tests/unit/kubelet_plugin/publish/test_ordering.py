@@ -48,6 +48,18 @@ def test_a_change_is_due_at_once_and_then_the_order_stays() -> None:
     assert one.wanted(1000).keep
 
 
+def test_uses_that_are_again_as_before_are_due_since_another_plugin_may_have_ordered() -> None:
+    one = ordering()
+    one.use([ONE])
+    write(one, 100)
+    one.use([ONE, TWO])
+    one.use([ONE])
+    assert one.due == 110
+    write(one, 110)
+    one.use([ONE])
+    assert one.due == math.inf
+
+
 def test_the_next_change_waits_after_a_write() -> None:
     busy = ordering()
     busy.use([ONE])
