@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,7 +134,21 @@ def _has_no_place(pod: Object) -> bool:
     return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
 
-def assert_node_has_what_claims_say(view: View, gpus: SimulatedNode, plugin: Plugin) -> None:
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What there is on the node at one time."""
+
+    instances: Sequence[tuple[int, int]]
+    """The GPU and the placement of each GPU instance."""
+    prepared: Collection[str]
+    """The UIDs of the claims with a CDI spec."""
+
+    @classmethod
+    def of(cls, gpus: SimulatedNode, plugin: Plugin) -> "Content":
+        return cls(_instances(gpus), plugin.prepared_claims())
+
+
+def assert_node_has_what_claims_say(view: View, content: Content) -> None:
     """The GPU instances, the CDI specs and the claims agree, and no GPU is used in two ways."""
     results = view.results()
     devices = [
@@ -150,8 +164,8 @@ def assert_node_has_what_claims_say(view: View, gpus: SimulatedNode, plugin: Plu
     assert not whole.keys() & shared.keys()
     assert not {gpu for gpu, _ in partitioned} & (whole.keys() | shared.keys())
 
-    assert _instances(gpus) == partitioned
-    assert plugin.prepared_claims() == results.keys()
+    assert content.instances == partitioned
+    assert content.prepared == results.keys()
 
 
 def _instances(gpus: SimulatedNode) -> list[tuple[int, int]]:
@@ -176,12 +190,18 @@ def test_nothing_is_leaked_doubled_or_left_behind(
         workloads.claim(name, *requests, template=True)
     churn = Churn(workloads, chance)
 
-    def come_to_rest() -> View:
-        def view() -> View | None:
-            now = View.of(workloads)
-            return now if now.is_at_rest(churn.alive) else None
+    def come_to_rest() -> tuple[View, Content]:
+        def at_rest() -> tuple[View, Content] | None:
+            before, content, after = (
+                View.of(workloads),
+                Content.of(gpus, plugin),
+                View.of(workloads),
+            )
+            rests = before.is_at_rest(churn.alive) and after.is_at_rest(churn.alive)
+            # A pod that had no place may get one at any time.
+            return (after, content) if rests and before.results() == after.results() else None
 
-        return wait_for("the node to come to rest", view, timeout=_REST_S)
+        return wait_for("the node to come to rest", at_rest, timeout=_REST_S)
 
     kills = 0
     while churn.made < CLAIMS or kills < KILLS:
@@ -191,12 +211,11 @@ def test_nothing_is_leaked_doubled_or_left_behind(
         kills += 1
         plugin.launch()
         if kills % _REST_EVERY == 0:
-            assert_node_has_what_claims_say(come_to_rest(), gpus, plugin)
+            assert_node_has_what_claims_say(*come_to_rest())
 
     churn.delete(churn.alive)
-    come_to_rest()
-    assert plugin.prepared_claims() == set()
-    assert _instances(gpus) == []
+    _, content = come_to_rest()
+    assert content == Content([], set())
     wait_for(
         "MIG mode to be off",
         lambda: not any(gpu.mig_enabled for gpu in gpus.state.gpus.values()),

@@ -5,7 +5,8 @@ what such an API server drops.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -115,12 +116,8 @@ def without_declared_feature(request: pytest.FixtureRequest) -> Iterator[NodeInA
         with RefusingClient(server.connection) as plugin:
             yield NodeInApi(embedded.name, embedded.admin, plugin)
         return
-    cluster: Cluster = request.getfixturevalue("cluster_with_gates")
-    name = f"alpha-{next(_numbers)}"
-    with Client(from_kubeconfig(cluster.kubeconfig)) as client:
-        client.create(NODES, {"metadata": {"name": name}})
-        yield NodeInApi(name, client, client)
-        client.delete(NODES, name)
+    with _real_node(request.getfixturevalue("cluster_with_gates"), declares=[]) as node:
+        yield node
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
@@ -129,11 +126,17 @@ def with_gates(request: pytest.FixtureRequest) -> Iterator[NodeInApi]:
     if request.param == "embedded":
         yield request.getfixturevalue("embedded_node")
         return
-    cluster: Cluster = request.getfixturevalue("cluster_with_gates")
+    with _real_node(request.getfixturevalue("cluster_with_gates"), declares=[_FEATURE]) as node:
+        yield node
+
+
+@contextmanager
+def _real_node(cluster: Cluster, *, declares: Sequence[str]) -> Iterator[NodeInApi]:
+    """A node of the cluster whose kubelet declares these features."""
     name = f"alpha-{next(_numbers)}"
     with Client(from_kubeconfig(cluster.kubeconfig)) as client:
         client.create(NODES, {"metadata": {"name": name}})
-        declared = MergePatch({"status": {"declaredFeatures": [_FEATURE]}})
+        declared = MergePatch({"status": {"declaredFeatures": list(declares)}})
         client.patch(NODES, name, declared, subresource="status")
         yield NodeInApi(name, client, client)
         client.delete(NODES, name)
