@@ -138,8 +138,8 @@ def _has_no_place(pod: Object) -> bool:
 class Content:
     """What there is on the node at one time."""
 
-    instances: Sequence[tuple[int, int]]
-    """The GPU and the placement of each GPU instance."""
+    instances: Sequence[tuple[int, int, int]]
+    """The GPU, the placement and the number of compute instances of each GPU instance."""
     prepared: Collection[str]
     """The UIDs of the claims with a CDI spec."""
 
@@ -155,26 +155,26 @@ def assert_node_has_what_claims_say(view: View, content: Content) -> None:
         each["device"] for held in results.values() for each in held if "adminAccess" not in each
     ]
     parts = [match for device in devices if (match := _PARTITION.match(device))]
-    partitioned = sorted((int(part["gpu"]), int(part["start"])) for part in parts)
+    partitioned = {(int(part["gpu"]), int(part["start"])) for part in parts}
     whole = Counter(int(match["gpu"]) for each in devices if (match := _WHOLE.match(each)))
     shared = Counter(int(match["gpu"]) for each in devices if (match := _SHARE.match(each)))
-    assert len(partitioned) + whole.total() + shared.total() == len(devices)
+    assert len(parts) + whole.total() + shared.total() == len(devices)
     assert set(whole.values()) <= {1}
     assert set(shared.values()) <= {1, 2}
     assert not whole.keys() & shared.keys()
     assert not {gpu for gpu, _ in partitioned} & (whole.keys() | shared.keys())
 
-    assert content.instances == partitioned
+    assert len(partitioned) == len(parts)
+    assert content.instances == sorted((gpu, start, 1) for gpu, start in partitioned)
     assert content.prepared == results.keys()
 
 
-def _instances(gpus: SimulatedNode) -> list[tuple[int, int]]:
-    """The GPU and the placement of each GPU instance, all of which have a compute instance."""
-    found = [
-        (minor, instance) for minor, gpu in gpus.state.gpus.items() for instance in gpu.instances
-    ]
-    assert all(len(instance.compute_instances) == 1 for _, instance in found)
-    return sorted((minor, instance.start) for minor, instance in found)
+def _instances(gpus: SimulatedNode) -> list[tuple[int, int, int]]:
+    return sorted(
+        (minor, instance.start, len(instance.compute_instances))
+        for minor, gpu in gpus.state.gpus.items()
+        for instance in gpu.instances
+    )
 
 
 @pytest.mark.timeout(300 + 40 * KILLS)
