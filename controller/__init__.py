@@ -1,1 +1,6 @@
-"""Queues, gangs, fair share and victims: the cluster controller."""
+"""The cluster: which groups of pods run, where, and at whose cost.
+
+`model` has the values: queues, groups, pods, nodes, a snapshot of them, and the answering plan.
+`state` keeps what follows from a snapshot at the cost of what changes, and can undo every change.
+`decide` is the judgement. All of it is pure: no clock, no randomness, no I/O.
+"""

@@ -1,0 +1,94 @@
+"""A group of pods that start together: a gang, as a tree of pod sets.
+
+The names follow KEP-4671 (PodGroup) where it has them. A pod that needs no others is a
+group of one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from carina_dra.allocator.preference import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    """All pods below must be in one domain: on nodes with one value of a label."""
+
+    topology: str
+    """The name of the topology, whose levels are keys of node labels."""
+    required: str | None = None
+    """The level at which they must be together."""
+    preferred: str | None = None
+    """The level at which they should be together; wider ones are tried after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods that are alike to the group, and how many of them it needs."""
+
+    name: str
+    min_count: int
+    """0 if all are optional."""
+    topology: TopologyConstraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroups:
+    """Parts of a group, and how many of them it needs."""
+
+    name: str
+    children: tuple["SubGroup", ...]
+    min_count: int
+    """How many of the children must have what they need."""
+    topology: TopologyConstraint | None = None
+
+
+SubGroup: TypeAlias = PodSet | SubGroups
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pods of one queue that start together, or not at all."""
+
+    key: str
+    """`namespace/name`."""
+    queue: str
+    root: SubGroup
+    priority: int = 0
+    """Within its queue, groups of a higher priority come first."""
+    preemptible: bool = True
+    """Whether it may be evicted. If not, it never exceeds the quota of its queue."""
+    preempts: bool = True
+    """Whether others may be evicted for it (`preemptionPolicy`)."""
+    created: float = 0
+    """Unix time in seconds."""
+    started: float | None = None
+    """When its minimum started last; None if it has not."""
+    evicted: float | None = None
+    """When a pod of it was evicted last."""
+    stale_since: float | None = None
+    """Since when it has fewer pods than it needs, but some."""
+    staleness_grace: float | None = None
+    """Seconds after which a stale group is evicted; infinite for never, None for the default."""
+    preemption_delay: float = 0
+    """Seconds that it waits before others are evicted for it."""
+    run_time: float | None = None
+    """How many seconds it says that it runs."""
+    placement: Policy | None = None
+    """Which nodes and devices come first; None for the queue's."""
+
+    @cached_property
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """All pod sets, in their order."""
+        return tuple(_pod_sets(self.root))
+
+
+def _pod_sets(part: SubGroup) -> Iterator[PodSet]:
+    match part:
+        case PodSet():
+            yield part
+        case SubGroups(children=children):
+            for child in children:
+                yield from _pod_sets(child)

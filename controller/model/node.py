@@ -1,0 +1,38 @@
+"""A node: what it has for pods, and which of them it takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from carina_dra.allocator.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node (core/v1)."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+    """`PreferNoSchedule` does not matter here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node with what pods can have of it."""
+
+    node: Node
+    """Its name and labels, and what device allocation depends on."""
+    cpu: int
+    """In milli-CPU, like all that follows: what is allocatable."""
+    memory: int
+    """In bytes."""
+    pods: int = 110
+    extended: Mapping[str, int] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    """Whether it is cordoned, or not ready."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name

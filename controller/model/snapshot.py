@@ -1,0 +1,69 @@
+"""All that a decision depends on, at one time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from carina_dra.allocator.features import DEFAULT_FEATURES, Features
+from carina_dra.allocator.preference import Policy
+from carina_dra.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from controller.model.group import Group
+from controller.model.node import ClusterNode
+from controller.model.plan import Action, Memory
+from controller.model.pod import Pod
+from controller.model.queue import Queue
+from controller.model.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the engine decides, for all queues."""
+
+    actions: tuple[Action, ...] = (
+        Action.CONSOLIDATE,
+        Action.RECLAIM,
+        Action.PREEMPT,
+        Action.STALE,
+    )
+    """What is tried for groups that have no room, in this order; STALE evicts what is broken."""
+    allocates: bool = True
+    """Whether groups start where there is room."""
+    placement: Policy = field(default_factory=Policy)
+    consolidation_limit: int | None = 16
+    """How many pods move at most for one group; None for no limit."""
+    moves_reclaimed: bool = True
+    """Whether victims that get another place in the same plan do not count as reclaimed."""
+    staleness_grace: float = 60
+    """Seconds."""
+    preempt_min_runtime: float = 0
+    """Seconds, for queues that say nothing."""
+    reclaim_min_runtime: float = 0
+    usage_weight: Fraction = Fraction(0)
+    """How much past usage matters for what is over the quotas."""
+    search_steps: int | None = 2_000
+    """How many placements the searches for victims of one cycle try at most; None for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at one time. The order of the objects does not matter."""
+
+    now: float
+    """Unix time in seconds."""
+    nodes: tuple[ClusterNode, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
+    classes: tuple[DeviceClass, ...] = ()
+    rules: tuple[DeviceTaintRule, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    groups: tuple[Group, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By name: the keys of node labels, the widest level first."""
+    budgets: Mapping[str, int] = field(default_factory=dict)
+    """By name: how many pods may still be disrupted."""
+    usage: Mapping[str, Mapping[Resource, Fraction]] = field(default_factory=dict)
+    """By queue: its decayed usage of the past, as a part of what the cluster had."""
+    features: Features = DEFAULT_FEATURES
+    settings: Settings = field(default_factory=Settings)
+    memory: Memory = field(default_factory=Memory)
