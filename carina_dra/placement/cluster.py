@@ -27,6 +27,7 @@ from carina_dra.placement.reservation import Reservation
 from carina_dra.placement.resolution import Resolution
 from carina_dra.resource import (
     Allocation,
+    Device,
     DeviceTaintRule,
     OnNode,
     ResourceClaim,
@@ -372,6 +373,14 @@ class Cluster:
         if reached is None:
             return True
         return len(reached) > _MANY and self._common.get(pool, 0) > 0
+
+    def published(self, device: DeviceId) -> Device | None:
+        """A device as it is published, if it is."""
+        for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ())):
+            for published in self._slices[slice_name].spec.devices:
+                if published.name == device.device:
+                    return published
+        return None
 
     def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
         """What a device consumes of counters, as it is published, in billionths."""
