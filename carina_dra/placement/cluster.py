@@ -25,6 +25,7 @@ from carina_dra.placement.offer import NOTHING, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
 from carina_dra.placement.reservation import Reservation
 from carina_dra.placement.resolution import Resolution
+from carina_dra.placement.trial import Trial
 from carina_dra.resource import (
     Allocation,
     DeviceTaintRule,
@@ -74,23 +75,24 @@ class Cluster:
         self._resolution = Resolution(self._slices, self._pools, self._reach, features)
         self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
         """Of pools with many slices: the nodes whose slices have each device."""
-        self._journal: list[Callable[[], None]] | None = None
-        """What undoes the changes since a trial began."""
+        self._trial: Trial | None = None
+        """The innermost trial that has not ended."""
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> Iterator[Trial]:
         """Undoes all changes of the cluster at the end, at the cost of what was changed.
 
-        Trials may be nested.
+        `keep()` of the trial keeps the changes so far. Trials may be nested: what an inner trial
+        keeps, the outer one undoes, unless it keeps it too.
         """
-        before, self._journal = self._journal, []
+        outer, trial = self._trial, Trial(self._trial)
+        self._trial = trial
         try:
-            yield
+            yield trial
         finally:
-            undo, self._journal = self._journal, None
-            for step in reversed(undo):
-                step()
-            self._journal = before
+            self._trial = None  # what undoes a change is not recorded
+            trial.undo()
+            self._trial = outer
 
     # Nodes.
 
@@ -443,8 +445,8 @@ class Cluster:
         self.changed_nodes.add(node)
 
     def _undo(self, step: Callable[[], None]) -> None:
-        if self._journal is not None:
-            self._journal.append(step)
+        if self._trial is not None:
+            self._trial.record(step)
 
 
 def _pool_of(published: ResourceSlice) -> PoolId:
