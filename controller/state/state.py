@@ -8,7 +8,6 @@ between `mark` and `rollback` are undone exactly.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import TypeAlias, assert_never
 
 from carina_dra.placement.cluster import Cluster
@@ -32,7 +31,7 @@ from controller.state.asking import Asking
 from controller.state.devices import Devices
 from controller.state.journal import Journal
 from controller.state.queue_tree import ROOT, QueueTree
-from controller.state.room import Room
+from controller.state.room import NodeCapacity, Room
 
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
@@ -65,6 +64,7 @@ class State:
         self.usage = snapshot.usage
         self.journal = Journal()
         self.budgets = dict(snapshot.budgets)
+        self.capacity = NodeCapacity()
         self.cluster = Cluster(snapshot.features)
         self._feed = Feed(self.cluster)
         self.devices = Devices(self.cluster, self._feed.classes)
@@ -112,10 +112,12 @@ class State:
         self.journal.forget()
 
     def _load(self, snapshot: Snapshot) -> None:
-        objects: tuple[Iterable[_DeviceObject], ...]
-        objects = snapshot.classes, snapshot.rules, snapshot.slices
-        for watched in chain.from_iterable(objects):
-            self._feed.put(watched)
+        for device_class in snapshot.classes:
+            self._feed.put(device_class)
+        for rule in snapshot.rules:
+            self._feed.put(rule)
+        for published in snapshot.slices:
+            self._feed.put(published)
         for node in snapshot.nodes:
             self.put_node(node)
         self.put_queues(snapshot.queues)
@@ -135,6 +137,9 @@ class State:
             return
         self._ask_again()
         self.node_moment += 1
+        if before is not None:
+            self.capacity.remove(before)
+        self.capacity.add(node)
         self.nodes[node.name] = node
         self.cluster.put_node(node.node)
         self.rooms[node.name] = room = Room(node)
@@ -144,8 +149,10 @@ class State:
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known; the pods on it keep their place until they are gone."""
-        if self.nodes.pop(name, None) is not None:
+        node = self.nodes.pop(name, None)
+        if node is not None:
             self._ask_again()
+            self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
             del self.rooms[name]

@@ -1,0 +1,1 @@
+"""The judgement: from the state of a cluster to a plan."""
