@@ -1,1 +1,1 @@
-"""The judgement: from the state of a cluster to a plan."""
+"""What the controller decides, as pure functions of a snapshot."""
