@@ -1,6 +1,6 @@
 """What of a group is placed next: its minimum at once, then pod by pod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
@@ -38,13 +38,15 @@ class Chunk:
             yield from child.all_pods()
 
 
-def next_chunk(state: State, group: Group) -> Chunk | TooFewPods | None:
+def next_chunk(
+    state: State, group: Group, among: Container[str] | None = None
+) -> Chunk | TooFewPods | None:
     """What is placed next; None if all of the group's pods have a place.
 
     Below its minimum, that is what is missing of it. Then it is one more pod, or the minimum of one
-    more sub-group.
+    more sub-group. `among` are the pods that may be placed, if not those that wait for a place.
     """
-    tally = _Tally(state, group)
+    tally = _Tally(state, group, among)
     if tally.is_satisfied(group.root):
         return tally.more(group.root)
     return tally.missing(group.root)
@@ -88,7 +90,7 @@ def order_of_pod(pod: Pod) -> tuple[int, float, str]:
 class _Tally:
     """The pods of a group, counted."""
 
-    def __init__(self, state: State, group: Group) -> None:
+    def __init__(self, state: State, group: Group, among: Container[str] | None = None) -> None:
         self._state = state
         self._group = group
         members = state.members.get(group.key)
@@ -101,7 +103,7 @@ class _Tally:
             for key in pods:
                 if key in state.holds:
                     self._active.setdefault(pod_set, []).append(key)
-                elif state.is_pending(key):
+                elif state.is_pending(key) if among is None else key in among:
                     self._pending.setdefault(pod_set, []).append(key)
 
     def _in_order(self, keys: Sequence[str]) -> list[Pod]:

@@ -15,8 +15,8 @@ from controller.state.state import State
 _TRIED: Final = 16
 """So many nodes are tried for a claim that several pods share."""
 
-Find: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place | Reason]
-"""Finds a place for a pod within some nodes, avoiding others, and may make room for it."""
+Take: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place | Reason]
+"""Gives a pod a place within some nodes, avoiding others; it may make room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Taken:
 
 
 class Gang:
-    """Places chunks with one way to find a place for a pod."""
+    """Places chunks with one way to give a pod a place."""
 
-    def __init__(self, state: State, domains: Domains, places: Places, find: Find) -> None:
+    def __init__(self, state: State, domains: Domains, places: Places, take: Take) -> None:
         self._state = state
         self._domains = domains
         self._places = places
-        self._find = find
+        self._take = take
         self._taken: list[Taken] = []
 
     def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
@@ -101,12 +101,9 @@ class Gang:
     def _place_one(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Reason | None:
-        place = self._find(pod, within, avoided)
+        place = self._take(pod, within, avoided)
         if not isinstance(place, Place):
             return place
-        self._state.place(pod.key, place.node, place.allocations)
-        if place.waits:
-            self._state.nominate(pod.key)
         self._taken.append(Taken(pod, place))
         return None
 

@@ -1,6 +1,6 @@
 """Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -142,3 +142,30 @@ def asked_by(state: State, chunk: Chunk) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
     amounts = (state.asked_by(pod) for pod in chunk.all_pods())
     return total(amounts, len(state.accounts.zero))
+
+
+def givers(state: State, shares: Shares) -> Mapping[str, int]:
+    """The leaves of the tree, numbered in the order in which they give: who has most first.
+
+    At each level, a queue with more than its fair share of something comes first, then low
+    priority, then a large dominant share, then the youngest.
+    """
+    found: dict[str, int] = {}
+
+    def number(queue: str) -> None:
+        children = state.tree.children.get(queue)
+        if children is None:
+            found[queue] = len(found)
+            return
+        for child in sorted(children, key=lambda one: _rank_of_giver(state, shares, one)):
+            number(child)
+
+    number(ROOT)
+    return found
+
+
+def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[bool, int, float, float, str]:
+    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
+    dominant = _dominant_share(allocated, shares.allocatable(name))
+    return not is_over, queue.priority, -dominant, -queue.created, name

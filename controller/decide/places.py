@@ -78,7 +78,7 @@ class Places:
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):
             return open_claims
-        names = self._names(pod, within)
+        names = self.candidates(pod, within)
         if not names:
             return None
         request = self._request(open_claims)
@@ -143,7 +143,7 @@ class Places:
         """Whether nodes may have room for so many pods; if not, they certainly have not."""
         cpu = min(pod.needs.cpu for pod in pods)
         memory = min(pod.needs.memory for pod in pods)
-        devices = min(map(self._least_devices, pods))
+        devices = min(map(self.least_devices, pods))
         slots, wanted = 0, len(pods)
         for name in nodes:
             room = self._state.rooms[name]
@@ -272,7 +272,7 @@ class Places:
         keys = (claim.key for claim in claims)
         return Place(found.node, tuple(zip(keys, found.allocated.allocations, strict=True)), waits)
 
-    def _names(self, pod: Pod, within: frozenset[str] | None) -> frozenset[str]:
+    def candidates(self, pod: Pod, within: frozenset[str] | None) -> frozenset[str]:
         """The nodes that the pod may be on, with the claims that have devices."""
         names = self.suitable(pod.needs)
         if within is not None:
@@ -327,7 +327,7 @@ class Places:
                 found.append(claim)
         return tuple(found)
 
-    def _least_devices(self, pod: Pod) -> int:
+    def least_devices(self, pod: Pod) -> int:
         """How many devices a pod needs at least; 0 if that cannot be said."""
         claims = self._open_claims(pod)
         if isinstance(claims, BadClaim) or any(self._shared(claim.key) for claim in claims):

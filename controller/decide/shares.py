@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from controller.decide.fair_share import Claimant, divide_tree
-from controller.model.resource import Amounts, CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+from controller.model.resource import (
+    Amounts,
+    CapacityOf,
+    Cpu,
+    DevicesOf,
+    Memory,
+    Pods,
+    Resource,
+    total,
+)
 from controller.state.queue_tree import ROOT
 from controller.state.state import State
 
@@ -18,6 +27,7 @@ class Shares:
         self.totals: Amounts = ()
         """What there is of each resource for all queues together."""
         self._known: object = None
+        self._requested: dict[str, Amounts] = {}
 
     def refresh(self) -> None:
         """Takes the state as it is now."""
@@ -28,6 +38,9 @@ class Shares:
             return
         self._known = inputs
         tree = state.tree
+        self._requested = {}
+        for name in tree.children[ROOT]:
+            self._roll_up(name)
         by_resource = [self._divided(at) for at in range(len(tree.resources))]
         self._of = {
             name: tuple(shares.get(name, 0) for shares in by_resource) for name in tree.queues
@@ -47,12 +60,24 @@ class Shares:
             )
         ]
 
+    def _roll_up(self, name: str) -> Amounts:
+        """What a queue asks for: what its children do, each up to its limit."""
+        tree = self._state.tree
+        below = [self._roll_up(child) for child in tree.children.get(name, ())]
+        asked = total(below, len(self.totals)) if below else self._state.accounts.requested[name]
+        limits = tree.limits(name)
+        capped = tuple(
+            amount if limit is None else min(amount, limit)
+            for amount, limit in zip(asked, limits, strict=True)
+        )
+        self._requested[name] = capped
+        return capped
+
     def _divided(self, at: int) -> Mapping[str, int]:
         state = self._state
-        tree, requested = state.tree, state.accounts.requested
+        tree, requested = state.tree, self._requested
         resource = tree.resources[at]
         children: dict[str | None, Sequence[Claimant]] = {}
-        # The oldest has a smaller age than others, whatever the scale.
         for parent, names in tree.children.items():
             children[parent or None] = [
                 self._claimant(name, at, requested[name][at], resource) for name in names
@@ -64,7 +89,7 @@ class Shares:
         return Claimant(
             name=name,
             priority=queue.priority,
-            age=queue.created,
+            age=round(queue.created * 1_000_000),
             quota=entitlement.quota,
             limit=entitlement.limit,
             weight=entitlement.weight,
