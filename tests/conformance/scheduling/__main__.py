@@ -12,7 +12,6 @@ from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 
-
 from tests.conformance.scheduling.departures import DEPARTURES
 from tests.conformance.scheduling.report import describe
 from tests.conformance.scheduling.rounds import Result, run
