@@ -40,7 +40,11 @@ class GroupState(NamedTuple):
     """Devices that consume the same counters, at a moment."""
 
     used: int
-    """The usage of the scarcest counter or capacity, in millionths."""
+    """The usage of the scarcest counter or capacity, in millionths.
+
+    Of the counters of a device that is shared, as large a part is used as of its capacities: the
+    rest is left to other shares.
+    """
     free: int
     """The members that nobody has for themselves, and whose counters are left, by their bits.
 
@@ -102,7 +106,9 @@ class DeviceGroup:
             return GroupState(used, 0 if member.id in usage.dedicated else self.mask)
         taken = self._taken(usage)
         left = self._left(taken)
-        parts = [_part(total - rest, total) for total, rest in zip(self._total, left, strict=True)]
+        unused = self._unused(taken, usage)
+        counters = zip(self._total, left, unused, strict=True)
+        parts = [_part(total - rest - idle, total) for total, rest, idle in counters]
         for device in {*taken.dedicated, *taken.shared}:
             parts += _parts(self._named[device].member, usage)
         most = [rest + given for rest, given in zip(left, self._given, strict=True)]
@@ -160,6 +166,19 @@ class DeviceGroup:
             for counter, amount in self._named[device].drawn:
                 left[counter] -= amount
         return left
+
+    def _unused(self, taken: _Taken, usage: Usage) -> Sequence[int]:
+        """What shared devices have drawn of each counter for shares that nobody has yet."""
+        unused = [0] * len(self._total)
+        for device in taken.shared:
+            named = self._named[device]
+            if device in taken.dedicated or named.member is None:
+                continue
+            consumed = max(_parts(named.member, usage), default=0)
+            idle = 0 if not named.member.device.capacity else WHOLE - max(1, consumed)
+            for counter, amount in named.drawn:
+                unused[counter] += amount * idle // WHOLE
+        return unused
 
     def _fitting(self, left: Sequence[int]) -> int:
         """The members that consume no more than is left."""

@@ -16,11 +16,14 @@ from carina_dra.allocator.preference import (
 )
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed
+from carina_dra.quantity import Quantity
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import (
     DRIVER,
     claim,
     claim_of,
     cluster,
+    consumption,
     give,
     gpu,
     model_is,
@@ -236,6 +239,55 @@ def test_partitions_leave_the_most_to_others() -> None:
     # Both quarters are in one half of one GPU: three halves are left.
     assert first + second == ["a/gpu-0-quarter-0", "a/gpu-0-quarter-1"]
     assert [bool(give(nodes, claim(selector=half))) for _ in range(4)] == [True, True, True, False]
+
+
+def _shared_gpus(node: str, number: int) -> list[Any]:
+    """The slices of a node with GPUs of which claims get shares, which take all counters."""
+    counters = [
+        {"name": f"gpu-{index}", "counters": {"memory": {"value": "80"}}} for index in range(number)
+    ]
+    devices = [
+        {
+            "name": f"s{index}",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": "80"}},
+            **consumption(**{f"gpu-{index}": 80}),
+        }
+        for index in range(number)
+    ]
+    return slices(node, {"sharedCounters": counters}, {"devices": devices})
+
+
+def _share(memory: str) -> ResourceClaim:
+    return claim(capacity={"requests": {"memory": memory}})
+
+
+def _share_of(device: str, memory: str, pool: str = "a") -> Allocation:
+    consumed = {"memory": Quantity.parse(memory)}
+    result = DeviceResult("r", DRIVER, pool, device, share_id="x", consumed_capacity=consumed)
+    return Allocation(DeviceAllocation((result,)))
+
+
+@pytest.mark.parametrize(("policy", "device"), [(_PACK, "a/s1"), (_SPREAD, "a/s2")])
+def test_shared_gpus_are_ordered_by_what_is_consumed_of_them(policy: Policy, device: str) -> None:
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for published in _shared_gpus("a", 3):
+        nodes.put_slice(published)
+    for index, memory in enumerate(("20", "50", "10")):
+        nodes.allocate(f"default/{index}", _share_of(f"s{index}", memory))
+    assert give(nodes, _share("10"), policy) == [device]
+
+
+@pytest.mark.parametrize(("policy", "device"), [(_PACK, "b/s0"), (_SPREAD, "a/s0")])
+def test_nodes_of_shared_gpus_are_ordered_by_what_is_consumed(policy: Policy, device: str) -> None:
+    nodes = Cluster()
+    for name, memory in (("a", "20"), ("b", "50")):
+        nodes.put_node(Node(name))
+        for published in _shared_gpus(name, 1):
+            nodes.put_slice(published)
+        nodes.allocate(f"default/{name}", _share_of("s0", memory, name))
+    assert give(nodes, _share("10"), policy) == [device]
 
 
 @pytest.mark.parametrize(
