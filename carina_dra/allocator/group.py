@@ -4,6 +4,7 @@ A GPU and its partitions are a group: each leaves less to the others. A device t
 counters is a group of its own.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 
+_DIGITS: Final = re.compile("[0-9]+")
 _MONITOR: Final = StringAttribute("monitor")
 """The `type` of a device that gives no part of a GPU."""
 
@@ -42,8 +44,9 @@ class GroupState(NamedTuple):
     used: int
     """The usage of the scarcest counter or capacity, in millionths.
 
-    Of the counters of a device that is shared, as large a part is used as of its capacities: the
-    rest is left to other shares.
+    Counters of a set whose names differ in digits only count together, such as the memory slices of
+    a GPU. Of the counters of a device that is shared, as large a part is used as of its capacities:
+    the rest is left to other shares.
     """
     free: int
     """The members that nobody has for themselves, and whose counters are left, by their bits.
@@ -107,8 +110,10 @@ class DeviceGroup:
         taken = self._taken(usage)
         left = self._left(taken)
         unused = self._unused(taken, usage)
-        counters = zip(self._total, left, unused, strict=True)
-        parts = [_part(total - rest - idle, total) for total, rest, idle in counters]
+        parts = [
+            _part(total - sum(left[counter] + unused[counter] for counter in alike), total)
+            for alike, total in self._alike
+        ]
         for device in {*taken.dedicated, *taken.shared}:
             parts += _parts(self._named[device].member, usage)
         most = [rest + given for rest, given in zip(left, self._given, strict=True)]
@@ -198,6 +203,14 @@ class DeviceGroup:
     @cached_property
     def _total(self) -> Sequence[int]:
         return [total for amounts in self.totals.values() for total in amounts.values()]
+
+    @cached_property
+    def _alike(self) -> Sequence[tuple[Sequence[int], int]]:
+        """The counters that count together, by their indices, with their total."""
+        alike: dict[Counter, list[int]] = {}
+        for index, (name, counter) in enumerate(self.counters):
+            alike.setdefault((name, _DIGITS.sub("", counter)), []).append(index)
+        return [(of, sum(self._total[index] for index in of)) for of in alike.values()]
 
     @cached_property
     def counters(self) -> Sequence[Counter]:

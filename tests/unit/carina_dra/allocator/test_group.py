@@ -382,3 +382,26 @@ def test_device_that_is_also_dedicated_is_used_entirely() -> None:
     (group,) = _groups(*_shared_gpu(memory=80))
     dedicated = DeviceResult("r", DRIVER, "a", "share")
     assert _used(group, Usage.of([dedicated, _share_of(memory="8")])) == WHOLE
+
+
+def test_counters_whose_names_differ_in_digits_only_count_together() -> None:
+    def drawn(*names: str) -> dict[str, Any]:
+        counters = {name: {"value": "1"} for name in names}
+        return {"consumesCounters": [{"counterSet": "gpu", "counters": counters}]}
+
+    every = {f"slice-{index}": {"value": "1"} for index in range(4)} | {"engines": {"value": "3"}}
+    published = slices(
+        "a",
+        {"sharedCounters": [{"name": "gpu", "counters": every}]},
+        {
+            "devices": [
+                {"name": "quarter", **drawn("slice-0")},
+                {"name": "half", **drawn("slice-2", "slice-3")},
+                {"name": "engine", **drawn("slice-1", "engines")},
+            ]
+        },
+    )
+    (group,) = _groups(*published)
+    assert _used(group, _usage("quarter")) == WHOLE // 4
+    assert _used(group, _usage("quarter", "half")) == WHOLE * 3 // 4
+    assert _used(group, _usage("engine")) == WHOLE // 3
