@@ -147,6 +147,21 @@ class DeviceGroup:
         return known
 
     @cached_property
+    def partial(self) -> int:
+        """The members that leave something to others, if nothing else is in use.
+
+        It is a share of the member, or another member.
+        """
+        free, partial = self._fitting(self._total), 0
+        for member, bit in zip(self.members, self.bits, strict=True):
+            beside = free & ~bit
+            if member.device.allow_multiple_allocations or (
+                bit & free and beside & ~self._beyond(self._total, bit, free)
+            ):
+                partial |= bit
+        return partial
+
+    @cached_property
     def places(self) -> Mapping[int, Places]:
         """The NVLink domain, PCIe root and NUMA node of each member, by its bit."""
         return {

@@ -33,6 +33,7 @@ from tests.samples.fleet import (
 )
 
 _PACK, _SPREAD = Policy(), Policy(Order.SPREAD, Order.SPREAD)
+_WHOLE_GPUS = Policy(Order.FRAGMENTATION, Order.FRAGMENTATION)
 
 
 def test_binpack_fills_the_node_that_is_used_most() -> None:
@@ -295,6 +296,7 @@ def test_nodes_of_shared_gpus_are_ordered_by_what_is_consumed(policy: Policy, de
     [
         ("binpack", _PACK),
         ("spread", _SPREAD),
+        ("fragmentation", _WHOLE_GPUS),
         ("spread/binpack", Policy(Order.SPREAD, Order.BINPACK)),
         ("upstream", UPSTREAM),
     ],
@@ -305,7 +307,7 @@ def test_policy_is_read(text: str, policy: Policy) -> None:
 
 @pytest.mark.parametrize("text", ["", "pack", "/spread", "upstream/spread"])
 def test_unknown_policy_is_refused_with_the_known_ones(text: str) -> None:
-    with pytest.raises(ValueError, match="write binpack, spread, upstream"):
+    with pytest.raises(ValueError, match="write binpack, spread, fragmentation, upstream"):
         Policy.parse(text)
 
 
