@@ -109,8 +109,7 @@ class NodeOrder:
         if name not in self._cluster.nodes:
             return
         distance = use = 0
-        is_unused = self._order is not Order.FRAGMENTATION and not self._cluster.is_in_use(name)
-        if self._close or not is_unused:
+        if self._close or self._cluster.is_in_use(name):
             try:
                 offer = self._cluster.offer(name)
             except AllocationError:
@@ -122,7 +121,18 @@ class NodeOrder:
                     return
                 own = [state.uses for state in states if state.offered.is_own]
                 distance, use = closest, least_use(own, self._order)
+        elif self._order is Order.FRAGMENTATION:
+            use = self._unused(name)
         self._by_name[name] = (0, distance, use, name)
+
+    def _unused(self, name: str) -> int:
+        """The use of a node of which nothing is in use, without the states of its pools."""
+        try:
+            offer = self._cluster.offer(name)
+        except AllocationError:
+            return 0
+        own = [offered.groups for offered in offer.ready if offered.is_own]
+        return least_use([[(group, 0) for group in groups] for groups in own], self._order)
 
     def _distance(self, name: str, offer: Offer, states: Sequence[PoolState]) -> int | None:
         """How close the devices could be at best; None if there are too few."""
