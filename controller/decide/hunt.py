@@ -1,8 +1,8 @@
 """Makes room for a group at the cost of others: who is evicted, and on which nodes.
 
 A pod that has no place gets one on the node where that disturbs least. Its victims there are
-evicted one after the other until it fits, and who need not have gone stays. At the end, victims that
-fit elsewhere move.
+evicted one after the other until it fits, and who need not have gone stays. At the end, victims
+that fit elsewhere move.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -16,7 +16,6 @@ from controller.decide.chunk import Chunk, active_pods, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
-from controller.decide.placement_policy import policy_of
 from controller.decide.places import Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
@@ -132,10 +131,11 @@ class Hunt:
         self, moved: frozenset[str], chunk: Chunk, asked: Amounts, mark: int
     ) -> Sequence[Taken] | Reason:
         """Tries again without those who moved: others may do."""
+        before = self._disturbance()
         self._state.rollback(mark)
         self.evicted, self._spared = [], moved
         taken = self._attempt(chunk, asked)
-        if isinstance(taken, Sequence):
+        if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
         self._state.rollback(mark)
         self.evicted, self._spared = [], frozenset()
@@ -151,7 +151,7 @@ class Hunt:
         if self._action is not Action.CONSOLIDATE:
             for group in self._victim_groups():
                 if not self._is_all_moved(group):
-                    move(self._trial, group, policy_of(self._state, group), all_pods=False)
+                    self._move(group, all_pods=False)
             gone = [one.queue for one in self._victim_groups() if not self._is_all_moved(one)]
             if not self._eligibility.stays_fair(gone):
                 why = "it would then have more of its fair share than those who gave"
@@ -275,7 +275,7 @@ class Hunt:
             if not self._state.devices.most_free(place.node):
                 break
             mark = self._state.mark()
-            self._trial.withdraw(pod)
+            self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
             if self._put_back(self.evicted[at]):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
@@ -291,8 +291,10 @@ class Hunt:
         for pod in unit.pods:
             if pod.key in self._state.holds or not self._trial.could_stay(pod):
                 return False
+            was_evicted = self._trial.is_evicted(pod)
             self._trial.put_back(pod)
-            self._state.undisrupt(pod)
+            if was_evicted and not self._trial.is_evicted(pod):
+                self._state.undisrupt(pod)
         return True
 
     def _move_bound(self, first: int) -> bool:
@@ -304,10 +306,7 @@ class Hunt:
             if unit.must_move or consolidates
         }
         by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
-        return all(
-            move(self._trial, group, policy_of(self._state, group), all_pods=True)
-            for group in by_size
-        )
+        return all(self._move(group, all_pods=True) for group in by_size)
 
     def _size(self, group: Group) -> int:
         """How many devices the largest of the evicted pods of a group had."""
@@ -354,7 +353,8 @@ class Hunt:
                 return False
         mark = self._state.mark()
         for pod in unit.pods:
-            if not self._state.disrupt(pod):
+            is_new = pod.key not in self._trial.placed
+            if is_new and not self._state.disrupt(pod):
                 self._state.rollback(mark)
                 return False
             self._trial.evict(pod, self._action, self._eligibility.group.key)
@@ -373,6 +373,22 @@ class Hunt:
             if unit.group.key == group.key
             for pod in unit.pods
         )
+
+    def _disturbance(self) -> tuple[int, int]:
+        """How many pods are evicted for good, and how many in all."""
+        pods = [pod.key for unit in self.evicted for pod in unit.pods]
+        return sum(key not in self._state.holds for key in pods), len(pods)
+
+    def _move(self, group: Group, *, all_pods: bool) -> bool:
+        """Gives the evicted pods of a group another place."""
+        evicted = {
+            pod.key
+            for unit in self.evicted
+            if unit.group.key == group.key
+            for pod in unit.pods
+            if pod.key not in self._state.holds
+        }
+        return move(self._trial, group, evicted, all_pods=all_pods)
 
     def _moved(self) -> frozenset[str]:
         """The groups that move, though they need not have another place."""

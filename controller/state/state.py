@@ -276,11 +276,11 @@ class State:
             self._assign(claim, allocation)
         self._occupy(self.pods[key], node)
 
-    def evict(self, key: str) -> None:
-        """Takes its place from a pod. It still holds what it has, unless it is not there yet."""
+    def evict(self, key: str, *, here: bool) -> None:
+        """Takes its place from a pod. If it is `here` already, it still holds what it has."""
         pod, hold = self.pods[key], self.holds[key]
         self._vacate(pod)
-        if isinstance(pod.state, Placed):
+        if here:
             self._leave(pod, hold.node)
         elif key in self.nominated.get(hold.node, ()):
             self._set_nominated(key, hold.node, nominated=False)
