@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
-from importlib import import_module
 from pathlib import Path
 
+from controller.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
 from tests.conformance.scheduling.report import describe
 from tests.conformance.scheduling.rounds import Result, run
 from tests.conformance.scheduling.vector import VectorError, read_vector, vector_paths
 
-plan = import_module("controller.decide.cycle").plan
 _SHARED = Path(__file__).parents[4] / "shared" / "conformance"
 _WORDS = ("passed", "departs", "failed", "unsound", "crashed", "too slow", "not read", "not strict")
 _BAD = ("failed", "unsound", "crashed", "too slow", "not read")
