@@ -16,9 +16,10 @@ from pathlib import Path
 
 from controller.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
+from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.report import describe
 from tests.conformance.scheduling.rounds import Result, run
-from tests.conformance.scheduling.vector import VectorError, read_vector, vector_paths
+from tests.conformance.scheduling.vector import VectorError
 
 _SHARED = Path(__file__).parents[4] / "shared" / "conformance"
 _WORDS = ("passed", "departs", "failed", "unsound", "crashed", "too slow", "not read", "not strict")

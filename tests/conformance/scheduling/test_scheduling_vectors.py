@@ -6,8 +6,8 @@ import pytest
 
 from controller.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
+from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.rounds import run
-from tests.conformance.scheduling.vector import read_vector, vector_paths
 
 _OWN = Path(__file__).parents[1] / "vectors" / "scheduling"
 
