@@ -1,6 +1,7 @@
 """Where vectors of fair shares are: in the folder that --vectors names, or `scheduling` there."""
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             vectors = [(path.stem, json.loads(path.read_text())) for path in folder.glob("*.json")]
             parameters = [
                 pytest.param({**vector, "file": name}, id=name)
-                for name, vector in sorted(vectors)
-                if vector["kind"] == kind
+                for name, vector in sorted(vectors, key=itemgetter(0))
+                if isinstance(vector, dict) and vector.get("kind") == kind
             ]
             if not parameters:
                 reason = f"there are no vectors in {folder}: name their folder with --vectors"

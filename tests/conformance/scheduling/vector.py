@@ -361,21 +361,14 @@ class DistinctDomains(_Value):
 Constraint: TypeAlias = Annotated[Domain | NodeSet | DistinctDomains, Field(discriminator="type")]
 
 
-class MaxPerRound(_Value):
-    """How much the source did in a round at most: policy."""
-
-    binds: int
-    evictions: int
-    nominations: int
-
-
 class Expectations(_Value):
     """What must come of it."""
 
     jobs: Mapping[str, Outcome]
     tasks: Mapping[str, Outcome]
     nodes: Mapping[str, NodeOutcome]
-    max_per_round: MaxPerRound
+    max_per_round: Mapping[str, int]
+    """How much the source did in a round at most: policy."""
     unconstrained_tasks: tuple[str, ...]
     constraints: tuple[Constraint, ...] = ()
     unverified: Mapping[str, object] = Field(default_factory=dict)
