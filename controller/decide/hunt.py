@@ -86,6 +86,9 @@ class Hunt:
         Raises:
             CutShortError: the limit is reached; nothing has changed.
         """
+        short = self._shortage(chunk)
+        if short is not None:
+            return short
         mark = self._state.mark()
         try:
             taken = self._gang().place(chunk)
@@ -104,6 +107,17 @@ class Hunt:
                 why = "it would then have more of its fair share than those who gave"
                 return NoVictims(action, self._victims.count, why)
         return taken
+
+    def _shortage(self, chunk: Chunk) -> NoVictims | None:
+        """Why no others can move for the chunk: all together would have more devices than are."""
+        if self._eligibility.action is not Action.CONSOLIDATE:
+            return None
+        wanted = sum(map(self._places.least_devices, chunk.all_pods()))
+        free = self._state.most_to_spare() if wanted else 0
+        if wanted <= free:
+            return None
+        why = f"only {free} of {wanted} devices are free"
+        return NoVictims(Action.CONSOLIDATE, self._victims.count, why)
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]

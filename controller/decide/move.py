@@ -9,7 +9,7 @@ from controller.decide.places import Place
 from controller.decide.trial import Trial
 from controller.model.group import Group
 from controller.model.pod import Pod
-from controller.model.reason import Reason
+from controller.model.reason import NoRoom, Reason
 
 
 def move(trial: Trial, group: Group, policy: Policy, *, all_pods: bool) -> bool:
@@ -54,4 +54,4 @@ class _Taker:
         if isinstance(place, Place):
             self._trial.take(pod, place)
             return place
-        return place or self._trial.places.why_not(pod, within)
+        return place or NoRoom(pod.key, 0, ())  # nobody reads it
