@@ -281,8 +281,19 @@ class _Cycle:
             state.rollback(mark)
         return over
 
+    def _is_elsewhere(self, group: Group, action: Action) -> bool:
+        """Whether the search for victims of a group is at another action, and goes on there."""
+        if group.key in self._cursors:
+            return True  # it was cut short in this cycle
+        cursor, actions = self._state.memory.cursors.get(group.key), self._state.settings.actions
+        if cursor is None or cursor.action not in actions:
+            return False
+        return actions.index(cursor.action) > actions.index(action)
+
     def _is_barred(self, group: Group, action: Action) -> bool:
         """Whether an action is not for a group."""
+        if self._is_elsewhere(group, action):
+            return True
         policy = self._policy(group)
         if action is Action.CONSOLIDATE:
             spreads = Order.SPREAD in (policy.nodes, policy.devices)
