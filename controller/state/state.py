@@ -351,6 +351,12 @@ class State:
         found = map(self.allocation, pod.claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
+    def device_count_before(self, pod: Pod) -> int:
+        """How many devices the claims of a pod had in the snapshot."""
+        claims = (self.claims[key] for key in pod.claims if key in self.claims)
+        found = (claim.status.allocation for claim in claims)
+        return sum(len(one.devices.results) for one in found if one is not None)
+
     def most_to_spare(self) -> int:
         """How many devices claims could have at most in addition, if nobody is evicted for good."""
         return self.devices.spare() + sum(self._replaceable.values())
