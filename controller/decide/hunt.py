@@ -142,7 +142,7 @@ class Hunt:
         return self._attempt(chunk, asked)
 
     def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
-        over = self._get_allowance(asked)
+        over = self._get_allowance(asked) or self._shortage(chunk)
         if over is not None:
             return over
         taken = self._gang().place(chunk)
@@ -179,6 +179,17 @@ class Hunt:
                 if whole:
                     return Unit(group, whole, must_move=False)
         return None
+
+    def _shortage(self, chunk: Chunk) -> NoVictims | None:
+        """Why nobody can move for the chunk: all together would have more devices than there are."""
+        if self._action is not Action.CONSOLIDATE:
+            return None
+        wanted = sum(map(self._places.least_devices, chunk.all_pods()))
+        free = self._state.most_to_spare() if wanted else 0
+        if wanted <= free:
+            return None
+        why = f"only {free} of {wanted} devices are free"
+        return NoVictims(self._action, self._victims.count, why)
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
