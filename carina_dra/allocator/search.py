@@ -30,7 +30,6 @@ _PATIENCE: Final = 100
 """The number of steps after which, of equal devices, only one is tried."""
 _STEPS_PER_LOOK: Final = 32
 """How many steps pass between two looks at whether time is up."""
-_OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +365,7 @@ class Search:
         if must and not self._has_room(option, index):
             self._forget(taken)
             return None
-        share = option.matching.amounts(index) if self._is_shareable(candidate) else None
+        share = option.matching.amounts(index) if self._state.is_shareable(candidate) else None
         if share is None:
             self._ledger.hold(candidate.id, claim, admin=bool(alternative.admin_access))
         elif not alternative.admin_access:
@@ -379,11 +378,11 @@ class Search:
         admin = bool(alternative.admin_access)
         if not self._ledger.is_free(candidate.id, claim, admin=admin):
             return False
-        if not (admin or self._is_shareable(candidate)) and self._ledger.is_shared(candidate.id):
+        if not (admin or self._state.is_shareable(candidate)) and self._ledger.is_shared(
+            candidate.id
+        ):
             return False  # its driver has stopped to share it, and somebody still has a share
-        if not self._operations_suit(candidate):
-            return False
-        if candidate.device.consumes_counters and not self._features.partitionable_devices:
+        if not self._state.supports(candidate):
             return False
         return not (
             self._features.device_taints and untolerated(candidate.device, alternative.tolerations)
@@ -391,15 +390,10 @@ class Search:
 
     def _draw(self, alternative: Alternative, candidate: Candidate) -> Drawn | None:
         """Takes what the device needs from its counters; None if there is too little."""
-        has_paid = self._is_shareable(candidate) and self._ledger.is_shared(candidate.id)
+        has_paid = self._state.is_shareable(candidate) and self._ledger.is_shared(candidate.id)
         if has_paid or alternative.admin_access:
             return NOTHING_DRAWN
         return self._ledger.draw(candidate)
-
-    def _is_shareable(self, candidate: Candidate) -> bool:
-        return self._features.consumable_capacity and bool(
-            candidate.device.allow_multiple_allocations
-        )
 
     def _has_room(self, option: _Option, index: int) -> bool:
         """Whether there is as much of the device's capacities as the request takes."""
@@ -446,15 +440,3 @@ class Search:
                 return None
             added.append(rule.state)
         return tuple(added)
-
-    def _operations_suit(self, candidate: Candidate) -> bool:
-        """Whether the node knows that it need not prepare a device, where it need not.
-
-        Without any alpha feature the field is not known: everything is prepared.
-        """
-        if not candidate.slice.skip_node_operations or not self._features.any_alpha:
-            return True
-        return (
-            self._features.optional_node_operations
-            and _OPTIONAL_NODE_OPERATIONS in self._state.node.declared_features
-        )

@@ -4,15 +4,17 @@ The state consists of nodes, slices, taint rules, allocated claims and reservati
 from them for a node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Final
 
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.feasibility import is_feasible
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.group import Counter
-from carina_dra.allocator.node import Node
+from carina_dra.allocator.node import Node, selects
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, Pool
 from carina_dra.allocator.taint import may_apply
@@ -25,9 +27,12 @@ from carina_dra.placement.offer import NOTHING, OfferedPool, PoolState
 from carina_dra.placement.reach import Reach
 from carina_dra.placement.reservation import Reservation
 from carina_dra.placement.resolution import Resolution
+from carina_dra.placement.trial import Trial
 from carina_dra.resource import (
     Allocation,
+    Device,
     DeviceTaintRule,
+    NodeSelector,
     OnNode,
     ResourceClaim,
     ResourceSlice,
@@ -74,23 +79,24 @@ class Cluster:
         self._resolution = Resolution(self._slices, self._pools, self._reach, features)
         self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
         """Of pools with many slices: the nodes whose slices have each device."""
-        self._journal: list[Callable[[], None]] | None = None
-        """What undoes the changes since a trial began."""
+        self._trial: Trial | None = None
+        """The innermost trial that has not ended."""
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> Iterator[Trial]:
         """Undoes all changes of the cluster at the end, at the cost of what was changed.
 
-        Trials may be nested.
+        `keep()` of the trial keeps the changes so far. Trials may be nested: what an inner trial
+        keeps, the outer one undoes, unless it keeps it too.
         """
-        before, self._journal = self._journal, []
+        outer, trial = self._trial, Trial(self._trial)
+        self._trial = trial
         try:
-            yield
+            yield trial
         finally:
-            undo, self._journal = self._journal, None
-            for step in reversed(undo):
-                step()
-            self._journal = before
+            self._trial = None  # what undoes a change is not recorded
+            trial.undo()
+            self._trial = outer
 
     # Nodes.
 
@@ -257,12 +263,7 @@ class Cluster:
             AllocationError: a slice's node selector is not valid.
             KeyError: there is no such node.
         """
-        pools = self.offer(node).pools
-        usage = self._usage_of(pools)
-        for name in without:
-            held = self._holdings.held_by(name)
-            usage = usage.minus(one for pool in pools for one in held.get(pool.id, ()))
-        return NodeState(self._nodes[node], pools, usage, self.features)
+        return self._state(node, self.offer(node).pools, without)
 
     def offer(self, node: str) -> Offer:
         """The pools of a node.
@@ -282,6 +283,29 @@ class Cluster:
             return state
         held = [one for name in without for one in self._holdings.held_by(name).get(pool, ())]
         return PoolState.of(offered, usage.minus(held), state) if held else state
+
+    def fits(self, allocation: Allocation, without: Collection[str] = ()) -> bool:
+        """Whether a claim that has nothing could get exactly these devices now, on one node.
+
+        The results count together, as if some reservations did not exist. Not considered are
+        taints, and whether the claim's requests select the devices.
+        """
+        results = allocation.devices.results
+        pools = {PoolId(result.driver, result.pool) for result in results}
+        seen = set()
+        for node in self._reach.nodes_of_all(pools):
+            if not _is_among(self._nodes[node], allocation.node_selector):
+                continue
+            try:
+                offered = [pool for pool in self.offer(node).pools if pool.id in pools]
+            except AllocationError:  # the node's allocations fail
+                continue
+            # Nodes that see the same pools differ in nothing else that matters.
+            key = (*map(id, offered), self._nodes[node].declared_features)
+            if key not in seen and is_feasible(results, self._state(node, offered, without)):
+                return True
+            seen.add(key)
+        return False
 
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""
@@ -314,6 +338,14 @@ class Cluster:
         """The devices of the pools that reach many nodes."""
         for pool in self._wide:
             yield from self._resolution.devices_of(pool)
+
+    def _state(self, node: str, pools: Sequence[Pool], without: Collection[str]) -> NodeState:
+        """A node with some of its pools, as if some reservations did not exist."""
+        usage = self._usage_of(pools)
+        for name in without:
+            held = self._holdings.held_by(name)
+            usage = usage.minus(one for pool in pools for one in held.get(pool.id, ()))
+        return NodeState(self._nodes[node], pools, usage, self.features)
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
         usages = (self._holdings.usage(pool.id) for pool in pools)
@@ -372,6 +404,14 @@ class Cluster:
         if reached is None:
             return True
         return len(reached) > _MANY and self._common.get(pool, 0) > 0
+
+    def published(self, device: DeviceId) -> Device | None:
+        """A device as it is published, if it is."""
+        for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ())):
+            for published in self._slices[slice_name].spec.devices:
+                if published.name == device.device:
+                    return published
+        return None
 
     def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
         """What a device consumes of counters, as it is published, in billionths."""
@@ -443,8 +483,16 @@ class Cluster:
         self.changed_nodes.add(node)
 
     def _undo(self, step: Callable[[], None]) -> None:
-        if self._journal is not None:
-            self._journal.append(step)
+        if self._trial is not None:
+            self._trial.record(step)
+
+
+def _is_among(node: Node, selector: NodeSelector | None) -> bool:
+    """Whether an allocation can be used on a node; not if its selector is not valid."""
+    try:
+        return selector is None or selects(selector, node)
+    except AllocationError:
+        return False
 
 
 def _pool_of(published: ResourceSlice) -> PoolId:

@@ -94,6 +94,13 @@ class Reach:
                 names |= self._labelled.get(target, set())
         return names
 
+    def nodes_of_all(self, pools: Iterable[PoolId]) -> Collection[str]:
+        """The nodes of the cluster that each of the pools may reach."""
+        reached = [set(names) for names in map(self.nodes_of, pools) if names is not None]
+        if not reached:
+            return self._nodes.keys()
+        return [name for name in set.intersection(*reached) if name in self._nodes]
+
     def named_by(self, pool: PoolId) -> Iterator[str]:
         """The nodes that slices of the pool name."""
         return (target for target in self._targets.get(pool, ()) if isinstance(target, str))

@@ -43,7 +43,7 @@ from tests.samples.followed_cluster import FollowedCluster
 
 _Change: TypeAlias = Callable[[Cluster], None]
 
-_CACHES = {"_resolution", "_nodes_of", "_journal", "_index"}
+_CACHES = {"_resolution", "_nodes_of", "_trial", "_index"}
 
 
 def _copied(part: object) -> object:
@@ -169,6 +169,100 @@ def test_change_of_a_nested_trial_is_undone_alone(change: _Change) -> None:
         assert contents(nodes) == outer
         change(nodes)
     assert contents(nodes) == before
+
+
+def test_kept_change_stays(change: _Change) -> None:
+    nodes, expected = sample(), sample()
+    with nodes.trial() as trial:
+        change(nodes)
+        trial.keep()
+    change(expected)
+    assert contents(nodes) == contents(expected)
+
+
+def test_change_after_those_that_are_kept_is_undone(change: _Change) -> None:
+    nodes = sample()
+    with nodes.trial() as trial:
+        nodes.put_node(Node("kept"))
+        trial.keep()
+        kept = contents(nodes)
+        change(nodes)
+    assert contents(nodes) == kept
+
+
+def test_kept_change_of_a_nested_trial_is_undone_by_the_outer_one(change: _Change) -> None:
+    nodes = sample()
+    before = contents(nodes)
+    with nodes.trial():
+        nodes.release("default/held")
+        with nodes.trial() as inner:
+            change(nodes)
+            changed = contents(nodes)
+            inner.keep()
+        assert contents(nodes) == changed
+        nodes.put_node(Node("later"))
+    assert contents(nodes) == before
+
+
+def test_change_that_each_of_nested_trials_keeps_stays(change: _Change) -> None:
+    nodes = sample()
+    with nodes.trial() as outer:
+        with nodes.trial() as inner:
+            change(nodes)
+            inner.keep()
+        changed = contents(nodes)
+        outer.keep()
+    assert contents(nodes) == changed
+
+
+def test_kept_change_stays_though_an_exception_follows(change: _Change) -> None:
+    nodes = sample()
+    changed: list[dict[str, object]] = []
+
+    def change_and_keep() -> None:
+        with nodes.trial() as trial:
+            change(nodes)
+            trial.keep()
+            changed.append(contents(nodes))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        change_and_keep()
+    assert [contents(nodes)] == changed
+
+
+def test_keeping_after_the_end_changes_nothing(change: _Change) -> None:
+    nodes = sample()
+    before = contents(nodes)
+    with nodes.trial():
+        with nodes.trial() as inner:
+            change(nodes)
+        inner.keep()
+        assert contents(nodes) == before
+    assert contents(nodes) == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_nested_trials_keep_what_is_kept_up_to_the_outermost(data: st.DataObject) -> None:
+    nodes = sample()
+
+    def run(depth: int) -> dict[str, object]:
+        """What the cluster must contain after a trial."""
+        expected = contents(nodes)
+        with nodes.trial() as trial:
+            for _ in range(data.draw(st.integers(1, 3))):
+                if depth < 2 and data.draw(st.booleans()):
+                    after = run(depth + 1)
+                    assert contents(nodes) == after
+                else:
+                    data.draw(st.sampled_from(list(_CHANGES.values())))(nodes)
+                if data.draw(st.booleans()):
+                    trial.keep()
+                    expected = contents(nodes)
+        return expected
+
+    assert run(0) == contents(nodes)
 
 
 def test_change_is_undone_after_an_exception(change: _Change) -> None:

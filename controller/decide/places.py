@@ -1,0 +1,371 @@
+"""The best place for one pod: a node with room for it, and devices for its claims there."""
+
+import uuid
+from collections.abc import Container, Iterator, Set
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.node import selects
+from carina_dra.allocator.preference import Order, Policy
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.resource import Allocation, ResourceClaim
+from controller.decide.node_fit import unsuitable
+from controller.decide.pod_affinity import allowed_by_pods
+from controller.model.pod import Pod, PodNeeds
+from controller.model.reason import BadClaim, NoRoom
+from controller.state.room import Room
+from controller.state.state import State
+
+_NAMES: Final = uuid.UUID("7d2d7d0e-6a3b-5b0c-9a51-3f0f0c8f6c11")
+"""The name space of the IDs of shares, which follow from their claims."""
+_MAX_STEPS: Final = 100_000
+"""Of a search for devices on one node."""
+_TRIED: Final = 8
+"""Of nodes that others are leaving, so many are looked at for devices that are free already."""
+_USERS: Final = 256
+"""The most users of a claim (`status.reservedFor`)."""
+_MASKS: Final = 1_024
+"""Needs of pods whose suitable nodes are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node for a pod, and the devices of its claims that have none yet."""
+
+    node: str
+    allocations: tuple[tuple[str, Allocation], ...]
+    waits: bool
+    """Whether others must leave the node first."""
+
+
+Kind: TypeAlias = tuple[object, ...]
+
+
+class Places:
+    """Finds places for pods, and remembers what does not change between them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.steps = 0
+        """How many places have been looked for."""
+        self._placers: dict[Policy, Placer] = {}
+        self._claim = ""
+        self._shares = 0
+        self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
+        self._classes_moment = -1
+        self._masks: dict[PodNeeds, frozenset[str]] = {}
+        self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
+        self._mask_moment = -1
+
+    def find(
+        self,
+        pod: Pod,
+        policy: Policy,
+        within: frozenset[str] | None = None,
+        avoided: Container[str] = (),
+    ) -> Place | BadClaim | None:
+        """The best node of those `within` (or of all) that are not `avoided`; None for none.
+
+        A node where the pod can start now comes before one that others have to leave first.
+        """
+        self.steps += 1
+        state = self._state
+        open_claims = self._open_claims(pod)
+        if isinstance(open_claims, BadClaim):
+            return open_claims
+        names = self._names(pod, within)
+        if not names:
+            return None
+        request = self._request(open_claims)
+        if isinstance(request, BadClaim):
+            return BadClaim(pod.key, request.reason)
+        rooms, leaving = state.rooms, state.leaving
+        fitting = _Fitting(names, rooms, pod.needs, avoided, leaving)
+        here = self._best(pod, open_claims, request, policy, fitting)
+        if isinstance(here, Place | BadClaim) or not leaving:
+            return here
+        left = frozenset(name for name in leaving if name in names)
+        later = _Fitting(left, rooms, pod.needs, avoided, ())
+        return self._best_of_left(pod, open_claims, request, policy, later)
+
+    def kind(self, pod: Pod) -> Kind:
+        """Equal for pods of which one has a place where the other would have one."""
+        open_claims = self._open_claims(pod)
+        if isinstance(open_claims, BadClaim):
+            return (open_claims,)
+        request = self._request(open_claims)
+        if isinstance(request, BadClaim):
+            return (request,)
+        tied = tuple(claim for claim in pod.claims if not self._is_own(claim))
+        affine = (
+            (pod.namespace, tuple(sorted(pod.labels.items()))) if pod.needs.pod_affinity else ()
+        )
+        return pod.needs, None if request is None else request.key, tied, affine
+
+    def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
+        """On how many nodes each constraint is the first that keeps the pod away."""
+        state = self._state
+        fell: dict[str, int] = {}
+        allowed = self._tied_to(pod)
+        near = allowed_by_pods(state, pod, self.suitable(pod.needs))
+        names = state.nodes if within is None else within
+        for name in names:
+            constraint = unsuitable(pod.needs, state.nodes[name])
+            if constraint is None and allowed is not None and name not in allowed:
+                constraint = "its claim's devices"
+            if constraint is None and near is not None and name not in near:
+                constraint = "pod affinity"
+            constraint = constraint or state.rooms[name].lacks(pod.needs) or "devices"
+            fell[constraint] = fell.get(constraint, 0) + 1
+        counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
+        return NoRoom(pod.key, len(names), tuple(counted))
+
+    def suitable(self, needs: PodNeeds) -> frozenset[str]:
+        """The nodes that such a pod may be on, whatever is on them now."""
+        state = self._state
+        if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
+            self._mask_moment = state.node_moment
+            self._masks.clear()
+            self._within.clear()
+        known = self._masks.get(needs)
+        if known is None:
+            nodes = state.nodes.items()
+            found = (name for name, node in nodes if unsuitable(needs, node) is None)
+            known = self._masks[needs] = frozenset(found)
+        return known
+
+    def is_free_now(self, pod: Pod, place: Place) -> bool:
+        """Whether a place that a pod has not taken yet is free without anybody leaving."""
+        state, node = self._state, place.node
+        if node not in state.leaving:
+            return True
+        if not self._has_room_now(pod, node):
+            return False
+        mark = state.mark()
+        self._show_present(node)
+        fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
+        state.rollback(mark)
+        return fits
+
+    def _best(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        request: PlacementRequest | None,
+        policy: Policy,
+        nodes: "_Fitting",
+    ) -> Place | BadClaim | None:
+        """The best node, where nobody leaves."""
+        if request is None:
+            node = self._without_devices(pod, nodes, policy)
+            return None if node is None else Place(node, (), waits=False)
+        if not nodes.may_have_any():
+            return None
+        self._claim, self._shares = claims[0].key, 0
+        try:
+            found = self._placer(policy).place(request, nodes)
+        except AllocationError as error:
+            return BadClaim(pod.key, str(error))
+        return self._place(claims, found, waits=False) if isinstance(found, Placed) else None
+
+    def _best_of_left(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        request: PlacementRequest | None,
+        policy: Policy,
+        nodes: "_Fitting",
+    ) -> Place | BadClaim | None:
+        """The best of the nodes that others leave; first where it need not wait for them."""
+        if request is None:
+            for node in sorted(nodes):
+                if self._has_room_now(pod, node):
+                    return Place(node, (), waits=False)
+            node_later = self._without_devices(pod, nodes, policy)
+            return None if node_later is None else Place(node_later, (), waits=True)
+        self._claim, self._shares = claims[0].key, 0
+        first: Place | None = None
+        try:
+            for found in islice(self._placer(policy).best(request, nodes), _TRIED):
+                place = self._place(claims, found, waits=True)
+                first = first or place
+                now = self._now(pod, claims, request, policy, place)
+                if now is not None:
+                    return now
+        except AllocationError as error:
+            return BadClaim(pod.key, str(error))
+        return first
+
+    def _now(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        request: PlacementRequest,
+        policy: Policy,
+        later: Place,
+    ) -> Place | None:
+        """A place on the same node that is free already, and promised to nobody."""
+        node = later.node
+        if not self._has_room_now(pod, node):
+            return None
+        state = self._state
+        mark = state.mark()
+        self._show_present(node)
+        found = self._placer(policy).place(request, [node])
+        state.rollback(mark)
+        if not isinstance(found, Placed):
+            return None
+        place = self._place(claims, found, waits=False)
+        fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
+        return place if fits else None
+
+    def _show_present(self, node: str) -> None:
+        """Has the devices of a node in use as they are now; to be rolled back."""
+        state = self._state
+        for key in list(state.nominated.get(node, ())):
+            for claim in state.pods[key].claims:
+                state.hide(claim)
+        for key in list(state.leaving.get(node, ())):
+            for claim in state.pods[key].claims:
+                state.show(claim)
+
+    def _has_room_now(self, pod: Pod, node: str) -> bool:
+        """Whether a node has room for a pod, devices aside, without anybody leaving."""
+        state = self._state
+        room = Room(state.nodes[node])
+        nominated = state.nominated.get(node, {})
+        for key in (*state.on_node.get(node, ()), *state.leaving.get(node, ())):
+            if key not in nominated and key != pod.key:
+                room.take(state.pods[key].needs)
+        return room.lacks(pod.needs) is None
+
+    def _place(self, claims: tuple[ResourceClaim, ...], found: Placed, *, waits: bool) -> Place:
+        keys = (claim.key for claim in claims)
+        return Place(found.node, tuple(zip(keys, found.allocated.allocations, strict=True)), waits)
+
+    def _names(self, pod: Pod, within: frozenset[str] | None) -> frozenset[str]:
+        """The nodes that the pod may be on, with the claims that have devices."""
+        names = self.suitable(pod.needs)
+        if within is not None:
+            key = within, pod.needs
+            known = self._within.get(key)
+            if known is None:
+                if len(self._within) > _MASKS:
+                    self._within.clear()
+                known = self._within[key] = within & names
+            names = known
+        tied = self._tied_to(pod)
+        if tied is not None:
+            names &= tied
+        near = allowed_by_pods(self._state, pod, names)
+        return names if near is None else near
+
+    def _tied_to(self, pod: Pod) -> frozenset[str] | None:
+        """The nodes where the devices are that its claims have; None for all nodes."""
+        tied: frozenset[str] | None = None
+        for claim in pod.claims:
+            allocation = self._state.allocation(claim)
+            if allocation is None or allocation.node_selector is None:
+                continue
+            selector = allocation.node_selector
+            nodes = self._state.nodes.items()
+            reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            tied = reached if tied is None else tied & reached
+        return tied
+
+    def _without_devices(self, pod: Pod, nodes: "_Fitting", policy: Policy) -> str | None:
+        """The best node for a pod without devices: one that has none, used most (binpack)."""
+        state = self._state
+        sign = -1 if policy.nodes is Order.SPREAD else 1
+        best: tuple[bool, int, int, str] | None = None
+        for name in nodes:
+            room = state.rooms[name]
+            rank = state.devices.has_any(name), sign * room.cpu, sign * room.memory, name
+            if best is None or rank < best:
+                best = rank
+        return None if best is None else best[3]
+
+    def _open_claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | BadClaim:
+        """Its claims without devices."""
+        found = []
+        for key in pod.claims:
+            claim = self._state.claims.get(key)
+            if claim is None:
+                return BadClaim(pod.key, f"claim {key} does not exist")
+            if len(claim.status.reserved_for) >= _USERS:
+                return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
+            if self._state.allocation(key) is None:
+                found.append(claim)
+        return tuple(found)
+
+    def _request(self, claims: tuple[ResourceClaim, ...]) -> PlacementRequest | BadClaim | None:
+        if not claims:
+            return None
+        if self._classes_moment != self._state.devices.class_moment:
+            self._classes_moment = self._state.devices.class_moment
+            self._requests.clear()
+        key = tuple(claim.metadata.uid or claim.key for claim in claims)
+        known = self._requests.get(key)
+        if known is None:
+            try:
+                known = PlacementRequest.of(
+                    claims, self._state.devices.classes, self._state.cluster.features
+                )
+            except AllocationError as error:
+                known = BadClaim("", str(error))
+            self._requests[key] = known
+        return known
+
+    def _is_own(self, claim: str) -> bool:
+        """Whether a claim has no devices yet, and one pod only that refers to it."""
+        return self._state.allocation(claim) is None and self._state.referrers(claim) == 1
+
+    def _placer(self, policy: Policy) -> Placer:
+        known = self._placers.get(policy)
+        if known is None:
+            known = self._placers[policy] = Placer(
+                self._state.cluster, policy, new_share_id=self._share_id, max_steps=_MAX_STEPS
+            )
+        return known
+
+    def _share_id(self) -> str:
+        self._shares += 1
+        return str(uuid.uuid5(_NAMES, f"{self._claim}/{self._shares}"))
+
+
+class _Fitting(Set[str]):
+    """The nodes of a set that have room for a pod now; looked at one by one, when asked."""
+
+    def __init__(
+        self,
+        names: frozenset[str],
+        rooms: dict[str, Room],
+        needs: PodNeeds,
+        avoided: Container[str],
+        left: Container[str],
+    ) -> None:
+        self._names = names
+        self._rooms = rooms
+        self._needs = needs
+        self._avoided = avoided
+        self._left = left
+
+    def __contains__(self, name: object) -> bool:
+        return (
+            name in self._names
+            and name not in self._left
+            and name not in self._avoided
+            and self._rooms[str(name)].lacks(self._needs) is None
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if name in self)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def may_have_any(self) -> bool:
+        """Whether there is a node to be looked at."""
+        return bool(self._names)

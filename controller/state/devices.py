@@ -1,0 +1,47 @@
+"""What queues and reasons need to know of the devices of a cluster."""
+
+from collections.abc import Mapping
+
+from carina_dra.allocator.usage import DeviceId
+from carina_dra.placement.cluster import Cluster
+from carina_dra.quantity import Quantity
+from carina_dra.resource import DeviceClass, DeviceSelector
+from controller.model.resource import CapacityOf, DevicesOf
+from controller.state.asking import qualified
+
+
+class Devices:
+    """Counts devices and their capacities, and remembers them until the devices change."""
+
+    def __init__(self, cluster: Cluster, classes: Mapping[str, DeviceClass]) -> None:
+        self._cluster = cluster
+        self.classes = classes
+        """The device classes by name."""
+        self.class_moment = 0
+        """How often classes have changed."""
+
+    def forget_classes(self) -> None:
+        """Takes notice that the device classes have changed."""
+        self.class_moment += 1
+
+    def has_any(self, node: str) -> bool:
+        """Whether a node offers devices."""
+        return bool(self._cluster.offer(node).pools)
+
+    def total(self, resource: DevicesOf | CapacityOf) -> int:
+        """How much of a resource there is at most at one time."""
+        raise NotImplementedError(resource)
+
+    def least(self, device_class: str, selectors: tuple[DeviceSelector, ...], capacity: str) -> int:
+        """The least of a capacity, in base units, of the devices that are meant; 0 for none."""
+        raise NotImplementedError(device_class, selectors, capacity)
+
+    def capacities(self, device: DeviceId) -> dict[str, Quantity]:
+        """The capacities of a published device by their qualified names."""
+        found = self._cluster.published(device)
+        if found is None:
+            return {}
+        return {
+            qualified(device.driver, name): capacity.value
+            for name, capacity in found.capacity.items()
+        }
