@@ -18,5 +18,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--vectors",
         default=str(Path(__file__).parents[2] / "shared" / "conformance"),
         metavar="DIR",
-        help="folder with conformance vectors: allocator/*.json and cel/*.json [%(default)s]",
+        help="folder with conformance vectors: allocator/, cel/ and scheduling/ [%(default)s]",
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Allocated, Chosen, write
 from carina_dra.allocator.errors import AllocationError
@@ -23,7 +23,7 @@ from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.ranking import Ranking
 from carina_dra.placement.reserved_nodes import ReservedNodes
 from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
-from carina_dra.resource import DeviceClass, ResourceClaim, encode
+from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
 
 _EXACT: Final = 8
 _MOST: Final = 64
@@ -80,6 +80,15 @@ class PlacementRequest:
     claims: tuple[Claim, ...]
     key: str
     """Equal for requests whose claims and classes have equal specs."""
+
+    @property
+    def least_devices(self) -> int:
+        """How many devices the claims get at least, not counting those with admin access."""
+        return sum(
+            min(0 if one.admin_access else _count(one.mode) for one in request.alternatives)
+            for claim in self.claims
+            for request in claim.requests
+        )
 
     @classmethod
     def of(
@@ -335,6 +344,15 @@ class Placer:
         """The memory that is taken for a kind of requests, in findings."""
         entries = len(self._cluster.nodes) // _HEAP_SHARE
         return _KIND + len(key) // _CHARACTERS + entries + ranking.findings.size
+
+
+def _count(mode: ExactCount | All) -> int:
+    match mode:
+        case ExactCount(count=count):
+            return count
+        case All():
+            return 1
+    assert_never(mode)
 
 
 def _as_set(nodes: Collection[str] | None) -> Collection[str] | None:

@@ -1,7 +1,8 @@
 """The best place for one pod: a node with room for it, and devices for its claims there."""
 
 import uuid
-from collections.abc import Container, Iterator, Set
+from collections.abc import Container, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
@@ -26,6 +27,8 @@ _TRIED: Final = 8
 """Of nodes that others are leaving, so many are looked at for devices that are free already."""
 _USERS: Final = 256
 """The most users of a claim (`status.reservedFor`)."""
+_REQUESTS: Final = 20_000
+"""Claims of which the checked request is remembered."""
 _MASKS: Final = 1_024
 """Needs of pods whose suitable nodes are remembered."""
 
@@ -75,7 +78,7 @@ class Places:
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):
             return open_claims
-        names = self._names(pod, within)
+        names = self.candidates(pod, within)
         if not names:
             return None
         request = self._request(open_claims)
@@ -136,6 +139,30 @@ class Places:
             known = self._masks[needs] = frozenset(found)
         return known
 
+    def may_have_room(self, pods: Sequence[Pod], nodes: frozenset[str]) -> bool:
+        """Whether nodes may have room for so many pods; if not, they certainly have not."""
+        cpu = min(pod.needs.cpu for pod in pods)
+        memory = min(pod.needs.memory for pod in pods)
+        devices = min(map(self.least_devices, pods))
+        slots, wanted = 0, len(pods)
+        for name in nodes:
+            room = self._state.rooms[name]
+            here = room.pods
+            if cpu:
+                here = min(here, room.cpu // cpu)
+            if memory:
+                here = min(here, room.memory // memory)
+            if devices and here > 0:
+                here = min(here, self._state.devices.most_free(name) // devices)
+            slots += max(0, here)
+            if slots >= wanted:
+                return True
+        return False
+
+    def free_cards(self, nodes: frozenset[str]) -> int:
+        """What is free of the devices of nodes, in millionths of a card."""
+        return sum(map(self._state.devices.free_cards, nodes))
+
     def is_free_now(self, pod: Pod, place: Place) -> bool:
         """Whether a place that a pod has not taken yet is free without anybody leaving."""
         state, node = self._state, place.node
@@ -159,7 +186,7 @@ class Places:
     ) -> Place | BadClaim | None:
         """The best node, where nobody leaves."""
         if request is None:
-            node = self._without_devices(pod, nodes, policy)
+            node = self._without_devices(nodes, policy)
             return None if node is None else Place(node, (), waits=False)
         if not nodes.may_have_any():
             return None
@@ -183,7 +210,7 @@ class Places:
             for node in sorted(nodes):
                 if self._has_room_now(pod, node):
                     return Place(node, (), waits=False)
-            node_later = self._without_devices(pod, nodes, policy)
+            node_later = self._without_devices(nodes, policy)
             return None if node_later is None else Place(node_later, (), waits=True)
         self._claim, self._shares = claims[0].key, 0
         first: Place | None = None
@@ -245,7 +272,7 @@ class Places:
         keys = (claim.key for claim in claims)
         return Place(found.node, tuple(zip(keys, found.allocated.allocations, strict=True)), waits)
 
-    def _names(self, pod: Pod, within: frozenset[str] | None) -> frozenset[str]:
+    def candidates(self, pod: Pod, within: frozenset[str] | None) -> frozenset[str]:
         """The nodes that the pod may be on, with the claims that have devices."""
         names = self.suitable(pod.needs)
         if within is not None:
@@ -275,7 +302,7 @@ class Places:
             tied = reached if tied is None else tied & reached
         return tied
 
-    def _without_devices(self, pod: Pod, nodes: "_Fitting", policy: Policy) -> str | None:
+    def _without_devices(self, nodes: "_Fitting", policy: Policy) -> str | None:
         """The best node for a pod without devices: one that has none, used most (binpack)."""
         state = self._state
         sign = -1 if policy.nodes is Order.SPREAD else 1
@@ -300,6 +327,17 @@ class Places:
                 found.append(claim)
         return tuple(found)
 
+    def least_devices(self, pod: Pod) -> int:
+        """How many devices a pod needs at least; 0 if that cannot be said."""
+        claims = self._open_claims(pod)
+        if isinstance(claims, BadClaim) or any(self._shared(claim.key) for claim in claims):
+            return 0
+        request = self._request(claims)
+        return request.least_devices if isinstance(request, PlacementRequest) else 0
+
+    def _shared(self, claim: str) -> bool:
+        return self._state.referrers(claim) > 1
+
     def _request(self, claims: tuple[ResourceClaim, ...]) -> PlacementRequest | BadClaim | None:
         if not claims:
             return None
@@ -315,6 +353,8 @@ class Places:
                 )
             except AllocationError as error:
                 known = BadClaim("", str(error))
+            if len(self._requests) >= _REQUESTS:
+                self._requests.clear()
             self._requests[key] = known
         return known
 
@@ -335,7 +375,7 @@ class Places:
         return str(uuid.uuid5(_NAMES, f"{self._claim}/{self._shares}"))
 
 
-class _Fitting(Set[str]):
+class _Fitting(AbstractSet[str]):
     """The nodes of a set that have room for a pod now; looked at one by one, when asked."""
 
     def __init__(

@@ -56,14 +56,25 @@ Step: TypeAlias = Start | Nomination | Eviction
 
 
 @dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a search for victims was cut short."""
+
+    action: Action
+    looked: tuple[int, ...]
+    """For each pod that was looked at, one after the other: on how many nodes it had no place."""
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What one cycle leaves to the next, so that nothing is asked again before it can change."""
 
     nominations: tuple[Nomination, ...] = ()
     refusals: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     """By group: what has been refused, and why, while nothing relevant has changed."""
-    cursors: Mapping[str, int] = field(default_factory=dict)
-    """By group: how many nodes a search for victims has looked at that was cut short."""
+    cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    """By group: where its search for victims goes on that was cut short."""
+    wake: float | None = None
+    """When time alone may make possible what has been refused, as a Unix time; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,8 @@ class Plan:
     fair_shares: Mapping[str, Mapping[str, int]]
     """By queue and resource (`describe`)."""
     memory: Memory
+    stale: tuple[str, ...]
+    """The groups that have fewer pods than they need, but some."""
     steps: int
     """What the cycle cost, in placements tried."""
     wake: float | None

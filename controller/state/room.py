@@ -8,6 +8,29 @@ from controller.model.pod import PodNeeds
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - a host port on all addresses
 
 
+class NodeCapacity:
+    """What the nodes have together that take pods."""
+
+    def __init__(self) -> None:
+        self.cpu = 0
+        self.memory = 0
+        self.pods = 0
+
+    def add(self, node: ClusterNode) -> None:
+        """Adds what a node has."""
+        self._change(node, 1)
+
+    def remove(self, node: ClusterNode) -> None:
+        """Takes off what a node had; the exact inverse of `add`."""
+        self._change(node, -1)
+
+    def _change(self, node: ClusterNode, sign: int) -> None:
+        if not node.unschedulable:
+            self.cpu += sign * node.cpu
+            self.memory += sign * node.memory
+            self.pods += sign * node.pods
+
+
 class Room:
     """Free cpu, memory, pods, extended resources and host ports of a node.
 

@@ -6,9 +6,8 @@ between `mark` and `rollback` are undone exactly.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import TypeAlias, assert_never
 
 from carina_dra.placement.cluster import Cluster
@@ -32,7 +31,7 @@ from controller.state.asking import Asking
 from controller.state.devices import Devices
 from controller.state.journal import Journal
 from controller.state.queue_tree import ROOT, QueueTree
-from controller.state.room import Room
+from controller.state.room import NodeCapacity, Room
 
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
@@ -65,6 +64,7 @@ class State:
         self.usage = snapshot.usage
         self.journal = Journal()
         self.budgets = dict(snapshot.budgets)
+        self.capacity = NodeCapacity()
         self.cluster = Cluster(snapshot.features)
         self._feed = Feed(self.cluster)
         self.devices = Devices(self.cluster, self._feed.classes)
@@ -78,6 +78,8 @@ class State:
         """The pods that have a place, here and now or as soon as others have left it."""
         self.on_node: dict[str, dict[str, None]] = {}
         """The pods that have a place on each node."""
+        self.versions: dict[str, int] = {}
+        """By node: how often pods have got a place there, or lost it."""
         self.leaving: dict[str, dict[str, None]] = {}
         """By node: the pods that are being evicted, but still hold what they have."""
         self.nominated: dict[str, dict[str, None]] = {}
@@ -112,10 +114,12 @@ class State:
         self.journal.forget()
 
     def _load(self, snapshot: Snapshot) -> None:
-        objects: tuple[Iterable[_DeviceObject], ...]
-        objects = snapshot.classes, snapshot.rules, snapshot.slices
-        for watched in chain.from_iterable(objects):
-            self._feed.put(watched)
+        for device_class in snapshot.classes:
+            self._feed.put(device_class)
+        for rule in snapshot.rules:
+            self._feed.put(rule)
+        for published in snapshot.slices:
+            self._feed.put(published)
         for node in snapshot.nodes:
             self.put_node(node)
         self.put_queues(snapshot.queues)
@@ -135,6 +139,9 @@ class State:
             return
         self._ask_again()
         self.node_moment += 1
+        if before is not None:
+            self.capacity.remove(before)
+        self.capacity.add(node)
         self.nodes[node.name] = node
         self.cluster.put_node(node.node)
         self.rooms[node.name] = room = Room(node)
@@ -144,8 +151,10 @@ class State:
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known; the pods on it keep their place until they are gone."""
-        if self.nodes.pop(name, None) is not None:
+        node = self.nodes.pop(name, None)
+        if node is not None:
             self._ask_again()
+            self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
             del self.rooms[name]
@@ -290,6 +299,12 @@ class State:
             self.journal.record(partial(self._spend, name, -1))
         return True
 
+    def undisrupt(self, pod: Pod) -> None:
+        """Takes back that a pod was disrupted."""
+        for name in pod.budgets:
+            self._spend(name, -1)
+            self.journal.record(partial(self._spend, name, 1))
+
     def hide(self, claim: str) -> None:
         """Has the devices of a claim free; to be rolled back."""
         held = self.cluster.allocation(claim)
@@ -299,7 +314,7 @@ class State:
 
     def show(self, claim: str) -> None:
         """Has the devices of a claim in use; to be rolled back."""
-        allocation = self.allocation(claim)
+        allocation = self.claims[claim].status.allocation if claim in self.claims else None
         if allocation is not None and self.cluster.allocation(claim) is None:
             self.cluster.allocate(claim, allocation)
             self.journal.record(partial(self.cluster.release, claim))
@@ -311,16 +326,23 @@ class State:
         return len(self._referrers.get(claim, ()))
 
     def allocation(self, claim: str) -> Allocation | None:
-        """What a claim has, or gets in the trial."""
+        """What a claim has, or gets in the trial; None if all who use it are leaving."""
         assigned = self._assigned.get(claim)
         if assigned is not None:
             return assigned
+        if claim in self._leavers and claim not in self.users:
+            return None  # it is taken from the claim when the last of them is gone
         known = self.claims.get(claim)
         return None if known is None else known.status.allocation
 
     def is_pending(self, key: str) -> bool:
         """Whether a pod waits for a place, and has not got one in the trial."""
         return isinstance(self.pods[key].state, Pending) and key not in self.holds
+
+    def device_count(self, pod: Pod) -> int:
+        """How many devices the claims of a pod have."""
+        found = map(self.allocation, pod.claims)
+        return sum(len(one.devices.results) for one in found if one is not None)
 
     def asked_by(self, pod: Pod) -> Amounts:
         """What a pod and its claims without devices count in a queue, as asked."""
@@ -340,6 +362,13 @@ class State:
                 amounts = plus(amounts, charge[1])
         return amounts
 
+    def advance(self, now: float) -> None:
+        """Sets the time, in seconds; what was refused until now may be possible."""
+        self.now = now
+        wake = self.memory.wake
+        if wake is not None and now >= wake:
+            self._ask_again()
+
     # Events, one by one.
 
     def _new_asking(self) -> Asking:
@@ -355,7 +384,7 @@ class State:
         if group in self.memory.refusals:
             refusals = {key: of for key, of in self.memory.refusals.items() if key != group}
             cursors = {key: of for key, of in self.memory.cursors.items() if key != group}
-            self.memory = Memory(self.memory.nominations, refusals, cursors)
+            self.memory = replace(self.memory, refusals=refusals, cursors=cursors)
 
     def _pods_of(self, group: str) -> Iterator[str]:
         members = self.members.get(group)
@@ -519,6 +548,7 @@ class State:
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
         self.holds[pod.key] = hold
+        self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         self.on_node.setdefault(hold.node, {})[pod.key] = None
         room = self.rooms.get(hold.node)
         if room is not None:
@@ -526,6 +556,7 @@ class State:
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
+        self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         del self.on_node[hold.node][pod.key]
         room = self.rooms.get(hold.node)
         if room is not None:
@@ -546,10 +577,8 @@ class State:
         self.accounts.give(queue, amounts, preemptible=preemptible)
 
     def _settle(self, claim: str) -> None:
-        """Has the devices of a claim in use, unless all who use it are being evicted."""
-        allocation = self.allocation(claim)
-        held = self.cluster.allocation(claim)
-        wanted = allocation if claim in self.users or claim not in self._leavers else None
+        """Has the devices of a claim in use, if it has any."""
+        wanted, held = self.allocation(claim), self.cluster.allocation(claim)
         if wanted is held:
             return
         if held is not None:

@@ -1,0 +1,1 @@
+"""What the controller decides, as pure functions of a snapshot."""

@@ -1,0 +1,139 @@
+"""Who may be evicted for whom: the rules of preemption, reclaim and consolidation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from controller.decide.shares import Shares
+from controller.model.group import Group
+from controller.model.plan import Action
+from controller.model.reason import OverFairShare
+from controller.model.resource import Amounts
+from controller.state.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """A group may not be evicted as a whole yet, only what it has above its minimum."""
+
+    until: float
+
+
+class Eligibility:
+    """Who may be evicted for one group that asks for so much, by one action."""
+
+    def __init__(
+        self, state: State, shares: Shares, group: Group, asked: Amounts, action: Action
+    ) -> None:
+        self._state = state
+        self._shares = shares
+        self.group = group
+        self._asked = asked
+        self.action = action
+        self._before = state.accounts.allocated[group.queue]
+        self._involved = [at for at, amount in enumerate(asked) if amount > 0]
+
+    def may_lose(self, victim: Group) -> bool:
+        """Whether a group of another name may be evicted, as far as does not change."""
+        if not victim.preemptible:
+            return False
+        match self.action:
+            case Action.PREEMPT:
+                return victim.queue == self.group.queue and victim.priority < self.group.priority
+            case Action.RECLAIM:
+                return victim.queue != self.group.queue and victim.queue in self._state.tree.queues
+            case Action.CONSOLIDATE:
+                return True
+            case Action.STALE:
+                return False
+        assert_never(self.action)
+
+    def safety(self, victim: Group) -> Safe | None:
+        """How long a group is safe since it started (min-runtimes); None if it is not."""
+        tree, settings = self._state.tree, self._state.settings
+        if victim.started is None or victim.queue not in tree.queues:
+            return None
+        match self.action:
+            case Action.PREEMPT:
+                least = tree.preempt_min_runtime(victim.queue, settings.preempt_min_runtime)
+            case Action.RECLAIM:
+                default = settings.reclaim_min_runtime
+                least = tree.reclaim_min_runtime(victim.queue, self.group.queue, default)
+            case _:
+                return None
+        until = victim.started + least
+        return Safe(until) if until > self._state.now else None
+
+    def may_reclaim(self) -> OverFairShare | None:
+        """Why nothing is reclaimed for the group: it would exceed its queue's fair share."""
+        if self.action is not Action.RECLAIM:
+            return None
+        queue, tree = self.group.queue, self._state.tree
+        allocated, fair = self._state.accounts.allocated[queue], self._shares.fair(queue)
+        for at in self._involved:
+            if allocated[at] + self._asked[at] > fair[at]:
+                resource = tree.resources[at]
+                return OverFairShare(queue, resource, fair[at], allocated[at], self._asked[at])
+        return None
+
+    def may_take_from(self, victim: str) -> bool:
+        """Whether the queue of a victim has to give, as things are in the trial.
+
+        Where the ways up from both queues meet, either the victim's side has more than it may count
+        on, or the reclaimer's side stays within its quota and the victim's exceeds its own.
+        """
+        if self.action is not Action.RECLAIM:
+            return True
+        tree, accounts = self._state.tree, self._state.accounts
+        ours, theirs = self._sides(victim)
+        has = accounts.allocated[theirs]
+        allocatable, quotas = self._shares.allocatable(theirs), tree.quotas(theirs)
+        if any(has[at] > allocatable[at] for at in self._involved):
+            return True
+        within = self._is_within_quota(ours)
+        exceeds = any(
+            (quota := quotas[at]) is not None and has[at] > quota for at in self._involved
+        )
+        return within and exceeds
+
+    def stays_fair(self, victims: Sequence[str]) -> bool:
+        """Whether the group has, with what it gets, no more of its share than those who gave.
+
+        At every level, the reclaimer's side may have more than its fair share only as long as its
+        siblings that gave have a larger part of theirs. `victims` are the queues that gave; the
+        group has its devices already.
+        """
+        if self.action is not Action.RECLAIM:
+            return True
+        tree, accounts, shares = self._state.tree, self._state.accounts, self._shares
+        gave = {name for victim in victims for name in tree.paths[victim]}
+        for name in tree.paths[self.group.queue]:
+            siblings = tree.children[tree.queues[name].parent or ""]
+            has, fair = accounts.allocated[name], shares.fair(name)
+            for sibling in siblings:
+                if sibling == name or sibling not in gave:
+                    continue
+                other, of_other = accounts.allocated[sibling], shares.fair(sibling)
+                for at in self._involved:
+                    if has[at] > fair[at] and has[at] * of_other[at] >= other[at] * fair[at]:
+                        return False
+        return True
+
+    def _is_within_quota(self, queue: str) -> bool:
+        """Whether a queue above the group has quota for what the group asks for."""
+        accounts, quotas = self._state.accounts, self._state.tree.quotas(queue)
+        has, ours = accounts.allocated[queue], accounts.allocated[self.group.queue]
+        return all(
+            (quota := quotas[at]) is None
+            or has[at] - (ours[at] - self._before[at]) + self._asked[at] <= quota
+            for at in self._involved
+        )
+
+    def _sides(self, victim: str) -> tuple[str, str]:
+        """The queues just below where the ways up from both queues meet: ours, the victim's."""
+        tree = self._state.tree
+        ours, theirs = tree.paths[self.group.queue], tree.paths[victim]
+        at = -1
+        while ours[at] == theirs[at]:
+            at -= 1  # neither is above the other: both are leaves
+        return ours[at], theirs[at]

@@ -1,0 +1,153 @@
+"""Places the pods of a chunk together, within the topology of their group, or none of them."""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from controller.decide.chunk import Chunk
+from controller.decide.domain import Domains
+from controller.decide.places import Place, Places
+from controller.model.group import TopologyConstraint
+from controller.model.pod import Pod
+from controller.model.reason import NoDomain, Reason
+from controller.state.state import State
+
+_TRIED: Final = 16
+"""So many nodes are tried for a claim that several pods share."""
+
+Take: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place | Reason]
+"""Gives a pod a place within some nodes, avoiding others; it may make room for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A pod that has got a place."""
+
+    pod: Pod
+    place: Place
+
+
+class Gang:
+    """Places chunks with one way to give a pod a place."""
+
+    def __init__(self, state: State, domains: Domains, places: Places, take: Take) -> None:
+        self._state = state
+        self._domains = domains
+        self._places = places
+        self._take = take
+        self._taken: list[Taken] = []
+
+    def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
+        """Gives all pods of a chunk a place, or changes nothing and says why not."""
+        self._taken = []
+        mark = self._state.mark()
+        reason = self._place(chunk, None)
+        if reason is None:
+            return self._taken
+        self._state.rollback(mark)
+        return reason
+
+    def _place(self, chunk: Chunk, within: frozenset[str] | None) -> Reason | None:
+        constraint = chunk.part.topology
+        if constraint is None:
+            return self._place_parts(chunk, within)
+        failed: Reason | None = None
+        tried = 0
+        narrowest: str | None = None
+        for level, nodes in self._candidates(chunk, constraint, within):
+            tried += 1
+            narrowest = narrowest or level
+            mark, count = self._state.mark(), len(self._taken)
+            failed = self._place_parts(chunk, nodes)
+            if failed is None:
+                return None
+            self._state.rollback(mark)
+            del self._taken[count:]
+        if tried == 1 and failed is not None:
+            return failed
+        return NoDomain(constraint.required or constraint.preferred or "", tried)
+
+    def _place_parts(self, chunk: Chunk, within: frozenset[str] | None) -> Reason | None:
+        for child in chunk.children:
+            reason = self._place(child, within)
+            if reason is not None:
+                return reason
+        for together in self._bundles(chunk.pods):
+            reason = self._place_together(together, within)
+            if reason is not None:
+                return reason
+        return None
+
+    def _place_together(self, pods: Sequence[Pod], within: frozenset[str] | None) -> Reason | None:
+        """Places pods that share claims: where the first one goes, the others must have room."""
+        avoided: set[str] = set()
+        while True:
+            mark, count = self._state.mark(), len(self._taken)
+            reason = None
+            for index, pod in enumerate(pods):
+                reason = self._place_one(pod, within, () if index else avoided)
+                if reason is not None:
+                    break
+            if reason is None:
+                return None
+            others = len(self._taken) > count
+            if others:
+                avoided.add(self._taken[count].place.node)
+            self._state.rollback(mark)
+            del self._taken[count:]
+            if not others or len(avoided) >= _TRIED:
+                return reason
+
+    def _place_one(
+        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
+    ) -> Reason | None:
+        place = self._take(pod, within, avoided)
+        if not isinstance(place, Place):
+            return place
+        self._taken.append(Taken(pod, place))
+        return None
+
+    def _bundles(self, pods: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
+        """The pods, those together that share a claim without devices."""
+        left = list(pods)
+        while left:
+            together = [left.pop(0)]
+            claims = self._open(together[0])
+            if claims:
+                sharing = [pod for pod in left if claims & self._open(pod)]
+                together += sharing
+                left = [pod for pod in left if pod not in sharing]
+            yield together
+
+    def _open(self, pod: Pod) -> frozenset[str]:
+        """Its claims that have no devices, and other pods."""
+        state = self._state
+        return frozenset(
+            claim
+            for claim in pod.claims
+            if state.referrers(claim) > 1 and state.allocation(claim) is None
+        )
+
+    def _candidates(
+        self, chunk: Chunk, constraint: TopologyConstraint, within: frozenset[str] | None
+    ) -> Iterator[tuple[str | None, frozenset[str] | None]]:
+        """The domains that may have room: narrow ones before wide ones, the fullest first."""
+        pods = list(chunk.all_pods())
+        here = [self._state.holds[key].node for key in chunk.held]
+        for level in self._domains.levels(constraint):
+            if level is None:
+                yield None, within
+                continue
+            domains = self._domains.of(constraint.topology, level)
+            if here:
+                holding = self._domains.holding(constraint.topology, level, here)
+                if len(holding) != 1:
+                    continue  # its pods are in several domains of this level already
+                domains = {one: domains[one] for one in holding if one is not None}
+            rooms = []
+            for domain, names in domains.items():
+                nodes = names if within is None else names & within
+                if self._places.may_have_room(pods, nodes):
+                    rooms.append((self._places.free_cards(nodes), domain, nodes))
+            for _, _, nodes in sorted(rooms, key=lambda one: one[:2]):
+                yield level, nodes

@@ -1,0 +1,171 @@
+"""Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
+
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from controller.decide.chunk import Chunk, fullness, next_chunk
+from controller.decide.shares import Shares
+from controller.model.group import Group
+from controller.model.resource import Amounts, total
+from controller.state.queue_tree import ROOT
+from controller.state.state import State
+
+_NOTHING_DUE: Final = 1_000
+"""What a queue has beyond a share of nothing counts so many times."""
+
+QueueRank = tuple[bool, bool, int, bool, float, float, float, float, str]
+GroupRank = tuple[int, int, float, str]
+
+
+def rank_of_group(state: State, group: Group) -> GroupRank:
+    """The order of the groups of a queue: priority, then who has less than it needs, then age."""
+    return -group.priority, fullness(state, group), group.created, group.key
+
+
+def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> QueueRank:
+    """The order of sibling queues, if the next group of each asks for so much.
+
+    Queues that have more than their fair share of something that the group asks for come last, and
+    those come first whose quota covers it. Then count priority, and the dominant share that the
+    queue would have: the largest part that it has of what it may count on, over all resources.
+    """
+    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    fair, quotas = shares.fair(name), state.tree.quotas(name)
+    allocatable = shares.allocatable(name)
+    wanted = [at for at, amount in enumerate(asked) if amount > 0]
+    is_over = any(allocated[at] > fair[at] for at in wanted)
+    is_covered = all(
+        (quota := quotas[at]) is None or allocated[at] + asked[at] <= quota for at in wanted
+    )
+    is_undue = any(allocated[at] and not allocatable[at] for at in range(len(allocated)))
+    then = [one + more for one, more in zip(allocated, asked, strict=True)]
+    return (
+        is_over,
+        not is_covered,
+        -queue.priority,
+        is_undue,
+        _dominant_share(then, allocatable),
+        _dominant_share(allocated, allocatable),
+        _dominant_share(allocatable, shares.totals),
+        queue.created,
+        name,
+    )
+
+
+def _dominant_share(amounts: Iterable[int], allocatable: Iterable[int]) -> float:
+    return max(
+        (
+            amount / most if most else amount * _NOTHING_DUE
+            for amount, most in zip(amounts, allocatable, strict=True)
+        ),
+        default=0.0,
+    )
+
+
+class Turns:
+    """The groups that want something, the next one first; the tree of queues as nested heaps."""
+
+    def __init__(self, state: State, shares: Shares, groups: Iterable[Group]) -> None:
+        self._state = state
+        self._shares = shares
+        self._groups: dict[str, list[tuple[GroupRank, Group]]] = {}
+        for group in groups:
+            entry = rank_of_group(state, group), group
+            self._groups.setdefault(group.queue, []).append(entry)
+        for heap in self._groups.values():
+            heapify(heap)
+        self._queues: dict[str, list[tuple[QueueRank, str]]] = {}
+        self._current: dict[str, tuple[QueueRank, str]] = {}
+        """The valid entry of each queue."""
+        for queue in self._groups:
+            self._update(queue)
+
+    def pop(self) -> Group | None:
+        """Takes the group whose turn it is; None if there is none."""
+        queue = ROOT
+        while queue not in self._groups:
+            heap = self._queues.get(queue, [])
+            while heap and self._current.get(heap[0][1]) is not heap[0]:
+                heappop(heap)
+            if not heap:
+                return None
+            queue = heap[0][1]
+        _, group = heappop(self._groups[queue])
+        if not self._groups[queue]:
+            del self._groups[queue]
+        return group
+
+    def push(self, group: Group) -> None:
+        """Takes a group that wants more."""
+        entry = rank_of_group(self._state, group), group
+        heappush(self._groups.setdefault(group.queue, []), entry)
+
+    def update(self, queues: Iterable[str]) -> None:
+        """Takes notice that these leaves have more or less, or other groups first."""
+        for queue in queues:
+            self._update(queue)
+
+    def _update(self, leaf: str) -> None:
+        for name in self._state.tree.paths[leaf]:
+            first = self._first(name)
+            parent = self._state.tree.queues[name].parent or ROOT
+            if first is None:
+                self._current.pop(name, None)
+                continue
+            asked = asked_by_next(self._state, first)
+            entry = rank_of_queue(self._state, self._shares, name, asked), name
+            self._current[name] = entry
+            heappush(self._queues.setdefault(parent, []), entry)
+
+    def _first(self, queue: str) -> Group | None:
+        """The group whose turn it is below a queue."""
+        while queue not in self._groups:
+            heap = self._queues.get(queue, [])
+            while heap and self._current.get(heap[0][1]) is not heap[0]:
+                heappop(heap)
+            if not heap:
+                return None
+            queue = heap[0][1]
+        return self._groups[queue][0][1]
+
+
+def asked_by_next(state: State, group: Group) -> Amounts:
+    """What a group asks for with what is placed of it next."""
+    chunk = next_chunk(state, group)
+    if not isinstance(chunk, Chunk):
+        return state.accounts.zero
+    return asked_by(state, chunk)
+
+
+def asked_by(state: State, chunk: Chunk) -> Amounts:
+    """What the pods of a chunk ask for together; a claim that they share counts once."""
+    amounts = (state.asked_by(pod) for pod in chunk.all_pods())
+    return total(amounts, len(state.accounts.zero))
+
+
+def givers(state: State, shares: Shares) -> Mapping[str, int]:
+    """The leaves of the tree, numbered in the order in which they give: who has most first.
+
+    At each level, a queue with more than its fair share of something comes first, then low
+    priority, then a large dominant share, then the youngest.
+    """
+    found: dict[str, int] = {}
+
+    def number(queue: str) -> None:
+        children = state.tree.children.get(queue)
+        if children is None:
+            found[queue] = len(found)
+            return
+        for child in sorted(children, key=lambda one: _rank_of_giver(state, shares, one)):
+            number(child)
+
+    number(ROOT)
+    return found
+
+
+def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[bool, int, float, float, str]:
+    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
+    dominant = _dominant_share(allocated, shares.allocatable(name))
+    return not is_over, queue.priority, -dominant, -queue.created, name

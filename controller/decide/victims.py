@@ -1,0 +1,101 @@
+"""Who may be evicted on each node, in the order in which it disturbs least.
+
+First go pods that their group can spare, then groups fall as a whole: those of the queue that has
+most beyond its share, then of the lowest priority, then the youngest.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from controller.decide.chunk import Fullness, fullness
+from controller.decide.eligibility import Eligibility
+from controller.decide.trial import Trial
+from controller.model.group import Group
+from controller.model.pod import Placed, PodNeeds
+
+Rank: TypeAlias = tuple[bool, int, int, float, str]
+"""Whether the group falls, its queue, its priority, its age."""
+Cost: TypeAlias = tuple[bool, int, int, int, float, str, str]
+"""Of the last who must go: whether the group falls, its queue, its priority; how many go; then the
+age of the first, its name, and the node."""
+
+
+class Victims:
+    """The groups that may be evicted by one action, remembered while nodes do not change."""
+
+    def __init__(self, trial: Trial, queue_ranks: Mapping[str, int]) -> None:
+        """`queue_ranks` says whose turn it is to give, 0 first."""
+        self._trial = trial
+        self._state = trial.state
+        self._queue_ranks = queue_ranks
+        self._by_node: dict[str, tuple[int, Sequence[tuple[Rank, Group, int]]]] = {}
+        self._seen: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many groups have been found that could be evicted."""
+        return len(self._seen)
+
+    def on_node(self, node: str, eligibility: Eligibility) -> list[Group]:
+        """The groups with pods on a node that may be evicted, the first to go first."""
+        ranked = self._ranked(node, eligibility)
+        return [group for _, group, _ in ranked if group.key != eligibility.group.key]
+
+    def cost(
+        self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
+    ) -> Cost | None:
+        """About what it costs to make room for a pod; None if nobody may be evicted.
+
+        `devices` is how many devices the pod needs at least.
+        """
+        ranked = self._ranked(node, eligibility)
+        if not any(group.key != eligibility.group.key for _, group, _ in ranked):
+            return None
+        missing = devices - self._state.devices.most_free(node) if devices > 1 else 0
+        room = self._state.rooms[node]
+        cpu, memory = needs.cpu - room.cpu, needs.memory - room.memory
+        count = 0
+        last = ranked[0][0]
+        for rank, _, freed in ranked:
+            last, count = rank, count + 1
+            missing -= freed
+            if missing <= 0 and cpu <= 0 and memory <= 0:
+                break
+        first = ranked[0][0]
+        return last[0], last[1], last[2], count, first[3], first[4], node
+
+    def _ranked(self, node: str, eligibility: Eligibility) -> Sequence[tuple[Rank, Group, int]]:
+        state = self._state
+        version = state.versions.get(node, 0)
+        known = self._by_node.get(node)
+        if known is not None and known[0] == version:
+            return known[1]
+        found: dict[str, int] = {}
+        for key in state.on_node.get(node, ()):
+            pod = state.pods[key]
+            if pod.group in state.groups and isinstance(pod.state, Placed):
+                found[pod.group] = found.get(pod.group, 0) + state.device_count(pod)
+        ranked = sorted(
+            (
+                (self._rank(state.groups[key]), state.groups[key], freed)
+                for key, freed in found.items()
+                if eligibility.may_lose(state.groups[key]) and not self._has_moved(key)
+            ),
+            key=lambda one: one[0],
+        )
+        self._seen.update(group.key for _, group, _ in ranked)
+        self._by_node[node] = version, ranked
+        return ranked
+
+    def _rank(self, group: Group) -> Rank:
+        falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
+        queue = self._queue_ranks.get(group.queue, 0)
+        return falls, queue, group.priority, -group.created, group.key
+
+    def _has_moved(self, group: str) -> bool:
+        """Whether a pod of a group moves in the plan already."""
+        members = self._state.members[group].by_set.values()
+        evictions, holds = self._trial.evictions, self._state.holds
+        return bool(evictions) and any(
+            key in evictions and key in holds for of in members for key in of
+        )
