@@ -124,6 +124,11 @@ def check(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Fe
     )
 
 
+def selectors_of(device_class: DeviceClass) -> tuple[NamedSelector, ...]:
+    """The selectors of a class, compiled; a device of the class is selected by all of them."""
+    return tuple(_selectors(f"class {device_class.metadata.name}", device_class.spec.selectors))
+
+
 def attributes_read(claims: Iterable[Claim]) -> frozenset[str] | None:
     """The attributes that the claims' expressions read by value; None if unknown."""
     read: set[str] = set()
@@ -234,7 +239,6 @@ def _alternative(
         raise AllocationError(
             f"{location}: could not retrieve device class {wanted.device_class_name}: not found"
         )
-    class_location = f"class {device_class.metadata.name}"
     return Alternative(
         claim=claim.key,
         request=request.name,
@@ -242,7 +246,7 @@ def _alternative(
         rank=rank,
         device_class=device_class,
         selectors=(
-            *_selectors(class_location, device_class.spec.selectors),
+            *selectors_of(device_class),
             *_selectors(f"claim {claim.key}", wanted.selectors),
         ),
         mode=_mode(location, wanted.mode),

@@ -65,6 +65,7 @@ class Engine:
             else:
                 self._broken.discard(key)
         state.touched.clear()
+        state.refresh()
         self._shares.refresh()
         mark = state.mark()
         cycle = _Cycle(Trial(state, self._places, self._domains), self._shares, self._broken)

@@ -1,35 +1,35 @@
 """What claims and pods count in a queue's account: as asked, and as given."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
 
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.features import Features
+from carina_dra.allocator.request import Alternative, check
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     All,
     Allocation,
-    CapacityRequirements,
+    DeviceClass,
     DeviceResult,
-    DeviceSelector,
     ExactCount,
     Exactly,
     FirstAvailable,
     ResourceClaim,
 )
 from controller.model.pod import PodNeeds
-from controller.model.resource import Amounts, CapacityOf, Cpu, DevicesOf, Memory, Pods
+from controller.model.resource import (
+    Amounts,
+    CapacityOf,
+    Cpu,
+    DevicesOf,
+    Memory,
+    Pods,
+    Resource,
+    is_of_devices,
+)
 from controller.state.queue_tree import QueueTree
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request as it counts until it has its devices: by its first alternative."""
-
-    name: str
-    device_class: str
-    selectors: tuple[DeviceSelector, ...]
-    count: int
-    capacity: CapacityRequirements | None
 
 
 class Asking:
@@ -38,34 +38,32 @@ class Asking:
     def __init__(
         self,
         tree: QueueTree,
-        least: Callable[[str, tuple[DeviceSelector, ...], str], int],
-        published: Callable[[DeviceId], dict[str, Quantity]],
+        classes: Mapping[str, DeviceClass],
+        features: Features,
+        least: Callable[[Alternative, str], int],
+        capacities: Callable[[DeviceId], Mapping[str, Quantity]],
     ) -> None:
-        """`least` is the least of a capacity that a device of a class has which selectors match.
+        """`least` is the least that a request counts of a capacity, in base units.
 
-        `published` has the capacities of a device by their qualified names.
+        `capacities` are those of a published device by their qualified names.
         """
         self._resources = tree.resources
+        self._classes = classes
+        self._features = features
         self._least = least
-        self._published = published
+        self._capacities = capacities
         self._zero = (0,) * len(tree.resources)
-        self._has_devices = any(isinstance(one, DevicesOf | CapacityOf) for one in tree.resources)
+        self._has_devices = any(map(is_of_devices, tree.resources))
+        self.depends_on_devices = any(isinstance(one, CapacityOf) for one in tree.resources)
+        """Whether what is asked for counts differently when the devices of the cluster change."""
         self._of_needs: dict[PodNeeds, Amounts] = {}
 
     def of_pod(self, needs: PodNeeds) -> Amounts:
         """What a pod counts without its claims."""
         known = self._of_needs.get(needs)
         if known is None:
-            known = self._of_needs[needs] = tuple(
-                needs.cpu
-                if isinstance(resource, Cpu)
-                else needs.memory
-                if isinstance(resource, Memory)
-                else 1
-                if isinstance(resource, Pods)
-                else 0
-                for resource in self._resources
-            )
+            known = tuple(_of_pod(needs, resource) for resource in self._resources)
+            self._of_needs[needs] = known
         return known
 
     def asked(self, claim: ResourceClaim) -> Amounts:
@@ -73,18 +71,26 @@ class Asking:
 
         A request counts by its first alternative, one for all devices as one device, admin access
         as nothing. A whole device counts with the least capacity that a device has which it may
-        get.
+        get. A claim that no node can satisfy counts nothing.
         """
         if not self._has_devices:
             return self._zero
+        try:
+            checked = check(claim, self._classes, self._features)
+        except AllocationError:
+            return self._zero
         amounts = list(self._zero)
-        for request in _asked(claim):
+        for request in checked.requests:
+            first = request.alternatives[0]
+            if first.admin_access:
+                continue
+            count = _count(first.mode)
             for at, resource in enumerate(self._resources):
                 match resource:
                     case DevicesOf(device_class=name):
-                        amounts[at] += request.count * (name == request.device_class)
+                        amounts[at] += count * (name == first.device_class.metadata.name)
                     case CapacityOf(name=name):
-                        amounts[at] += request.count * self._amount(request, name)
+                        amounts[at] += count * self._least(first, name)
                     case Cpu() | Memory() | Pods():
                         pass
         return tuple(amounts)
@@ -108,48 +114,48 @@ class Asking:
                         pass
         return tuple(amounts)
 
-    def _amount(self, request: _Asked, capacity: str) -> int:
-        domain, _, bare = capacity.rpartition("/")
-        wanted = request.capacity.requests if request.capacity else {}
-        least = self._least(request.device_class, request.selectors, capacity)
-        if capacity in wanted:
-            return _units(wanted[capacity])
-        if bare in wanted and domain and least:
-            return _units(wanted[bare])
-        return least
-
     def _consumed(self, result: DeviceResult, capacity: str) -> int:
-        domain, _, bare = capacity.rpartition("/")
-        if result.share_id is not None:
-            consumed = result.consumed_capacity
-            amount = consumed.get(capacity)
-            if amount is None and domain == result.driver:
-                amount = consumed.get(bare)
-            return 0 if amount is None else _units(amount)
-        published = self._published(DeviceId(result.driver, result.pool, result.device))
-        amount = published.get(capacity)
-        return 0 if amount is None else _units(amount)
+        if result.share_id is None:
+            device = DeviceId(result.driver, result.pool, result.device)
+            amount = self._capacities(device).get(capacity)
+        else:
+            named = {
+                qualified(result.driver, key): of for key, of in result.consumed_capacity.items()
+            }
+            amount = named.get(capacity)
+        return 0 if amount is None else base_units(amount.nanos)
 
 
-def _asked(claim: ResourceClaim) -> Iterator[_Asked]:
-    for request in claim.spec.devices.requests:
-        match request.wants:
-            case Exactly(request=exact):
-                if exact.admin_access:
-                    continue
-                wanted = exact.device_class_name, exact.selectors, exact.mode, exact.capacity
-            case FirstAvailable(alternatives=(first, *_)):
-                wanted = first.device_class_name, first.selectors, first.mode, first.capacity
-            case _:
-                continue  # no node can satisfy it
-        device_class, selectors, mode, capacity = wanted
-        match mode:
-            case ExactCount(count=count):
-                yield _Asked(request.name, device_class, selectors, count, capacity)
-            case All():
-                yield _Asked(request.name, device_class, selectors, 1, capacity)
-            case _:
-                continue
+def qualified(driver: str, name: str) -> str:
+    """The name of a capacity with its domain, which is the driver's unless it has one."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+def base_units(nanos: int) -> int:
+    """An amount in base units, such as bytes, rounded up."""
+    return -(-nanos // 1_000_000_000)
+
+
+def _of_pod(needs: PodNeeds, resource: Resource) -> int:
+    match resource:
+        case Cpu():
+            return needs.cpu
+        case Memory():
+            return needs.memory
+        case Pods():
+            return 1
+        case DevicesOf() | CapacityOf():
+            return 0
+    assert_never(resource)
+
+
+def _count(mode: ExactCount | All) -> int:
+    match mode:
+        case ExactCount(count=count):
+            return count
+        case All():
+            return 1
+    assert_never(mode)
 
 
 def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
@@ -163,13 +169,3 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
                     yield f"{request.name}/{one.name}", one.device_class_name
             case None:
                 continue
-
-
-def _units(amount: Quantity) -> int:
-    """In base units, rounded up."""
-    return -(-amount.nanos // 1_000_000_000)
-
-
-def qualified(driver: str, name: str) -> str:
-    """The name of a capacity with its domain, which is the driver's unless it has one."""
-    return name if "/" in name else f"{driver}/{name}"

@@ -1,14 +1,17 @@
 """What queues and reasons need to know of the devices of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.selector_budget import BudgetError
+from carina_dra.placement.supply import Supply
 from carina_dra.quantity import Quantity
-from carina_dra.resource import DeviceClass, DeviceSelector
+from carina_dra.resource import DeviceClass
 from controller.model.resource import CapacityOf, DevicesOf
-from controller.state.asking import qualified
+from controller.state.asking import base_units, qualified
 
 _MANY: Final = 1_000_000
 """Stands for the shares of a device."""
@@ -20,6 +23,7 @@ class Devices:
 
     def __init__(self, cluster: Cluster, classes: Mapping[str, DeviceClass]) -> None:
         self._cluster = cluster
+        self._supply = Supply(cluster)
         self.classes = classes
         """The device classes by name."""
         self.class_moment = 0
@@ -51,13 +55,28 @@ class Devices:
             if group.is_own
         )
 
+    def leave_out(self, nodes: Collection[str]) -> None:
+        """Counts none of the devices of some nodes in what there is."""
+        self._supply.leave_out(nodes)
+
     def total(self, resource: DevicesOf | CapacityOf) -> int:
         """How much of a resource there is at most at one time."""
-        raise NotImplementedError(resource)
+        match resource:
+            case DevicesOf(device_class=name):
+                device_class = self.classes.get(name)
+                return 0 if device_class is None else self._supply.devices(device_class)
+            case CapacityOf(name=name):
+                return base_units(self._supply.capacity(name))
 
-    def least(self, device_class: str, selectors: tuple[DeviceSelector, ...], capacity: str) -> int:
-        """The least of a capacity, in base units, of the devices that are meant; 0 for none."""
-        raise NotImplementedError(device_class, selectors, capacity)
+    def least(self, wanted: Alternative, capacity: str) -> int:
+        """The least of a capacity, in base units, that a request counts; 0 if it gets none."""
+        try:
+            least = self._supply.least(wanted, capacity)
+        except BudgetError:
+            return (
+                0  # selectors of a tenant that cost too much count for nothing, and match nothing
+            )
+        return 0 if least is None else base_units(least)
 
     def capacities(self, device: DeviceId) -> dict[str, Quantity]:
         """The capacities of a published device by their qualified names."""

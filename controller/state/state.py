@@ -94,6 +94,7 @@ class State:
         """What claims get in a trial."""
         self._charges: dict[str, tuple[str, Amounts, bool]] = {}
         """By claim: the queue that is charged for it, and whether for a preemptible group."""
+        self._devices_changed = True
         self._requests: dict[str, tuple[str, Amounts]] = {}
         """By pod or claim: what counts as asked for, and in which queue."""
         self._counted: dict[str, str] = {}
@@ -139,6 +140,7 @@ class State:
             return
         self._ask_again()
         self.node_moment += 1
+        self._devices_changed = True
         if before is not None:
             self.capacity.remove(before)
         self.capacity.add(node)
@@ -154,6 +156,7 @@ class State:
         node = self.nodes.pop(name, None)
         if node is not None:
             self._ask_again()
+            self._devices_changed = True
             self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
@@ -162,6 +165,7 @@ class State:
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
         self._ask_again()
+        self._devices_changed = True
         self._feed.put(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -169,6 +173,7 @@ class State:
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
+        self._devices_changed = True
         self._feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -362,6 +367,19 @@ class State:
                 amounts = plus(amounts, charge[1])
         return amounts
 
+    def refresh(self) -> None:
+        """Counts again what is asked for, where that depends on devices which have changed."""
+        if not self._devices_changed:
+            return
+        self._devices_changed = False
+        cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
+        self.devices.leave_out(cordoned)
+        if self.asking.depends_on_devices:
+            for key in list(self._counted):
+                queue, _ = self._requests[key]
+                self._uncount(key)
+                self._count(key, queue, self._amounts(key))
+
     def advance(self, now: float) -> None:
         """Sets the time, in seconds; what was refused until now may be possible."""
         self.now = now
@@ -372,7 +390,13 @@ class State:
     # Events, one by one.
 
     def _new_asking(self) -> Asking:
-        return Asking(self.tree, self.devices.least, self.devices.capacities)
+        return Asking(
+            self.tree,
+            self.devices.classes,
+            self.cluster.features,
+            self.devices.least,
+            self.devices.capacities,
+        )
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
