@@ -1,5 +1,8 @@
 """Scenarios in files."""
 
+from dataclasses import dataclass, replace
+from typing import Final
+
 from carina_dra.cli.manifest import ManifestError, ManifestObjects
 from carina_dra.resource import DeviceClass, JsonObject
 from carina_dra.resource.errors import BadValueError
@@ -13,7 +16,19 @@ from controller.simulate.scenario import KIND, Scenario
 from controller.simulate.trace import Trace
 
 
-def read_trace(source: str, content: bytes) -> Trace:
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What takes the place of a scenario's own fields; None for what does not."""
+
+    until: float | None = None
+    """Seconds after the start."""
+    seed: int | None = None
+
+
+NO_OVERRIDES: Final = Overrides()
+
+
+def read_trace(source: str, content: bytes, overrides: Overrides = NO_OVERRIDES) -> Trace:
     """Reads a scenario or a snapshot; `source` is the name of the file in errors.
 
     A file with a scenario may have DeviceClasses beside it.
@@ -24,11 +39,18 @@ def read_trace(source: str, content: bytes) -> Trace:
     found = list(numbered_documents(source, content))
     kinds = [document.get("kind") for _, document in found if isinstance(document, dict)]
     if KIND not in kinds and (SNAPSHOT in kinds or "List" in kinds):
-        return replay(source, read_snapshot(source, content))
-    return _read_scenario(source, found)
+        return _read_snapshot(source, content, overrides)
+    return _read_scenario(source, found, overrides)
 
 
-def _read_scenario(source: str, found: list[tuple[str, object]]) -> Trace:
+def _read_snapshot(source: str, content: bytes, overrides: Overrides) -> Trace:
+    trace = replay(source, read_snapshot(source, content))
+    if overrides.until is not None:
+        trace = replace(trace, until=trace.start.now + overrides.until)
+    return trace
+
+
+def _read_scenario(source: str, found: list[tuple[str, object]], overrides: Overrides) -> Trace:
     scenario: tuple[str, Scenario] | None = None
     objects = ManifestObjects()
     for location, document in found:
@@ -50,6 +72,10 @@ def _read_scenario(source: str, found: list[tuple[str, object]]) -> Trace:
             f"kind: {KIND}"
         )
     location, written = scenario
+    if overrides.until is not None:
+        written = replace(written, until=overrides.until)
+    if overrides.seed is not None:
+        written = replace(written, seed=overrides.seed)
     try:
         return expand(written, objects.classes)
     except BadValueError as error:

@@ -48,8 +48,10 @@ class JobRecord:
     lost: float
     """Seconds of its work that were done and lost."""
     runs: tuple[Run, ...]
+    waits: bool
+    """Whether it has not what it needs to run, at the end."""
     waits_for: tuple[str, ...]
-    """Why it waits at the end, in words."""
+    """Why it does not get what it asks for, at the end; in words."""
 
     def waited(self, end: float) -> float:
         """Seconds from its arrival to its first start, or to the end of the simulation."""

@@ -13,7 +13,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeAlias, assert_never
 
+from carina_dra.allocator.preference import Policy
 from carina_dra.resource import ResourceClaimStatus
+from controller.codec.value import codec_of
 from controller.model.plan import Action, Eviction, Plan, Start
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.resource import describe
@@ -37,7 +39,8 @@ from controller.simulate.record import (
 from controller.simulate.trace import Job, NodeAdded, NodeEvent, NodeGone, Trace
 from controller.state.state import State
 
-Decide: TypeAlias = Callable[[State], Plan]
+Engine: TypeAlias = Callable[[State], Callable[[], Plan]]
+"""What decides for a state: called once for the state, and then for each cycle."""
 _IDLE_CYCLES: Final = 100
 """After as many cycles without an effect, a simulation with no event to come is over."""
 
@@ -82,18 +85,18 @@ class _Live:
     runs: list[Run] = field(default_factory=list)
 
 
-def simulate(trace: Trace, decide: Decide) -> Record:
+def simulate(trace: Trace, engine: Engine) -> Record:
     """Runs a trace to its end."""
-    return _Simulation(trace, decide).run()
+    return _Simulation(trace, engine).run()
 
 
 class _Simulation:
-    def __init__(self, trace: Trace, decide: Decide) -> None:
+    def __init__(self, trace: Trace, engine: Engine) -> None:
         start = trace.start
         self._trace = trace
-        self._decide = decide
         self._now = start.now
         self._state = State(start)
+        self._decide = engine(self._state)
         self._gpus = Gpus(start.slices)
         self._queues = tuple(
             sorted(name for name in self._state.tree.queues if self._state.tree.is_leaf(name))
@@ -257,8 +260,9 @@ class _Simulation:
 
     def _cycle(self) -> bool:
         """Runs a cycle; whether another one should follow."""
-        self._state.now = self._now
-        plan = self._plan = self._decide(self._state)
+        self._state.advance(self._now)
+        plan = self._plan = self._decide()
+        self._state.memory = plan.memory
         self._cycles += 1
         self._steps += plan.steps
         self._idle = self._idle + 1 if plan.is_empty else 0
@@ -278,7 +282,7 @@ class _Simulation:
                 self._evict(eviction)
         for name in touched:
             self._update(self._live[name])
-        return not plan.is_empty
+        return not plan.is_empty or bool(plan.memory.cursors)
 
     def _start(self, start: Start) -> None:
         pod = self._state.pods[start.pod]
@@ -374,7 +378,7 @@ class _Simulation:
         waiting: Mapping[str, tuple[object, ...]] = {} if self._plan is None else self._plan.waiting
         return Record(
             name=self._trace.name,
-            policy=str(start.settings.placement.nodes),
+            policy=codec_of(Policy).write(start.settings.placement),
             start=start.now,
             end=end,
             nodes=len(start.nodes),
@@ -401,6 +405,7 @@ class _Simulation:
             evictions=live.evictions,
             lost=live.progress.lost,
             runs=(*live.runs, *(run for run in runs if run is not None)),
+            waits=live.job.name in self._unready,
             waits_for=tuple(map(str, reasons)) if live.ended is None else (),
         )
 

@@ -1,7 +1,8 @@
 """What is simulated: a cluster at the start, and what happens to it from outside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from carina_dra.allocator.preference import Policy
 from carina_dra.resource import ResourceClaim, ResourceSlice
 from controller.model.group import Group
 from controller.model.node import ClusterNode
@@ -76,3 +77,8 @@ class Trace:
     """How many seconds an evicted pod holds what it has."""
     period: float = 1
     """How many seconds there are between two cycles at least."""
+
+    def placed_by(self, policy: Policy) -> "Trace":
+        """The same with another placement policy, where neither queue nor job has its own."""
+        settings = replace(self.start.settings, placement=policy)
+        return replace(self, start=replace(self.start, settings=settings))

@@ -4,7 +4,10 @@ It evicts at random where a test asks for that, so that the simulator has all ki
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.placer import Placed as Found
@@ -13,6 +16,7 @@ from controller.model.group import Group
 from controller.model.plan import Action, Eviction, Memory, Plan, Start
 from controller.model.pod import Pending, Placed
 from controller.model.reason import NoRoom, Reason
+from controller.simulate.simulator import Engine
 from controller.state.state import State
 
 
@@ -32,10 +36,10 @@ def first_fit(state: State) -> Plan:
         else:
             starts += started
     state.rollback(start)
-    return Plan(tuple(starts), (), (), waiting, {}, Memory(), len(starts), None)
+    return Plan(tuple(starts), (), (), waiting, {}, Memory(), (), len(starts), None)
 
 
-def evicting(seed: int) -> Callable[[State], Plan]:
+def evicting(seed: int) -> Engine:
     """First fit that also evicts pods at random, for a while."""
     random = Random(seed)
 
@@ -50,9 +54,12 @@ def evicting(seed: int) -> Callable[[State], Plan]:
             for pod in chosen
             if isinstance(pod.state, Placed)
         )
-        return Plan(plan.starts, (), evictions, plan.waiting, {}, Memory(), plan.steps, None)
+        return replace(plan, evictions=evictions)
 
-    return decide
+    return lambda state: partial(decide, state)
+
+
+FIRST_FIT: Final[Engine] = lambda state: partial(first_fit, state)  # noqa: E731
 
 
 def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:

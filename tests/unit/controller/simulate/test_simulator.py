@@ -1,16 +1,17 @@
 """What jobs do in virtual time, with an engine that starts what fits."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from controller.model.plan import Action, Eviction, Plan
 from controller.model.pod import Placed
 from controller.simulate.record import Evicted, JobRecord, NodeLeft, Outcome, Record
-from controller.simulate.simulator import Decide, simulate
+from controller.simulate.simulator import Engine, simulate
 from controller.simulate.trace import Trace
 from controller.state.state import State
 from tests.unit.controller.simulate.scenarios import trace
-from tests.unit.controller.simulate.stand_in import first_fit
+from tests.unit.controller.simulate.stand_in import FIRST_FIT, first_fit
 
 
 def job_of(record: Record, name: str) -> JobRecord:
@@ -18,7 +19,7 @@ def job_of(record: Record, name: str) -> JobRecord:
     return found
 
 
-def evicting_at(at: float, *pods: str) -> Decide:
+def evicting_at(at: float, *pods: str) -> Engine:
     """First fit, which evicts pods at a time once."""
 
     def decide(state: State) -> Plan:
@@ -32,11 +33,11 @@ def evicting_at(at: float, *pods: str) -> Decide:
         return replace(plan, evictions=tuple(evictions), wake=at if state.now < at else None)
 
     done: list[Eviction] = []
-    return decide
+    return lambda state: partial(decide, state)
 
 
-def run(*jobs: dict[str, Any], decide: Decide = first_fit, **fields: Any) -> Record:
-    return simulate(trace(*jobs, **fields), decide)
+def run(*jobs: dict[str, Any], engine: Engine = FIRST_FIT, **fields: Any) -> Record:
+    return simulate(trace(*jobs, **fields), engine)
 
 
 def test_a_job_runs_from_its_arrival_for_its_duration() -> None:
@@ -63,8 +64,8 @@ def test_cycles_keep_their_period() -> None:
 
 
 def test_an_evicted_job_holds_its_devices_for_the_grace_and_begins_again() -> None:
-    decide = evicting_at(30, "q/j0-0")
-    job = job_of(run({"duration": "1m", "gpus": 1}, decide=decide, grace="20s"), "j0")
+    engine = evicting_at(30, "q/j0-0")
+    job = job_of(run({"duration": "1m", "gpus": 1}, engine=engine, grace="20s"), "j0")
     first, second = job.runs
     assert (first.started, first.ended, first.outcome) == (0, 50, Outcome.EVICTED)
     assert (second.started, job.ended) == (50, 110)
@@ -72,19 +73,19 @@ def test_an_evicted_job_holds_its_devices_for_the_grace_and_begins_again() -> No
 
 
 def test_a_job_with_checkpoints_goes_on_where_it_was() -> None:
-    decide = evicting_at(30, "q/j0-0")
+    engine = evicting_at(30, "q/j0-0")
     job = job_of(
-        run({"duration": "1m", "gpus": 1, "checkpoints": True}, decide=decide, grace="20s"), "j0"
+        run({"duration": "1m", "gpus": 1, "checkpoints": True}, engine=engine, grace="20s"), "j0"
     )
     assert (job.ended, job.lost) == (80, 0)
 
 
 def test_a_gang_that_loses_a_pod_stops_until_it_is_back() -> None:
-    decide = evicting_at(30, "q/j0-1")
+    engine = evicting_at(30, "q/j0-1")
     job = job_of(
         run(
             {"duration": "1m", "gpus": 2, "pods": 2, "checkpoints": True},
-            decide=decide,
+            engine=engine,
             grace="20s",
         ),
         "j0",
@@ -93,14 +94,14 @@ def test_a_gang_that_loses_a_pod_stops_until_it_is_back() -> None:
 
 
 def test_an_elastic_job_works_slower_with_fewer_pods() -> None:
-    decide = evicting_at(30, "q/j0-1")
+    engine = evicting_at(30, "q/j0-1")
     shape = {"duration": "1m", "gpus": 2, "pods": 2, "minPods": 1}
-    job = job_of(run(shape, decide=decide, grace="10s"), "j0")
+    job = job_of(run(shape, engine=engine, grace="10s"), "j0")
     assert (job.ended, job.lost) == (65, 0)
 
 
 def test_the_eviction_is_recorded_with_its_reason() -> None:
-    record = run({"duration": "1m", "gpus": 1}, decide=evicting_at(30, "q/j0-0"))
+    record = run({"duration": "1m", "gpus": 1}, engine=evicting_at(30, "q/j0-0"))
     (evicted,) = (each for each in record.happenings if isinstance(each, Evicted))
     assert evicted == Evicted(30, "q/j0", Action.RECLAIM, "q/other", {"n-0": 1})
 
@@ -158,7 +159,7 @@ MIG = "device.attributes['gpu.carina.dev'].profile == '3g.40gb'"
 
 def test_the_trace_decides_alone_what_happens() -> None:
     def outcome() -> Record:
-        return simulate(generated(), first_fit)
+        return simulate(generated(), FIRST_FIT)
 
     assert outcome() == outcome()
 
