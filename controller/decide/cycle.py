@@ -226,7 +226,7 @@ class _Cycle:
                 victims = found[circle] = Victims(self._trial, ranks)
             return self._hunt(group, action, victims, refused)
 
-        self._in_turn(groups, attempt)
+        self._in_turn((one for one in groups if not self._is_barred(one, action)), attempt)
         return [group for group in groups if self._wants_more(group)]
 
     def _hunt(
@@ -238,8 +238,6 @@ class _Cycle:
     ) -> Reason | None:
         """Makes room for the next chunk of a group by one action; why not, if not."""
         state = self._state
-        if self._is_barred(group, action):
-            return None
         delayed = self._delay(group)
         if delayed is not None:
             return delayed

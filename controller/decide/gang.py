@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from controller.decide.chunk import Chunk
@@ -19,6 +20,10 @@ Take: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place |
 """Gives a pod a place within some nodes, avoiding others; it may make room for it."""
 
 
+Order: TypeAlias = Callable[[Sequence[Pod], frozenset[str]], tuple[object, ...] | None]
+"""Ranks a domain for pods, by its nodes; None if it certainly has no room for them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A pod that has got a place."""
@@ -30,8 +35,17 @@ class Taken:
 class Gang:
     """Places chunks with one way to give a pod a place."""
 
-    def __init__(self, state: State, domains: Domains, places: Places, take: Take) -> None:
+    def __init__(
+        self,
+        state: State,
+        domains: Domains,
+        places: Places,
+        take: Take,
+        order: Order | None = None,
+    ) -> None:
+        """`order` says which of the domains of a level come first, if not the fullest with room."""
         self._state = state
+        self._order = order or _Fullness(places).rank
         self._domains = domains
         self._places = places
         self._take = take
@@ -147,7 +161,20 @@ class Gang:
             rooms = []
             for domain, names in domains.items():
                 nodes = names if within is None else names & within
-                if self._places.may_have_room(pods, nodes):
-                    rooms.append((self._places.free_cards(nodes), domain, nodes))
-            for _, _, nodes in sorted(rooms, key=lambda one: one[:2]):
+                rank = self._order(pods, nodes)
+                if rank is not None:
+                    rooms.append(((*rank, domain), nodes))
+            for _, nodes in sorted(rooms, key=itemgetter(0)):
                 yield level, nodes
+
+
+class _Fullness:
+    """Orders domains: those with the least that is free come first."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def rank(self, pods: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...] | None:
+        if not self._places.may_have_room(pods, nodes):
+            return None
+        return (self._places.free_cards(nodes),)

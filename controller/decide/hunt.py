@@ -20,11 +20,13 @@ from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
 from controller.model.plan import Action
-from controller.model.pod import Pod
+from controller.model.pod import Pod, PodNeeds
 from controller.model.reason import NoVictims, Reason
 
 _CLOSE: Final = 8
 """After so many evictions on a node, it is looked at again only when they have doubled."""
+
+_NO_NEEDS: Final = PodNeeds()
 
 
 class CutShortError(Exception):
@@ -86,14 +88,14 @@ class Hunt:
         """
         mark = self._state.mark()
         try:
-            taken = Gang(self._state, self._trial.domains, self._places, self._take).place(chunk)
+            taken = self._gang().place(chunk)
         except CutShortError:
             self._state.rollback(mark)
             raise
         action = self._eligibility.action
         if not isinstance(taken, Sequence):
             return NoVictims(action, self._victims.count, str(taken))
-        self._reprieve()
+        self._reprieve(0)
         if action is not Action.CONSOLIDATE:
             self._move_who_fits()
             gone = [one.queue for one in self._victim_groups() if self._is_gone(one)]
@@ -130,6 +132,15 @@ class Hunt:
             self._search.looked[at] += 1
         return self._places.why_not(pod, within)
 
+    def _gang(self) -> Gang:
+        return Gang(self._state, self._trial.domains, self._places, self._take, self._least_cost)
+
+    def _least_cost(self, _: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...]:
+        """Orders domains by what it costs to make room in them."""
+        found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
+        costs = [cost for cost in found if cost is not None]
+        return (False, *min(costs)) if costs else (True,)
+
     def _nodes(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
@@ -150,6 +161,7 @@ class Hunt:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
         blocked: set[str] = set()
         evicted = tried = 0
+        first = len(self._evicted)
         only = frozenset([node])
         hopeless: bool | None = None
         while True:
@@ -167,6 +179,7 @@ class Hunt:
             place = self._places.find(pod, self._policy, only)
             if isinstance(place, Place):
                 self._trial.take(pod, place)
+                self._reprieve(first)
                 moved = self._eligibility.action is not Action.CONSOLIDATE or self._move_all()
                 return place if moved else None
             if hopeless is None:
@@ -226,19 +239,22 @@ class Hunt:
         self._evicted.append(unit)
         return True
 
-    def _reprieve(self) -> None:
-        """Puts back who need not have gone, the most important first."""
-        for unit in reversed(self._evicted):
+    def _reprieve(self, first: int) -> None:
+        """Puts back who need not have gone since the `first` eviction, the last one first."""
+        for at in reversed(range(first, len(self._evicted))):
             mark = self._state.mark()
-            for pod in unit:
-                if pod.key not in self._trial.evictions or pod.key in self._state.holds:
-                    self._state.rollback(mark)
-                    break
-                if not self._trial.could_stay(pod):
-                    self._state.rollback(mark)
-                    break
-                self._trial.put_back(pod)
-                self._state.undisrupt(pod)
+            if all(map(self._stays, self._evicted[at])):
+                del self._evicted[at]
+            else:
+                self._state.rollback(mark)
+
+    def _stays(self, pod: Pod) -> bool:
+        """Puts an evicted pod back, if its place is free, and it has got no other."""
+        if pod.key in self._state.holds or not self._trial.could_stay(pod):
+            return False
+        self._trial.put_back(pod)
+        self._state.undisrupt(pod)
+        return True
 
     def _victim_groups(self) -> list[Group]:
         """The groups of the pods that are evicted for this one, in order."""

@@ -15,6 +15,7 @@ from carina_dra.resource import Allocation, ResourceClaim
 from controller.decide.node_fit import unsuitable
 from controller.decide.pod_affinity import allowed_by_pods
 from controller.model.pod import Pod, PodNeeds
+from controller.model.queue import QUEUE_LABEL
 from controller.model.reason import BadClaim, NoRoom
 from controller.state.room import Room
 from controller.state.state import State
@@ -323,6 +324,10 @@ class Places:
                 return BadClaim(pod.key, f"claim {key} does not exist")
             if len(claim.status.reserved_for) >= _USERS:
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
+            queue = claim.metadata.labels.get(QUEUE_LABEL)
+            group = None if pod.group is None else self._state.groups.get(pod.group)
+            if queue is not None and group is not None and queue != group.queue:
+                return BadClaim(pod.key, f"claim {key} is for groups of queue {queue}")
             if self._state.allocation(key) is None:
                 found.append(claim)
         return tuple(found)

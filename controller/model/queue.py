@@ -21,6 +21,8 @@ class Entitlement:
     """Its part of what is over the quotas, among its siblings; 0 for nothing."""
 
 
+QUEUE_LABEL: Final = "scheduling.carina.dev/queue"
+"""The label of a ResourceClaim that only groups of one queue may use."""
 UNNAMED: Final = Entitlement()
 
 

@@ -3,4 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-DEPARTURES: Final[Mapping[str, str]] = {}
+DEPARTURES: Final[Mapping[str, str]] = {
+    "allocate-020.json": (
+        "a pod starts now on a GPU that is free, rather than wait for a share of one that another "
+        "leaves"
+    ),
+}

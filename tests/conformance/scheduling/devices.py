@@ -48,6 +48,7 @@ from carina_dra.resource import (
     StringAttribute,
     ValidRange,
 )
+from controller.model.queue import QUEUE_LABEL
 from controller.model.resource import CapacityOf, DevicesOf, Resource
 from tests.conformance.scheduling.vector import (
     ENDED,
@@ -334,6 +335,9 @@ def _gpu(name: str, memory: Quantity, whole: DeviceCounterConsumption) -> tuple[
 def _claim(
     namespace: str, name: str, asked: ExactDeviceRequest, labels: Mapping[str, str]
 ) -> ResourceClaim:
+    of_queue = labels.get("kai.scheduler/queue")
+    if of_queue is not None and is_gpu(asked.device_class_name):
+        labels = {**labels, QUEUE_LABEL: of_queue}
     metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}", labels=labels)
     requests = (DeviceRequest("gpus", Exactly(asked)),)
     return ResourceClaim(metadata, spec=ResourceClaimSpec(DeviceClaim(requests)))

@@ -24,7 +24,7 @@ from tests.conformance.scheduling.sample import (
 )
 from tests.conformance.scheduling.vector import Vector
 
-_NOTHING = Plan((), (), (), {}, {}, Memory(), 0, None)
+_NOTHING = Plan((), (), (), {}, {}, Memory(), (), 0, None)
 
 
 def _allocation(on: str, device: str, mib: int | None = None) -> Allocation:
@@ -54,6 +54,7 @@ def _plan(*steps: Step) -> Plan:
         {},
         {},
         Memory(),
+        (),
         0,
         None,
     )
