@@ -29,6 +29,7 @@ from carina_dra.resource import (
 from carina_dra.resource.errors import BadValueError
 from controller.model.group import Group, PodSet
 from controller.model.pod import Pending, Pod, PodNeeds
+from controller.model.queue import Queue
 from controller.model.snapshot import Snapshot
 from controller.simulate.distribution import draw
 from controller.simulate.fleet import device_classes
@@ -66,7 +67,7 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
         nodes=tuple(node for node, _ in there),
         slices=tuple(each for node, template in there for each in template.slices(node.name)),
         classes=tuple(own.values()),
-        queues=tuple(each.queue(each.name) for each in scenario.queues),
+        queues=tuple(_queues(scenario)),
         topologies=scenario.topologies,
         settings=scenario.settings,
     )
@@ -80,6 +81,15 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
         grace=scenario.grace,
         period=scenario.period,
     )
+
+
+def _queues(scenario: Scenario) -> Iterator[Queue]:
+    for index, each in enumerate(scenario.queues):
+        try:
+            yield each.queue(each.name)
+        except BadValueError as error:
+            error.steps.append(f"queues[{index}]")
+            raise
 
 
 def _is_added_first(scenario: Scenario, node: str) -> bool:

@@ -7,7 +7,7 @@ from controller.simulate.file import read_trace
 from controller.simulate.trace import Trace
 
 HEADER: dict[str, Any] = {"apiVersion": "scheduling.carina.dev/v1alpha1", "kind": "Scenario"}
-NODES: list[dict[str, Any]] = [{"name": "n", "count": 2, "cpu": 8, "memory": "64Gi", "gpus": 2}]
+NODES: list[dict[str, Any]] = [{"name": "node", "count": 2, "cpu": 8, "memory": "64Gi", "gpus": 2}]
 
 
 def scenario(*jobs: dict[str, Any], **fields: Any) -> dict[str, Any]:

@@ -103,25 +103,27 @@ def test_an_elastic_job_works_slower_with_fewer_pods() -> None:
 def test_the_eviction_is_recorded_with_its_reason() -> None:
     record = run({"duration": "1m", "gpus": 1}, engine=evicting_at(30, "q/j0-0"))
     (evicted,) = (each for each in record.happenings if isinstance(each, Evicted))
-    assert evicted == Evicted(30, "q/j0", Action.RECLAIM, "q/other", {"n-0": 1})
+    assert evicted == Evicted(30, "q/j0", Action.RECLAIM, "q/other", {"node-0": 1})
 
 
 def test_a_node_that_goes_takes_its_pods_with_it() -> None:
     record = run(
         {"duration": "1m", "gpus": 2, "pods": 2},
-        events=[{"at": "30s", "gone": ["n-1"]}, {"at": "50s", "added": ["n-1"]}],
+        events=[{"at": "30s", "gone": ["node-1"]}, {"at": "50s", "added": ["node-1"]}],
     )
     job = job_of(record, "j0")
-    assert NodeLeft(30, "n-1", ("q/j0",)) in record.happenings
+    assert NodeLeft(30, "node-1", ("q/j0",)) in record.happenings
     assert (job.ended, job.lost) == (110, 30)
-    assert [run.outcome for run in job.runs if run.node == "n-1"] == [
+    assert [run.outcome for run in job.runs if run.node == "node-1"] == [
         Outcome.NODE_GONE,
         Outcome.ENDED,
     ]
 
 
 def test_a_node_that_is_added_later_is_not_there_before() -> None:
-    record = run({"duration": "1m", "gpus": 2, "pods": 2}, events=[{"at": "30s", "added": ["n-1"]}])
+    record = run(
+        {"duration": "1m", "gpus": 2, "pods": 2}, events=[{"at": "30s", "added": ["node-1"]}]
+    )
     assert job_of(record, "j0").started == 30
     assert [sample.gpus for sample in record.samples][:2] == [2, 4]
 
@@ -142,7 +144,7 @@ def test_a_share_counts_as_its_part_of_the_memory() -> None:
     mig = {"deviceClass": "mig.gpu.carina.dev", "selectors": [MIG]}
     nodes = [
         {
-            "name": "n",
+            "name": "node",
             "cpu": 8,
             "memory": "64Gi",
             "gpus": 2,

@@ -38,7 +38,8 @@ def traces(draw: st.DrawFn) -> Trace:
     """Jobs of all kinds on four GPUs, and a node that comes and goes."""
     times = sorted(draw(_events))
     changes = [
-        {"at": at, "gone" if index % 2 == 0 else "added": ["n-1"]} for index, at in enumerate(times)
+        {"at": at, "gone" if index % 2 == 0 else "added": ["node-1"]}
+        for index, at in enumerate(times)
     ]
     fields: dict[str, Any] = {"events": changes, "grace": draw(_seconds), "nodes": NODES}
     return trace(*draw(_jobs), **fields)
