@@ -24,11 +24,18 @@ from carina_dra.resource import codec as resource_codec
 from carina_dra.resource.errors import BadValueError, did_you_mean, expected, not_a_field, shown
 from carina_dra.resource.schema import Struct
 from carina_dra.resource.value_codec import LEAVES, Codec, closed_enumeration, list_of
+from controller.codec.amount import Bytes, MilliCpu
+from controller.model.pod import PodNeeds
 from controller.model.resource import Resource, describe, parse_resource
 
 _FRACTION: Final = re.compile(r"-?[0-9]{1,40}(/[0-9]{1,40}|\.[0-9]{1,40})?")
 _UPSTREAM: Final = "upstream"
 _FOREVER: Final = "inf"
+_AMOUNTS: Final[Mapping[tuple[type, str], Any]] = {
+    (PodNeeds, "cpu"): MilliCpu,
+    (PodNeeds, "memory"): Bytes,
+}
+"""Fields that are written as quantities."""
 
 
 def codec_of(kind: Any) -> Codec:
@@ -69,7 +76,11 @@ class Members:
         hints = get_type_hints(cls, include_extras=True)
         self._kind = cls.__name__
         self._members = {
-            _camel_case(field.name): _Member(field.name, hints[field.name], _default(field, hints))
+            _camel_case(field.name): _Member(
+                field.name,
+                _AMOUNTS.get((cls, field.name), hints[field.name]),
+                _default(field, hints),
+            )
             for field in fields(cls)
             if field.name not in without
         }

@@ -34,7 +34,7 @@ from carina_dra.resource import (
 from controller.model.group import Group
 from controller.model.node import ClusterNode, Taint
 from controller.model.plan import Plan
-from controller.model.pod import Pod
+from controller.model.pod import Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
 from controller.model.resource import Resource
 from controller.model.snapshot import Snapshot
@@ -115,6 +115,10 @@ def values(kind: Any) -> SearchStrategy[Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(kind)
     hints = get_type_hints(kind)
+    if kind is PodNeeds:
+        positive = {"cpu": _amounts, "memory": _amounts}
+        rest = {name: values(hint) for name, hint in hints.items() if name not in positive}
+        return st.builds(PodNeeds, **positive, **rest)
     return st.deferred(
         lambda: st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
     )

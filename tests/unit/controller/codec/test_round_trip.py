@@ -14,7 +14,7 @@ from controller.model.snapshot import Snapshot
 from tests.samples.engine_values import plans, queues, snapshots
 
 _LARGE = settings(
-    max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

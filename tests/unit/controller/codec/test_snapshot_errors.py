@@ -78,6 +78,7 @@ def refusal(*documents: Any) -> str:
             pod(needs={"extended": [["a/b"]]}),
             "Snapshot: pods[0].needs.extended[0]: is ['a/b'], not a list of 2 values",
         ),
+        (pod(needs={"cpu": -1}), "Snapshot: pods[0].needs.cpu: is -1; write a number of milli-CPU"),
         (
             {**_SNAPSHOT, "usage": {"q": {"gpus": 1}}},
             "Snapshot: usage[q][gpus]: resource 'gpus': write cpu, memory, pods,",
