@@ -20,7 +20,6 @@ from carina_dra.allocator.preference import (
     rank_devices,
     ranks,
     score,
-    usage_of_node,
 )
 from carina_dra.allocator.request import Claim, constrains_all
 from carina_dra.allocator.result import allocation
@@ -162,7 +161,7 @@ def choose(
         case Found(choices=choices):
             return Chosen(
                 choices,
-                score(choices, distance, usage_of_node(uses), policy.nodes),
+                score(choices, distance, uses, policy.nodes),
                 searches.steps,
             )
         case Impossible():

@@ -4,6 +4,7 @@ A GPU and its partitions are a group: each leaves less to the others. A device t
 counters is a group of its own.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ NVLINK_DOMAIN: Final = "gpu.carina.dev/nvlinkDomain"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 
+_DIGITS: Final = re.compile("[0-9]+")
 _MONITOR: Final = StringAttribute("monitor")
 """The `type` of a device that gives no part of a GPU."""
 
@@ -40,7 +42,12 @@ class GroupState(NamedTuple):
     """Devices that consume the same counters, at a moment."""
 
     used: int
-    """The usage of the scarcest counter or capacity, in millionths."""
+    """The usage of the scarcest counter or capacity, in millionths.
+
+    Counters of a set whose names differ in digits only count together, such as the memory slices of
+    a GPU. Of the counters of a device that is shared, as large a part is used as of its capacities:
+    the rest is left to other shares.
+    """
     free: int
     """The members that nobody has for themselves, and whose counters are left, by their bits.
 
@@ -102,7 +109,11 @@ class DeviceGroup:
             return GroupState(used, 0 if member.id in usage.dedicated else self.mask)
         taken = self._taken(usage)
         left = self._left(taken)
-        parts = [_part(total - rest, total) for total, rest in zip(self._total, left, strict=True)]
+        unused = self._unused(taken, usage)
+        parts = [
+            _part(total - sum(left[counter] + unused[counter] for counter in alike), total)
+            for alike, total in self._alike
+        ]
         for device in {*taken.dedicated, *taken.shared}:
             parts += _parts(self._named[device].member, usage)
         most = [rest + given for rest, given in zip(left, self._given, strict=True)]
@@ -136,6 +147,21 @@ class DeviceGroup:
         return known
 
     @cached_property
+    def partial(self) -> int:
+        """The members that leave something to others, if nothing else is in use.
+
+        It is a share of the member, or another member.
+        """
+        free, partial = self._fitting(self._total), 0
+        for member, bit in zip(self.members, self.bits, strict=True):
+            beside = free & ~bit
+            if member.device.allow_multiple_allocations or (
+                bit & free and beside & ~self._beyond(self._total, bit, free)
+            ):
+                partial |= bit
+        return partial
+
+    @cached_property
     def places(self) -> Mapping[int, Places]:
         """The NVLink domain, PCIe root and NUMA node of each member, by its bit."""
         return {
@@ -161,6 +187,19 @@ class DeviceGroup:
                 left[counter] -= amount
         return left
 
+    def _unused(self, taken: _Taken, usage: Usage) -> Sequence[int]:
+        """What shared devices have drawn of each counter for shares that nobody has yet."""
+        unused = [0] * len(self._total)
+        for device in taken.shared:
+            named = self._named[device]
+            if device in taken.dedicated or named.member is None:
+                continue
+            consumed = max(_parts(named.member, usage), default=0)
+            idle = 0 if not named.member.device.capacity else WHOLE - max(1, consumed)
+            for counter, amount in named.drawn:
+                unused[counter] += amount * idle // WHOLE
+        return unused
+
     def _fitting(self, left: Sequence[int]) -> int:
         """The members that consume no more than is left."""
         too_large = 0
@@ -179,6 +218,14 @@ class DeviceGroup:
     @cached_property
     def _total(self) -> Sequence[int]:
         return [total for amounts in self.totals.values() for total in amounts.values()]
+
+    @cached_property
+    def _alike(self) -> Sequence[tuple[Sequence[int], int]]:
+        """The counters that count together, by their indices, with their total."""
+        alike: dict[Counter, list[int]] = {}
+        for index, (name, counter) in enumerate(self.counters):
+            alike.setdefault((name, _DIGITS.sub("", counter)), []).append(index)
+        return [(of, sum(self._total[index] for index in of)) for of in alike.values()]
 
     @cached_property
     def counters(self) -> Sequence[Counter]:

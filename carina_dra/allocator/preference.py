@@ -9,10 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
-from typing import Final
+from typing import Final, assert_never
 
 from carina_dra.allocator.constraint import Match, values_of
-from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN, PCIE_ROOT, Uses, bits_of
+from carina_dra.allocator.group import (
+    NUMA_NODE,
+    NVLINK_DOMAIN,
+    PCIE_ROOT,
+    WHOLE,
+    DeviceGroup,
+    Uses,
+    bits_of,
+)
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.search import Choice
@@ -30,6 +38,10 @@ FAR: Final = len(CLOSENESS)
 """The distance of devices that share none of these attributes."""
 
 
+_FREE: Final = 2 * WHOLE
+"""What a free GPU adds to the use of a score for fragmentation: more than any usage."""
+BROKEN: Final = 1_000_000 * _FREE
+"""What a broken GPU adds to it. No node has as many free GPUs."""
 _NONE: Final[Mapping[int, int]] = {}
 
 
@@ -40,11 +52,13 @@ class Order(StrEnum):
     """Those used most, so that the others stay entirely free."""
     SPREAD = "spread"
     """Those used least, so that the load is even."""
+    FRAGMENTATION = "fragmentation"
+    """Those whose use leaves the most to large requests.
 
-    @property
-    def sign(self) -> int:
-        """What usage is multiplied with, so that a smaller product is better."""
-        return -1 if self is Order.BINPACK else 1
+    Nodes where fewer free GPUs are broken, then those with the fewest free GPUs, then those used
+    most. Devices that block the fewest other devices, then those of the GPUs that are used most. A
+    free GPU is broken if something of it is taken and something is left.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
-        """Reads `binpack`, `spread`, `upstream`, or `NODES/DEVICES` such as `spread/binpack`.
+        """Reads `binpack`, `spread`, `fragmentation`, `upstream`, or `NODES/DEVICES`.
 
         Raises:
             ValueError: the text is none of these.
@@ -69,8 +83,8 @@ class Policy:
             return cls(Order(nodes), Order(devices or nodes))
         except ValueError:
             raise ValueError(
-                f"policy {text!r}: write binpack, spread, upstream, or an order for nodes and one "
-                "for devices, such as spread/binpack"
+                f"policy {text!r}: write binpack, spread, fragmentation, upstream, or an order for "
+                "nodes and one for devices, such as spread/binpack"
             ) from None
 
 
@@ -88,9 +102,9 @@ def rank_devices(
     Devices of a GPU that is used more come first (binpack) or last (spread). Then come devices that
     block fewer other devices, then devices with fewer free neighbours (binpack), so that free GPUs
     close to each other stay together. Neighbours are devices of the node's own. Equal devices keep
-    the published order.
+    the published order. `fragmentation` is binpack with the first two rules exchanged.
     """
-    sign = order.sign
+    sign = 1 if order is Order.SPREAD else -1
     free_groups = Counter(
         place
         for of_pool in uses
@@ -109,7 +123,10 @@ def rank_devices(
             blocked = group.blocked(state.usage, here) if here and group.totals else _NONE
             for bit in bits_of(here):
                 neighbours = [-sign * free_groups[place] for place in group.places[bit]]
-                rank = [sign * in_use, blocked.get(bit, 0).bit_count(), *neighbours, bit << shift]
+                first = [sign * in_use, blocked.get(bit, 0).bit_count()]
+                if order is Order.FRAGMENTATION:
+                    first.reverse()
+                rank = [*first, *neighbours, bit << shift]
                 ranked.append((rank, pool.devices[bit.bit_length() - 1]))
         shift += len(pool.devices)
     return tuple(member for _, member in sorted(ranked, key=itemgetter(0)))
@@ -153,7 +170,7 @@ class Score:
     distance: int
     """The distance between its devices: 0 is the closest."""
     use: int
-    """The usage of the node's own devices in millionths; negative for binpack."""
+    """What the order of nodes prefers, see `least_use` and `score`."""
 
 
 def usage_of_node(uses: Uses) -> int:
@@ -165,13 +182,61 @@ def usage_of_node(uses: Uses) -> int:
     return sum(own) // len(own) if own else 0
 
 
-def score(choices: Iterable[Sequence[Choice]], distance: int, in_use: int, order: Order) -> Score:
-    """The score of an allocation on a node with this usage before it."""
-    return Score(
-        alternatives=sum(ranks(choices).values()),
-        distance=distance,
-        use=order.sign * in_use,
+def least_use(uses: Uses, order: Order) -> int:
+    """No allocation on a node has a smaller `use` in its score.
+
+    For binpack and spread it is the usage of the node, negative for binpack. For fragmentation, it
+    is larger for each free GPU of the node, and smaller the more of the node is used. What an
+    allocation breaks is added.
+    """
+    match order:
+        case Order.BINPACK:
+            return -usage_of_node(uses)
+        case Order.SPREAD:
+            return usage_of_node(uses)
+        case Order.FRAGMENTATION:
+            free = sum(1 for _ in _free_gpus(uses))
+            return free * _FREE + WHOLE - usage_of_node(uses)
+    assert_never(order)
+
+
+def score(choices: Sequence[Sequence[Choice]], distance: int, uses: Uses, order: Order) -> Score:
+    """The score of an allocation on a node with these uses of its groups before it."""
+    use = least_use(uses, order)
+    if order is Order.FRAGMENTATION:
+        use += BROKEN * _broken(choices, uses)
+    return Score(alternatives=sum(ranks(choices).values()), distance=distance, use=use)
+
+
+def breakable(uses: Sequence[tuple[DeviceGroup, int]]) -> int:
+    """The devices of a pool, one a bit, of which each would break a free GPU."""
+    mask = 0
+    for group in _free_gpus([uses]):
+        mask |= group.partial
+    return mask
+
+
+def _broken(choices: Iterable[Sequence[Choice]], uses: Uses) -> int:
+    """The number of free GPUs that an allocation breaks."""
+    taken = {
+        choice.candidate.id
+        for of_claim in choices
+        for choice in of_claim
+        if not choice.alternative.admin_access
+    }
+    return sum(
+        any(
+            member.id in taken and bit & group.partial
+            for member, bit in zip(group.members, group.bits, strict=True)
+        )
+        for group in _free_gpus(uses)
+        if group.partial
     )
+
+
+def _free_gpus(uses: Uses) -> Iterator[DeviceGroup]:
+    """The groups of the node's own devices of which nothing is in use."""
+    return (group for of_pool in uses for group, used in of_pool if used == 0 and group.is_own)
 
 
 def ranks(choices: Iterable[Sequence[Choice]]) -> dict[tuple[int, str], int]:

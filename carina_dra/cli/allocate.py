@@ -327,8 +327,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--policy",
         default="binpack",
         metavar="POLICY",
-        help="how to choose nodes and devices: binpack, spread, NODES/DEVICES such as "
-        "spread/binpack, or upstream for the devices that kube-scheduler would choose "
+        help="how to choose nodes and devices: binpack, spread, fragmentation, NODES/DEVICES such "
+        "as spread/binpack, or upstream for the devices that kube-scheduler would choose "
         "[%(default)s]",
     )
     add_output_argument(parser)

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar, assert_never
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.pool import Candidate, InvalidPool
-from carina_dra.allocator.preference import FAR, Policy, usage_of_node
+from carina_dra.allocator.preference import BROKEN, FAR, Order, Policy, breakable, least_use
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.result import node_selector
 from carina_dra.allocator.search import CutShort, Impossible
@@ -108,6 +108,12 @@ class Findings:
         self._policy = policy
         self._max_steps = max_steps
         self._reserved = reserved
+        self._takes_devices = any(
+            not any(alternative.admin_access for alternative in request.alternatives)
+            for claim in claims
+            for request in claim.requests
+        )
+        """Whether a request takes devices, whichever of its alternatives it gets."""
         self._known: dict[str, Finding | Estimated | Bounded] = {}
         self._spent: dict[str, int] = {}
         """What the selectors have cost on each node, as the node is."""
@@ -214,8 +220,23 @@ class Findings:
         use = entry[2]
         if self._reserved:
             own = [state.uses for state in states if state.offered.is_own]
-            use = self._policy.nodes.sign * usage_of_node(own)
+            use = least_use(own, self._policy.nodes)
+        if self._must_break(bound, states):
+            use += BROKEN
         return Bounded((bound.alternatives, bound.distance, use, name), bound)
+
+    def _must_break(self, bound: Bound, states: Sequence[PoolState]) -> bool:
+        """Whether any allocation breaks a free GPU, and it matters."""
+        if self._policy.nodes is not Order.FRAGMENTATION or not self._takes_devices:
+            return False
+        left = bound.among
+        if left is None:
+            return False
+        for state in states:
+            if left & ((1 << len(state.offered.devices)) - 1) & ~breakable(state.uses):
+                return False
+            left >>= len(state.offered.devices)
+        return True
 
     def _may_be_fatal(self, short: Short, states: Sequence[PoolState]) -> bool:
         """Whether an error on the node may be one of the whole attempt."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.preference import Order, usage_of_node
+from carina_dra.allocator.preference import Order, least_use
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.distance import least_distance
 from carina_dra.placement.node_offer import Offer
@@ -34,7 +34,7 @@ class NodeOrder:
         be free, so that the order does not depend on their usage.
         """
         self._cluster = cluster
-        self._sign = order.sign
+        self._order = order
         self._devices = devices
         self._close = close and devices > 1
         self.wide = wide
@@ -120,8 +120,19 @@ class NodeOrder:
                 if closest is None:
                     return
                 own = [state.uses for state in states if state.offered.is_own]
-                distance, use = closest, usage_of_node(own)
-        self._by_name[name] = (0, distance, self._sign * use, name)
+                distance, use = closest, least_use(own, self._order)
+        elif self._order is Order.FRAGMENTATION:
+            use = self._unused(name)
+        self._by_name[name] = (0, distance, use, name)
+
+    def _unused(self, name: str) -> int:
+        """The use of a node of which nothing is in use, without the states of its pools."""
+        try:
+            offer = self._cluster.offer(name)
+        except AllocationError:
+            return 0
+        own = [offered.groups for offered in offer.ready if offered.is_own]
+        return least_use([[(group, 0) for group in groups] for groups in own], self._order)
 
     def _distance(self, name: str, offer: Offer, states: Sequence[PoolState]) -> int | None:
         """How close the devices could be at best; None if there are too few."""

@@ -9,7 +9,7 @@ from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.findings import Findings, Suitable, best_first, raise_if_fatal
 from carina_dra.placement.order import Entry
 
-_LEAST_USE: Final = {Order.BINPACK: -WHOLE, Order.SPREAD: 0}
+_LEAST_USE: Final = {Order.BINPACK: -WHOLE, Order.SPREAD: 0, Order.FRAGMENTATION: 0}
 """No node has a better usage in its score."""
 
 

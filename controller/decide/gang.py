@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.decide.chunk import Chunk
-from controller.decide.domain import Domains
+from controller.decide.chunk import Chunk, is_satisfied
 from controller.decide.places import Place, Places
-from controller.model.group import TopologyConstraint
+from controller.decide.trial import Trial
+from controller.model.group import Group, TopologyConstraint
 from controller.model.pod import Pod
 from controller.model.reason import NoDomain, Reason
-from controller.state.state import State
 
 _TRIED: Final = 16
 """So many nodes are tried for a claim that several pods share."""
@@ -35,20 +34,12 @@ class Taken:
 class Gang:
     """Places chunks with one way to give a pod a place."""
 
-    def __init__(
-        self,
-        state: State,
-        domains: Domains,
-        places: Places,
-        take: Take,
-        order: Order | None = None,
-    ) -> None:
+    def __init__(self, trial: Trial, take: Take, order: Order | None = None) -> None:
         """`order` says which of the domains of a level come first, if not the fullest with room."""
-        self._state = state
-        self._order = order or _Fullness(places).rank
-        self._domains = domains
-        self._places = places
+        self._state = trial.state
+        self._domains = trial.domains
         self._take = take
+        self._order = order or _Fullness(trial.places).rank
         self._taken: list[Taken] = []
 
     def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
@@ -178,3 +169,19 @@ class _Fullness:
         if not self._places.may_have_room(pods, nodes):
             return None
         return (self._places.free_cards(nodes),)
+
+
+def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
+    """Has all pods of a gang wait if one of them has to, unless the group stands without them."""
+    waiting = any(trial.placed[one.pod.key].waits for one in taken)
+    if not waiting or len(taken) == 1:
+        return
+    state = trial.state
+    mark = state.mark()
+    for one in taken:
+        state.evict(one.pod.key)
+    stands = is_satisfied(state, group)
+    state.rollback(mark)
+    if not stands:
+        for one in taken:
+            trial.wait(one.pod)

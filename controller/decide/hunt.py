@@ -1,8 +1,8 @@
 """Makes room for a group at the cost of others: who is evicted, and on which nodes.
 
 A pod that has no place gets one on the node where that disturbs least. Its victims there are
-evicted one after the other until it fits. At the end, whoever need not have gone stays, and victims
-that fit elsewhere move.
+evicted one after the other until it fits, and who need not have gone stays. At the end, victims that
+fit elsewhere move.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -11,26 +11,40 @@ from heapq import heapify, heappop
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
+from controller.decide.capacity import refusal
 from controller.decide.chunk import Chunk, active_pods, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
+from controller.decide.placement_policy import policy_of
 from controller.decide.places import Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
 from controller.model.plan import Action
 from controller.model.pod import Pod, PodNeeds
-from controller.model.reason import NoVictims, Reason
+from controller.model.reason import NoVictims, OverLimit, Reason
+from controller.model.resource import Amounts
 
 _CLOSE: Final = 8
 """After so many evictions on a node, it is looked at again only when they have doubled."""
-
+_FEW: Final = 32
+"""Up to so many evictions, it is tried whether those who move need not have moved."""
 _NO_NEEDS: Final = PodNeeds()
 
 
 class CutShortError(Exception):
     """The search has tried as much as it may in one cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Pods of a group that are evicted together."""
+
+    group: Group
+    pods: tuple[Pod, ...]
+    must_move: bool
+    """Whether their queue need not give: they must get another place in the same plan."""
 
 
 @dataclass(slots=True)
@@ -60,50 +74,111 @@ class Hunt:
         *,
         last_step: int | None,
         skips: tuple[int, ...] = (),
+        moves: bool = False,
     ) -> None:
-        """The search ends before `last_step`; `skips` are those of a cursor."""
+        """The search ends before `last_step`; `skips` are those of a cursor.
+
+        With `moves`, groups whose queue need not give may go as well, if they fit elsewhere.
+        """
         self._trial = trial
         self._state = trial.state
         self._places = trial.places
         self._eligibility = eligibility
+        self._action = eligibility.action
         self._victims = victims
         self._policy = policy
         self._last_step = last_step
         self._search = _Search(skips)
-        self._evicted: list[tuple[Pod, ...]] = []
-        """What has been evicted together, in this order."""
+        self._moves = moves
+        self._spared: frozenset[str] = frozenset()
+        """Groups that are not evicted, since it may do without them."""
+        self.evicted: list[Unit] = []
+        """Who has been evicted, in this order."""
         self.wake: float | None = None
         """When a group that is safe now is safe no longer."""
+
+    @property
+    def group(self) -> Group:
+        """For whom it looks."""
+        return self._eligibility.group
 
     @property
     def looked(self) -> tuple[int, ...]:
         """Where the search can go on."""
         return tuple(self._search.looked)
 
-    def run(self, chunk: Chunk) -> Sequence[Taken] | Reason:
-        """Gives the chunk its places, with the evictions that it takes, or changes nothing.
+    def run(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+        """Gives the chunk, which asks for so much, its places with the evictions that it takes.
+
+        Nothing has changed if there is a reason why not.
 
         Raises:
             CutShortError: the limit is reached; nothing has changed.
         """
         mark = self._state.mark()
         try:
-            taken = self._gang().place(chunk)
+            taken = self._attempt(chunk, asked)
+            moved = self._moved() if isinstance(taken, Sequence) else frozenset()
+            if moved and self._action is not Action.CONSOLIDATE and len(self.evicted) <= _FEW:
+                taken = self._without(moved, chunk, asked, mark)
         except CutShortError:
             self._state.rollback(mark)
             raise
-        action = self._eligibility.action
         if not isinstance(taken, Sequence):
-            return NoVictims(action, self._victims.count, str(taken))
-        self._reprieve(0)
-        if action is not Action.CONSOLIDATE:
-            self._move_who_fits()
-            gone = [one.queue for one in self._victim_groups() if self._is_gone(one)]
-            if not self._eligibility.stays_fair(gone):
-                self._state.rollback(mark)
-                why = "it would then have more of its fair share than those who gave"
-                return NoVictims(action, self._victims.count, why)
+            self._state.rollback(mark)
         return taken
+
+    def _without(
+        self, moved: frozenset[str], chunk: Chunk, asked: Amounts, mark: int
+    ) -> Sequence[Taken] | Reason:
+        """Tries again without those who moved: others may do."""
+        self._state.rollback(mark)
+        self.evicted, self._spared = [], moved
+        taken = self._attempt(chunk, asked)
+        if isinstance(taken, Sequence):
+            return taken
+        self._state.rollback(mark)
+        self.evicted, self._spared = [], frozenset()
+        return self._attempt(chunk, asked)
+
+    def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+        over = self._get_allowance(asked)
+        if over is not None:
+            return over
+        taken = self._gang().place(chunk)
+        if not isinstance(taken, Sequence):
+            return NoVictims(self._action, self._victims.count, str(taken))
+        if self._action is not Action.CONSOLIDATE:
+            for group in self._victim_groups():
+                if not self._is_all_moved(group):
+                    move(self._trial, group, policy_of(self._state, group), all_pods=False)
+            gone = [one.queue for one in self._victim_groups() if not self._is_all_moved(one)]
+            if not self._eligibility.stays_fair(gone):
+                why = "it would then have more of its fair share than those who gave"
+                return NoVictims(self._action, self._victims.count, why)
+        return taken
+
+    def _get_allowance(self, asked: Amounts) -> Reason | None:
+        """Evicts groups until the limits of queues let the group have what it asks for."""
+        group = self._eligibility.group
+        while True:
+            over = refusal(self._state, group.queue, asked, preemptible=group.preemptible)
+            if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
+                return over
+            unit = self._next_of_queue(over.queue)
+            if unit is None or not self._evict(unit):
+                return over
+
+    def _next_of_queue(self, queue: str) -> Unit | None:
+        """Who goes next of the groups below a queue."""
+        for group in self._victims.of_queue(queue, self._eligibility):
+            if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
+                for pods in surplus(self._state, group):
+                    return Unit(group, pods, must_move=False)
+                whole = self._whole(group)
+                if whole:
+                    return Unit(group, whole, must_move=False)
+        return None
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
@@ -117,23 +192,22 @@ class Hunt:
             return place
         skipped = self._search.begin()
         at = len(self._search.looked) - 1
-        nodes = self._nodes(pod, within, avoided)
-        for index, node in enumerate(nodes):
+        for index, node in enumerate(self._nodes(pod, within, avoided)):
             if index < skipped:
                 continue
             if self._last_step is not None and self._places.steps >= self._last_step:
                 raise CutShortError
-            mark, count = self._state.mark(), len(self._evicted)
+            mark, count = self._state.mark(), len(self.evicted)
             made = self._make_room(pod, node)
             if made is not None:
                 return made
             self._state.rollback(mark)
-            del self._evicted[count:]
+            del self.evicted[count:]
             self._search.looked[at] += 1
         return self._places.why_not(pod, within)
 
     def _gang(self) -> Gang:
-        return Gang(self._state, self._trial.domains, self._places, self._take, self._least_cost)
+        return Gang(self._trial, self._take, self._least_cost)
 
     def _least_cost(self, _: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
@@ -145,11 +219,10 @@ class Hunt:
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
         """The nodes where evictions may make room, where they cost least first."""
-        names = self._places.candidates(pod, within)
         devices = self._places.least_devices(pod)
         costs = [
             cost
-            for name in names
+            for name in self._places.candidates(pod, within)
             if name not in avoided
             and (cost := self._victims.cost(name, self._eligibility, pod.needs, devices))
         ]
@@ -161,133 +234,150 @@ class Hunt:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
         blocked: set[str] = set()
         evicted = tried = 0
-        first = len(self._evicted)
-        only = frozenset([node])
-        hopeless: bool | None = None
+        first = len(self.evicted)
+        is_possible = False
         while True:
             unit = self._next_unit(node, blocked)
             if unit is None and evicted == tried:
                 return None
             if unit is not None:
                 if not self._evict(unit):
-                    blocked.add(unit[0].group or "")
+                    blocked.add(unit.group.key)
                     continue
                 evicted += 1
                 if evicted > _CLOSE and evicted < 2 * tried:
                     continue
             tried = evicted
-            place = self._places.find(pod, self._policy, only)
+            place = self._places.find(pod, self._policy, frozenset([node]))
             if isinstance(place, Place):
                 self._trial.take(pod, place)
-                self._reprieve(first)
-                moved = self._eligibility.action is not Action.CONSOLIDATE or self._move_all()
-                return place if moved else None
-            if hopeless is None:
-                hopeless = not self._could_ever(pod, node, frozenset(blocked))
-            if hopeless:
+                place = self._spare(pod, place, first)
+                return place if self._move_bound(first) else None
+            if not is_possible and not self._could_ever(pod, node, blocked):
                 return None
+            is_possible = True
 
-    def _could_ever(self, pod: Pod, node: str, blocked: frozenset[str]) -> bool:
+    def _could_ever(self, pod: Pod, node: str, blocked: set[str]) -> bool:
         """Whether a pod has a place on a node if everybody goes who may be evicted there."""
-        mark, count = self._state.mark(), len(self._evicted)
+        mark, count = self._state.mark(), len(self.evicted)
         tried = set(blocked)
-        while True:
-            unit = self._next_unit(node, tried)
-            if unit is None:
-                break
+        while (unit := self._next_unit(node, tried)) is not None:
             if not self._evict(unit):
-                tried.add(unit[0].group or "")
+                tried.add(unit.group.key)
         fits = isinstance(self._places.find(pod, self._policy, frozenset([node])), Place)
         self._state.rollback(mark)
-        del self._evicted[count:]
+        del self.evicted[count:]
         return fits
 
-    def _next_unit(self, node: str, blocked: Container[str]) -> tuple[Pod, ...] | None:
-        """Who goes next from a node: as few pods of as unimportant a group as possible."""
-        for group in self._victims.on_node(node, self._eligibility):
-            if group.key in blocked or not self._eligibility.may_take_from(group.queue):
-                continue
-            unit = self._unit(group, node)
-            if unit is not None:
-                return unit
-        return None
+    def _spare(self, pod: Pod, place: Place, first: int) -> Place:
+        """Puts back who need not have gone for a pod, the most important first; its place then."""
+        for at in reversed(range(first, len(self.evicted) - 1)):
+            if not self._state.devices.most_free(place.node):
+                break
+            mark = self._state.mark()
+            self._trial.withdraw(pod)
+            if self._put_back(self.evicted[at]):
+                found = self._places.find(pod, self._policy, frozenset([place.node]))
+                if isinstance(found, Place):
+                    self._trial.take(pod, found)
+                    del self.evicted[at]
+                    place = found
+                    continue
+            self._state.rollback(mark)
+        return place
 
-    def _unit(self, group: Group, node: str) -> tuple[Pod, ...] | None:
+    def _put_back(self, unit: Unit) -> bool:
+        """Puts evicted pods back if the places of all are free."""
+        for pod in unit.pods:
+            if pod.key in self._state.holds or not self._trial.could_stay(pod):
+                return False
+            self._trial.put_back(pod)
+            self._state.undisrupt(pod)
+        return True
+
+    def _move_bound(self, first: int) -> bool:
+        """Gives those another place who must have one, of the latest evictions."""
+        consolidates = self._action is Action.CONSOLIDATE
+        bound = {
+            unit.group.key: unit.group
+            for unit in self.evicted[first:]
+            if unit.must_move or consolidates
+        }
+        by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
+        return all(
+            move(self._trial, group, policy_of(self._state, group), all_pods=True)
+            for group in by_size
+        )
+
+    def _size(self, group: Group) -> int:
+        """How many devices the largest of the evicted pods of a group had."""
+        pods = (pod for unit in self.evicted if unit.group.key == group.key for pod in unit.pods)
+        return max(map(self._state.device_count_before, pods), default=0)
+
+    def _next_unit(self, node: str, blocked: set[str]) -> Unit | None:
+        """Who goes next from a node: as few pods of as unimportant a group as possible."""
+        bound: Unit | None = None
+        for group in self._victims.on_node(node, self._eligibility):
+            if group.key in blocked or group.key in self._spared:
+                continue
+            gives = self._eligibility.may_take_from(group.queue)
+            if not gives and (not self._moves or bound is not None):
+                continue
+            pods = self._pods_on(group, node)
+            if pods and gives:
+                return Unit(group, pods, must_move=False)
+            if pods:
+                bound = Unit(group, pods, must_move=True)
+        return bound
+
+    def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for unit in surplus(self._state, group):
-            if any(self._state.holds[pod.key].node == node for pod in unit):
-                return unit
+        for pods in surplus(self._state, group):
+            if any(self._state.holds[pod.key].node == node for pod in pods):
+                return pods
+        return self._whole(group)
+
+    def _whole(self, group: Group) -> tuple[Pod, ...]:
+        """All pods of a group, unless it is safe."""
         safe = self._eligibility.safety(group)
         if safe is not None:
             self.wake = safe.until if self.wake is None else min(self.wake, safe.until)
-            return None
+            return ()
         return tuple(active_pods(self._state, group.key))
 
-    def _evict(self, unit: tuple[Pod, ...]) -> bool:
+    def _evict(self, unit: Unit) -> bool:
         """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
         most = self._state.settings.consolidation_limit
-        if self._eligibility.action is Action.CONSOLIDATE and most is not None:
-            moved = sum(map(len, self._evicted))
-            if moved + len(unit) > most:
+        if self._action is Action.CONSOLIDATE and most is not None:
+            moved = sum(len(one.pods) for one in self.evicted)
+            if moved + len(unit.pods) > most:
                 return False
         mark = self._state.mark()
-        for pod in unit:
+        for pod in unit.pods:
             if not self._state.disrupt(pod):
                 self._state.rollback(mark)
                 return False
-            self._trial.evict(pod, self._eligibility.action, self._eligibility.group.key)
-        self._evicted.append(unit)
-        return True
-
-    def _reprieve(self, first: int) -> None:
-        """Puts back who need not have gone since the `first` eviction, the last one first."""
-        for at in reversed(range(first, len(self._evicted))):
-            mark = self._state.mark()
-            if all(map(self._stays, self._evicted[at])):
-                del self._evicted[at]
-            else:
-                self._state.rollback(mark)
-
-    def _stays(self, pod: Pod) -> bool:
-        """Puts an evicted pod back, if its place is free, and it has got no other."""
-        if pod.key in self._state.holds or not self._trial.could_stay(pod):
-            return False
-        self._trial.put_back(pod)
-        self._state.undisrupt(pod)
+            self._trial.evict(pod, self._action, self._eligibility.group.key)
+        self.evicted.append(unit)
         return True
 
     def _victim_groups(self) -> list[Group]:
-        """The groups of the pods that are evicted for this one, in order."""
-        keys = {
-            pod.group: None
-            for unit in self._evicted
-            for pod in unit
-            if pod.key in self._trial.evictions and pod.group is not None
-        }
-        return [self._state.groups[key] for key in keys]
+        """The groups that are evicted, the first ones first."""
+        return list({unit.group.key: unit.group for unit in self.evicted}.values())
 
-    def _is_gone(self, group: Group) -> bool:
-        """Whether a pod of a group was evicted and has no other place."""
-        return any(
-            pod.group == group.key and pod.key not in self._state.holds
-            for unit in self._evicted
-            for pod in unit
-            if pod.key in self._trial.evictions
-        )
-
-    def _move_who_fits(self) -> None:
-        """Gives victims another place, group by group, where there is one."""
-        for group in self._victim_groups():
-            move(self._trial, group, self._policy_of(group), all_pods=False)
-
-    def _move_all(self) -> bool:
-        """Gives every victim another place; false if one has none."""
-        groups = self._victim_groups()
+    def _is_all_moved(self, group: Group) -> bool:
+        """Whether all evicted pods of a group have another place."""
         return all(
-            move(self._trial, group, self._policy_of(group), all_pods=True) for group in groups
+            pod.key in self._state.holds
+            for unit in self.evicted
+            if unit.group.key == group.key
+            for pod in unit.pods
         )
 
-    def _policy_of(self, group: Group) -> Policy:
-        return group.placement or self._state.tree.placement(
-            group.queue, self._state.settings.placement
+    def _moved(self) -> frozenset[str]:
+        """The groups that move, though they need not have another place."""
+        return frozenset(
+            unit.group.key
+            for unit in self.evicted
+            if not unit.must_move and any(pod.key in self._state.holds for pod in unit.pods)
         )

@@ -1,15 +1,13 @@
 """Gives evicted pods of a group another place in the same plan."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from carina_dra.allocator.preference import Policy
+from controller.decide.allocation import Taker
 from controller.decide.chunk import Chunk, is_satisfied, next_chunk
 from controller.decide.gang import Gang
-from controller.decide.places import Place
 from controller.decide.trial import Trial
 from controller.model.group import Group
-from controller.model.pod import Pod
-from controller.model.reason import Reason
 
 
 def move(trial: Trial, group: Group, policy: Policy, *, all_pods: bool) -> bool:
@@ -25,10 +23,10 @@ def move(trial: Trial, group: Group, policy: Policy, *, all_pods: bool) -> bool:
         if key in trial.evictions and key not in state.holds
     }
     mark = state.mark()
-    taker = Gang(state, trial.domains, trial.places, _Taker(trial, policy).take)
+    gang = Gang(trial, Taker(trial, policy).take)
     moved = set[str]()
     while isinstance(chunk := next_chunk(state, group, evicted), Chunk):
-        taken = taker.place(chunk)
+        taken = gang.place(chunk)
         if not isinstance(taken, Sequence):
             break
         for one in taken:
@@ -38,20 +36,3 @@ def move(trial: Trial, group: Group, policy: Policy, *, all_pods: bool) -> bool:
         state.rollback(mark)
         return False
     return True
-
-
-class _Taker:
-    """Gives a pod a place where there is one."""
-
-    def __init__(self, trial: Trial, policy: Policy) -> None:
-        self._trial = trial
-        self._policy = policy
-
-    def take(
-        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
-    ) -> Place | Reason:
-        place = self._trial.places.find(pod, self._policy, within, avoided)
-        if isinstance(place, Place):
-            self._trial.take(pod, place)
-            return place
-        return place or self._trial.places.why_not(pod, within)

@@ -160,6 +160,10 @@ class Places:
                 return True
         return False
 
+    def has_free_devices(self) -> bool:
+        """Whether a device of a node is free."""
+        return any(map(self._state.devices.most_free, self._state.nodes))
+
     def free_cards(self, nodes: frozenset[str]) -> int:
         """What is free of the devices of nodes, in millionths of a card."""
         return sum(map(self._state.devices.free_cards, nodes))

@@ -30,6 +30,8 @@ class Trial:
         """By pod."""
         self.evictions: dict[str, Eviction] = {}
         """By pod."""
+        self._withdrawn: dict[str, Place] = {}
+        """By pod: the place that it was given last, and has lost again."""
 
     def take(self, pod: Pod, place: Place) -> None:
         """Gives a pod a place."""
@@ -45,32 +47,60 @@ class Trial:
         if not decided.waits:
             decided.waits = True
             self.state.nominate(pod.key)
-            self.state.journal.record(partial(setattr, decided, "waits", False))
+            self.state.journal.record(partial(_start_now, decided))
 
     def evict(self, pod: Pod, action: Action, group: str) -> None:
-        """Evicts a pod for a group."""
+        """Evicts a pod for a group; one that has only been placed here loses its place again."""
+        if pod.key in self.placed:
+            self.withdraw(pod)
+            return
         node = self.state.holds[pod.key].node
         self.state.evict(pod.key)
         self.evictions[pod.key] = Eviction(pod.key, node, action, group)
         self.state.journal.record(partial(self.evictions.pop, pod.key))
 
+    def withdraw(self, pod: Pod) -> None:
+        """Takes from a pod the place that it has been given here."""
+        decided = self.placed.pop(pod.key)
+        self.state.journal.record(partial(self.placed.__setitem__, pod.key, decided))
+        self.state.evict(pod.key)
+        self._withdrawn[pod.key] = decided.place
+        self.state.journal.record(partial(self._withdrawn.pop, pod.key))
+
     def put_back(self, pod: Pod) -> None:
-        """Undoes the eviction of a pod."""
-        eviction = self.evictions.pop(pod.key)
+        """Gives a pod the place back that it has lost here."""
+        eviction = self.evictions.pop(pod.key, None)
+        if eviction is None:
+            self.take(pod, self._withdrawn[pod.key])
+            return
         self.state.journal.record(partial(self.evictions.__setitem__, pod.key, eviction))
         self.state.put_back(pod.key, eviction.node)
 
     def could_stay(self, pod: Pod) -> bool:
-        """Whether an evicted pod's place, with its devices, is still free."""
+        """Whether the place that a pod has lost here, with its devices, is still free."""
         state = self.state
-        room = state.rooms.get(self.evictions[pod.key].node)
+        eviction = self.evictions.get(pod.key)
+        node = self._withdrawn[pod.key].node if eviction is None else eviction.node
+        room = state.rooms.get(node)
         if room is None or room.lacks(pod.needs) is not None:
             return False
-        for key in pod.claims:
-            claim = state.claims.get(key)
-            allocation = None if claim is None else claim.status.allocation
-            if allocation is None or state.allocation(key) == allocation:
-                continue  # it has no devices, or others still hold them
-            if state.allocation(key) is not None or not state.cluster.fits(allocation):
+        if eviction is None:
+            allocations = dict(self._withdrawn[pod.key].allocations)
+        else:
+            allocations = {
+                key: allocation
+                for key in pod.claims
+                if key in state.claims
+                and (allocation := state.claims[key].status.allocation) is not None
+            }
+        for key, allocation in allocations.items():
+            now = state.allocation(key)
+            if now == allocation:
+                continue  # others still hold them
+            if now is not None or not state.cluster.fits(allocation):
                 return False
         return True
+
+
+def _start_now(decided: Decided) -> None:
+    decided.waits = False

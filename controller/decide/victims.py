@@ -15,9 +15,9 @@ from controller.model.pod import Placed, PodNeeds
 
 Rank: TypeAlias = tuple[bool, int, int, float, str]
 """Whether the group falls, its queue, its priority, its age."""
-Cost: TypeAlias = tuple[bool, int, int, int, float, str, str]
-"""Of the last who must go: whether the group falls, its queue, its priority; how many go; then the
-age of the first, its name, and the node."""
+Cost: TypeAlias = tuple[bool, int, int, float, int, str, str]
+"""Of the last who must go: whether the group falls, its queue, its priority, its age; how many go;
+then the name of the first, and the node."""
 
 
 class Victims:
@@ -41,6 +41,17 @@ class Victims:
         ranked = self._ranked(node, eligibility)
         return [group for _, group, _ in ranked if group.key != eligibility.group.key]
 
+    def of_queue(self, queue: str, eligibility: Eligibility) -> list[Group]:
+        """The groups below a queue that may be evicted, the first to go first."""
+        paths = self._state.tree.paths
+        found = {
+            group.key: group
+            for node in sorted(self._state.on_node)
+            for _, group, _ in self._ranked(node, eligibility)
+            if queue in paths[group.queue] and group.key != eligibility.group.key
+        }
+        return sorted(found.values(), key=self._rank)
+
     def cost(
         self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
     ) -> Cost | None:
@@ -61,8 +72,7 @@ class Victims:
             missing -= freed
             if missing <= 0 and cpu <= 0 and memory <= 0:
                 break
-        first = ranked[0][0]
-        return last[0], last[1], last[2], count, first[3], first[4], node
+        return *last[:4], count, ranked[0][0][4], node
 
     def _ranked(self, node: str, eligibility: Eligibility) -> Sequence[tuple[Rank, Group, int]]:
         state = self._state

@@ -349,6 +349,12 @@ class State:
         found = map(self.allocation, pod.claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
+    def device_count_before(self, pod: Pod) -> int:
+        """How many devices the claims of a pod had in the snapshot."""
+        claims = (self.claims[key] for key in pod.claims if key in self.claims)
+        found = (claim.status.allocation for claim in claims)
+        return sum(len(one.devices.results) for one in found if one is not None)
+
     def asked_by(self, pod: Pod) -> Amounts:
         """What a pod and its claims without devices count in a queue, as asked."""
         amounts = self.asking.of_pod(pod.needs)

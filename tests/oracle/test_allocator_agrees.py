@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 _CASES = int(os.environ.get("CARINA_ORACLE_CASES", "20000"))
 """Each is answered by every policy."""
 _PART = 1_000
-_POLICIES = ("binpack", "spread", "spread/binpack")
+_POLICIES = ("binpack", "spread", "fragmentation", "spread/binpack")
 _STEPS_BEFORE_PARTS = 5_000
 _LIMIT = 5
 """The number of failures that a test reports."""

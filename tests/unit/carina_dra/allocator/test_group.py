@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -326,3 +327,81 @@ def test_what_is_blocked_follows_devices_in_use_on_another_node() -> None:
     group = _over_two_nodes()
     assert _blocked(group, Usage()) == {"a0": 0}
     assert _blocked(group, _usage("b0", pool="fabric")) == {}
+
+
+def _shared_gpu(**capacity: int) -> list[Any]:
+    """A GPU of which claims get shares, which take all counters, and a partition of it."""
+    share = {
+        "name": "share",
+        "allowMultipleAllocations": True,
+        "capacity": {name: {"value": str(amount)} for name, amount in capacity.items()},
+        **consumption(gpu=10),
+    }
+    counters = {"sharedCounters": [{"name": "gpu", "counters": {"memory": {"value": "10"}}}]}
+    return slices("a", counters, {"devices": [share, {"name": "half", **consumption(gpu=5)}]})
+
+
+def _share_of(**amounts: str) -> DeviceResult:
+    consumed = {name: Quantity.parse(amount) for name, amount in amounts.items()}
+    return DeviceResult("r", DRIVER, "a", "share", share_id="x", consumed_capacity=consumed)
+
+
+@pytest.mark.parametrize(
+    ("shares", "used"),
+    [
+        ([{"memory": "20", "cores": "1"}], WHOLE // 4),
+        ([{"memory": "20", "cores": "5"}], WHOLE // 2),
+        ([{"memory": "20", "cores": "1"}, {"memory": "40", "cores": "1"}], WHOLE * 3 // 4),
+        ([{"memory": "80", "cores": "1"}], WHOLE),
+        ([{"memory": "1n"}], 1),
+        ([{}], 1),
+    ],
+)
+def test_shared_device_is_used_as_far_as_the_scarcest_of_its_capacities(
+    shares: list[dict[str, str]], used: int
+) -> None:
+    (group,) = _groups(*_shared_gpu(memory=80, cores=10))
+    usage = Usage.of(_share_of(**amounts) for amounts in shares)
+    assert _used(group, usage) == used
+
+
+def test_shared_device_without_capacities_is_used_as_far_as_its_counters() -> None:
+    (group,) = _groups(*_shared_gpu())
+    assert _used(group, Usage.of([_share_of()])) == WHOLE
+
+
+def test_partition_beside_shares_counts_as_its_counters() -> None:
+    """Another allocator may have given out both."""
+    (group,) = _groups(*_shared_gpu(memory=80))
+    half = DeviceResult("r", DRIVER, "a", "half")
+    assert _used(group, Usage.of([half])) == WHOLE // 2
+    assert _used(group, Usage.of([half, _share_of(memory="8")])) == WHOLE * 6 // 10
+
+
+def test_device_that_is_also_dedicated_is_used_entirely() -> None:
+    (group,) = _groups(*_shared_gpu(memory=80))
+    dedicated = DeviceResult("r", DRIVER, "a", "share")
+    assert _used(group, Usage.of([dedicated, _share_of(memory="8")])) == WHOLE
+
+
+def test_counters_whose_names_differ_in_digits_only_count_together() -> None:
+    def drawn(*names: str) -> dict[str, Any]:
+        counters = {name: {"value": "1"} for name in names}
+        return {"consumesCounters": [{"counterSet": "gpu", "counters": counters}]}
+
+    every = {f"slice-{index}": {"value": "1"} for index in range(4)} | {"engines": {"value": "3"}}
+    published = slices(
+        "a",
+        {"sharedCounters": [{"name": "gpu", "counters": every}]},
+        {
+            "devices": [
+                {"name": "quarter", **drawn("slice-0")},
+                {"name": "half", **drawn("slice-2", "slice-3")},
+                {"name": "engine", **drawn("slice-1", "engines")},
+            ]
+        },
+    )
+    (group,) = _groups(*published)
+    assert _used(group, _usage("quarter")) == WHOLE // 4
+    assert _used(group, _usage("quarter", "half")) == WHOLE * 3 // 4
+    assert _used(group, _usage("engine")) == WHOLE // 3

@@ -16,11 +16,14 @@ from carina_dra.allocator.preference import (
 )
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.placer import Placed
+from carina_dra.quantity import Quantity
+from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import (
     DRIVER,
     claim,
     claim_of,
     cluster,
+    consumption,
     give,
     gpu,
     model_is,
@@ -30,6 +33,7 @@ from tests.samples.fleet import (
 )
 
 _PACK, _SPREAD = Policy(), Policy(Order.SPREAD, Order.SPREAD)
+_WHOLE_GPUS = Policy(Order.FRAGMENTATION, Order.FRAGMENTATION)
 
 
 def test_binpack_fills_the_node_that_is_used_most() -> None:
@@ -238,11 +242,61 @@ def test_partitions_leave_the_most_to_others() -> None:
     assert [bool(give(nodes, claim(selector=half))) for _ in range(4)] == [True, True, True, False]
 
 
+def _shared_gpus(node: str, number: int) -> list[Any]:
+    """The slices of a node with GPUs of which claims get shares, which take all counters."""
+    counters = [
+        {"name": f"gpu-{index}", "counters": {"memory": {"value": "80"}}} for index in range(number)
+    ]
+    devices = [
+        {
+            "name": f"s{index}",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": "80"}},
+            **consumption(**{f"gpu-{index}": 80}),
+        }
+        for index in range(number)
+    ]
+    return slices(node, {"sharedCounters": counters}, {"devices": devices})
+
+
+def _share(memory: str) -> ResourceClaim:
+    return claim(capacity={"requests": {"memory": memory}})
+
+
+def _share_of(device: str, memory: str, pool: str = "a") -> Allocation:
+    consumed = {"memory": Quantity.parse(memory)}
+    result = DeviceResult("r", DRIVER, pool, device, share_id="x", consumed_capacity=consumed)
+    return Allocation(DeviceAllocation((result,)))
+
+
+@pytest.mark.parametrize(("policy", "device"), [(_PACK, "a/s1"), (_SPREAD, "a/s2")])
+def test_shared_gpus_are_ordered_by_what_is_consumed_of_them(policy: Policy, device: str) -> None:
+    nodes = Cluster()
+    nodes.put_node(Node("a"))
+    for published in _shared_gpus("a", 3):
+        nodes.put_slice(published)
+    for index, memory in enumerate(("20", "50", "10")):
+        nodes.allocate(f"default/{index}", _share_of(f"s{index}", memory))
+    assert give(nodes, _share("10"), policy) == [device]
+
+
+@pytest.mark.parametrize(("policy", "device"), [(_PACK, "b/s0"), (_SPREAD, "a/s0")])
+def test_nodes_of_shared_gpus_are_ordered_by_what_is_consumed(policy: Policy, device: str) -> None:
+    nodes = Cluster()
+    for name, memory in (("a", "20"), ("b", "50")):
+        nodes.put_node(Node(name))
+        for published in _shared_gpus(name, 1):
+            nodes.put_slice(published)
+        nodes.allocate(f"default/{name}", _share_of("s0", memory, name))
+    assert give(nodes, _share("10"), policy) == [device]
+
+
 @pytest.mark.parametrize(
     ("text", "policy"),
     [
         ("binpack", _PACK),
         ("spread", _SPREAD),
+        ("fragmentation", _WHOLE_GPUS),
         ("spread/binpack", Policy(Order.SPREAD, Order.BINPACK)),
         ("upstream", UPSTREAM),
     ],
@@ -253,7 +307,7 @@ def test_policy_is_read(text: str, policy: Policy) -> None:
 
 @pytest.mark.parametrize("text", ["", "pack", "/spread", "upstream/spread"])
 def test_unknown_policy_is_refused_with_the_known_ones(text: str) -> None:
-    with pytest.raises(ValueError, match="write binpack, spread, upstream"):
+    with pytest.raises(ValueError, match="write binpack, spread, fragmentation, upstream"):
         Policy.parse(text)
 
 

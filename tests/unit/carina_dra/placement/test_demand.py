@@ -77,7 +77,7 @@ def is_possible(of: Cluster, *claims: ResourceClaim) -> bool:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10**9), st.sampled_from(["binpack", "spread"]))
+@given(st.integers(0, 10**9), st.sampled_from(["binpack", "spread", "fragmentation"]))
 def test_bound_is_never_worse_than_the_best_allocation(seed: int, policy: str) -> None:
     for question in questions(seed, Policy.parse(policy)):
         if question.allocated is None:

@@ -197,7 +197,7 @@ def _random_claim(random: Random) -> ResourceClaim:
     return claim_of(*requests, constraints=constraints)
 
 
-@pytest.mark.parametrize("policy", ["binpack", "spread"])
+@pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
 def test_random_claims_are_never_closer_than_estimated_and_get_the_best_node(policy: str) -> None:
     """The estimate must be exact for some, too low for others, and above that of no constraints."""
     found = Counter[str]()

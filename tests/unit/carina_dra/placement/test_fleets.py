@@ -19,6 +19,7 @@ from tests.benchmarks.fleets.alike import FULL
 _POLICIES = {
     "binpack": Policy(),
     "spread": Policy(Order.SPREAD, Order.SPREAD),
+    "fragmentation": Policy(Order.FRAGMENTATION, Order.FRAGMENTATION),
     "upstream": UPSTREAM,
 }
 _KINDS = 2

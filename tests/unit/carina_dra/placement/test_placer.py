@@ -34,7 +34,7 @@ from tests.samples.fleet import (
 from tests.samples.followed_cluster import FollowedCluster
 
 _SEEDS = st.integers(0, 10**9)
-_POLICIES = st.sampled_from(["binpack", "spread", "spread/binpack"])
+_POLICIES = st.sampled_from(["binpack", "spread", "fragmentation", "spread/binpack"])
 _NOTHING = Unplaceable(undecided=0, failed=())
 
 
@@ -370,7 +370,7 @@ def test_undecided_nodes_are_counted_among_those_asked_for() -> None:
     assert placer.place(request(_two_apart()), ["b"]) == Unplaceable(undecided=1, failed=())
 
 
-@pytest.mark.parametrize("policy", ["upstream", "binpack", "spread"])
+@pytest.mark.parametrize("policy", ["upstream", "binpack", "spread", "fragmentation"])
 def test_node_on_which_the_search_is_cut_short_leaves_the_claim_to_another(policy: str) -> None:
     """Both nodes have the same partitions, in another order; 14 of the small ones fit."""
     small = {f"l{index:02}": 1000 + index for index in range(20)}

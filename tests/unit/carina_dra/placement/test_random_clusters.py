@@ -35,7 +35,7 @@ _PART = 10
 _EVENTS = 24
 _EVENTS_PER_QUESTION = 2
 _STEP_LIMITS = (1, 5, 25)
-_POLICIES = ("upstream", "binpack", "spread", "spread/binpack")
+_POLICIES = ("upstream", "binpack", "spread", "fragmentation", "spread/binpack")
 _LIMIT = 3
 """The number of failures that a test reports."""
 

@@ -25,7 +25,7 @@ _RESERVED = 4
 _Device = tuple[str, str, str]
 
 
-@pytest.mark.parametrize("policy", ["binpack", "spread", "spread/binpack"])
+@pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation", "spread/binpack"])
 def test_claims_with_reservations_get_the_best_node(policy: str) -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(_CLUSTERS):

@@ -327,7 +327,7 @@ def _answers(placer: Placer, asked: list[PlacementRequest]) -> list[object]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**9), st.sampled_from(["binpack", "spread"]))
+@given(st.integers(0, 10**9), st.sampled_from(["binpack", "spread", "fragmentation"]))
 def test_any_trial_leaves_the_answers_as_they_were(seed: int, policy: str) -> None:
     followed = FollowedCluster(seed)
     nodes = followed.cluster

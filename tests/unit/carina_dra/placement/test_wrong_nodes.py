@@ -27,7 +27,7 @@ from tests.samples.fleet import (
     slices,
 )
 
-_OWN_POLICIES = ("binpack", "spread", "spread/binpack")
+_OWN_POLICIES = ("binpack", "spread", "fragmentation", "spread/binpack")
 _POLICIES = ("upstream", *_OWN_POLICIES)
 _INVALID = "invalid resource pools were encountered: gpu.carina.dev/{}: duplicate device name g0"
 _BAD_SELECTOR = {

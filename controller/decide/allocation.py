@@ -1,0 +1,102 @@
+"""Places groups where there is room."""
+
+from collections.abc import Container, Hashable, Sequence
+from dataclasses import replace
+
+from carina_dra.allocator.preference import Policy
+from controller.decide.attempt import Enough, Got, Outcome, Refused
+from controller.decide.capacity import balance, excess, refusal
+from controller.decide.chunk import Chunk, next_chunk
+from controller.decide.gang import Gang, wait_together
+from controller.decide.order import asked_by
+from controller.decide.placement_policy import policy_of
+from controller.decide.places import Place, Places
+from controller.decide.trial import Trial
+from controller.model.group import Group
+from controller.model.pod import Pod
+from controller.model.reason import NoDomain, NoRoom, Reason
+
+
+class Allocation:
+    """Places the next chunk of one group after the other."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._state = trial.state
+        self._refused: dict[Hashable, Reason] = {}
+        """By what is asked for: it has no place, and nothing becomes free meanwhile."""
+
+    def attempt(self, group: Group) -> Outcome:
+        """Places the next chunk of a group, if its queue lets it and there is room."""
+        state = self._state
+        chunk = next_chunk(state, group)
+        if chunk is None:
+            return Enough()
+        if not isinstance(chunk, Chunk):
+            return Refused(chunk)
+        asked = asked_by(state, chunk)
+        over = refusal(state, group.queue, asked, preemptible=group.preemptible)
+        if over is not None:
+            return Refused(over)
+        policy = policy_of(state, group)
+        kind = kind_of(self._trial.places, chunk, policy)
+        known = None if kind is None else self._refused.get(kind)
+        if known is not None:
+            return Refused(_about(known, chunk))
+        before, mark = balance(state, group.queue), state.mark()
+        taken = Gang(self._trial, Taker(self._trial, policy).take).place(chunk)
+        if not isinstance(taken, Sequence):
+            if kind is not None and isinstance(taken, NoRoom | NoDomain):
+                self._refused[kind] = taken
+            return Refused(taken)
+        over = excess(state, before)
+        if over is not None:
+            state.rollback(mark)
+            return Refused(over)
+        wait_together(self._trial, group, taken)
+        return Got()
+
+
+class Taker:
+    """Gives a pod a place where there is one."""
+
+    def __init__(self, trial: Trial, policy: Policy) -> None:
+        self._trial = trial
+        self._policy = policy
+
+    def take(
+        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
+    ) -> Place | Reason:
+        """Gives a pod the best place within some nodes, avoiding others."""
+        place = self._trial.places.find(pod, self._policy, within, avoided)
+        if isinstance(place, Place):
+            self._trial.take(pod, place)
+            return place
+        return place or self._trial.places.why_not(pod, within)
+
+
+def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:
+    """Equal for chunks of which one has room where the other would; None if that is not known."""
+    if _has_topology(chunk) and chunk.held:
+        return None
+    return policy, _shape(places, chunk)
+
+
+def _shape(places: Places, chunk: Chunk) -> Hashable:
+    return (
+        chunk.part.topology,
+        tuple(map(places.kind, chunk.pods)),
+        tuple(_shape(places, child) for child in chunk.children),
+    )
+
+
+def _has_topology(chunk: Chunk) -> bool:
+    return chunk.part.topology is not None or any(map(_has_topology, chunk.children))
+
+
+def _about(reason: Reason, chunk: Chunk) -> Reason:
+    """A reason that was found for a chunk like this one, with the name of its own pod."""
+    if isinstance(reason, NoRoom):
+        pods = [pod.key for pod in chunk.all_pods()]
+        return reason if reason.pod in pods else replace(reason, pod=pods[-1])
+    return reason

@@ -1,0 +1,140 @@
+"""Makes room for groups at the cost of others, by one action."""
+
+from collections.abc import Hashable, Sequence
+
+from carina_dra.allocator.preference import Order, Policy
+from controller.decide.allocation import kind_of
+from controller.decide.attempt import Enough, Got, Outcome, Refused
+from controller.decide.capacity import balance, excess
+from controller.decide.chunk import Chunk, next_chunk
+from controller.decide.eligibility import Eligibility
+from controller.decide.gang import Taken
+from controller.decide.hunt import CutShortError, Hunt
+from controller.decide.order import asked_by, givers
+from controller.decide.placement_policy import policy_of
+from controller.decide.shares import Shares
+from controller.decide.trial import Trial
+from controller.decide.victims import Victims
+from controller.model.group import Group
+from controller.model.plan import Action, Cursor
+from controller.model.reason import Delayed, Reason, SearchCut
+from controller.model.resource import Amounts
+
+
+class MakingRoom:
+    """Looks for victims for the next chunk of one group after the other."""
+
+    def __init__(self, trial: Trial, shares: Shares, action: Action, last_step: int | None) -> None:
+        """The searches end before `last_step`."""
+        self._trial = trial
+        self._state = trial.state
+        self._shares = shares
+        self._action = action
+        self._last_step = last_step
+        self._ranks = givers(trial.state, shares)
+        self._victims: dict[Hashable, Victims] = {}
+        self._refused: dict[Hashable, Reason] = {}
+        """By what is asked for, and by whom: evicting others does not do."""
+        self._has_room: set[str] = set()
+        """The groups for which room has been made."""
+        self.cursors: dict[str, Cursor] = {}
+        """By group: where its search goes on."""
+        self.wake: float | None = None
+        """When time alone may change an answer."""
+
+    def concerns(self, group: Group) -> bool:
+        """Whether the action is for a group at all."""
+        if self._action is Action.CONSOLIDATE:
+            policy = policy_of(self._state, group)
+            return group.preemptible and Order.SPREAD not in (policy.nodes, policy.devices)
+        return group.preempts
+
+    def attempt(self, group: Group) -> Outcome:
+        """Places the next chunk of a group, evicting others."""
+        state = self._state
+        delayed = self._delay(group)
+        if delayed is not None:
+            return Refused(delayed)
+        chunk = next_chunk(state, group)
+        if chunk is None:
+            return Enough()
+        if not isinstance(chunk, Chunk):
+            return Refused(chunk)
+        policy = policy_of(state, group)
+        kind = kind_of(self._trial.places, chunk, policy)
+        asker = kind, group.queue, group.priority, group.preemptible
+        if kind is not None and asker in self._refused:
+            return Refused(self._refused[asker])
+        asked = asked_by(state, chunk)
+        eligibility = Eligibility(state, self._shares, group, asked, self._action)
+        unfair = eligibility.may_reclaim()
+        if unfair is not None:
+            return Refused(unfair)
+        before, mark = balance(state, group.queue), state.mark()
+        hunt = self._hunt(eligibility, policy, moves=False)
+        taken = self._run(hunt, chunk, asked)
+        if isinstance(taken, SearchCut):
+            return Refused(taken)
+        if not isinstance(taken, Sequence) and self._may_move():
+            hunt = self._hunt(eligibility, policy, moves=True)
+            again = self._run(hunt, chunk, asked)
+            taken = again if isinstance(again, Sequence) else taken
+        if not isinstance(taken, Sequence):
+            self._refused[asker] = taken
+            return Refused(taken)
+        if group.key in self._has_room and not hunt.evicted:
+            state.rollback(mark)
+            return Enough()  # there is room, which needs no evictions: the next cycle uses it
+        for one in taken:
+            self._trial.wait(one.pod)
+        over = excess(state, before)
+        if over is not None:
+            state.rollback(mark)
+            return Refused(over)
+        self._has_room.add(group.key)
+        return Got()
+
+    def _hunt(self, eligibility: Eligibility, policy: Policy, *, moves: bool) -> Hunt:
+        group = eligibility.group
+        by_priority = group.priority if self._action is Action.PREEMPT else None
+        circle = None if self._action is Action.CONSOLIDATE else (group.queue, by_priority)
+        victims = self._victims.get(circle)
+        if victims is None:
+            victims = self._victims[circle] = Victims(self._trial, self._ranks)
+        cursor = self._state.memory.cursors.get(group.key)
+        skips = cursor.looked if cursor is not None and cursor.action is self._action else ()
+        return Hunt(
+            self._trial,
+            eligibility,
+            victims,
+            policy,
+            last_step=self._last_step,
+            skips=() if moves else skips,
+            moves=moves,
+        )
+
+    def _run(self, hunt: Hunt, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+        try:
+            taken = hunt.run(chunk, asked)
+        except CutShortError:
+            self.cursors[hunt.group.key] = Cursor(self._action, hunt.looked)
+            return SearchCut(self._action, sum(hunt.looked))
+        finally:
+            if hunt.wake is not None:
+                self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
+        return taken
+
+    def _may_move(self) -> bool:
+        """Whether those whose queue need not give may move for the group."""
+        if self._action is not Action.RECLAIM or not self._state.settings.moves_reclaimed:
+            return False
+        return self._trial.places.has_free_devices()
+
+    def _delay(self, group: Group) -> Delayed | None:
+        """How long nothing is evicted for a group."""
+        since = max(group.created, group.evicted or group.created)
+        until = since + group.preemption_delay
+        if until <= self._state.now:
+            return None
+        self.wake = until if self.wake is None else min(self.wake, until)
+        return Delayed(until)

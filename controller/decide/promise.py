@@ -1,0 +1,49 @@
+"""Keeps what earlier cycles have promised: places of pods that wait for others to leave."""
+
+from controller.decide.gang import Taken, wait_together
+from controller.decide.places import Place
+from controller.decide.trial import Trial
+from controller.model.plan import Nomination
+
+
+def keep_promises(trial: Trial) -> None:
+    """Gives pods the places that they have been promised, where that still holds.
+
+    A group keeps all of its promises, or none.
+    """
+    state = trial.state
+    by_group: dict[str, list[Nomination]] = {}
+    for nomination in state.memory.nominations:
+        pod = state.pods.get(nomination.pod)
+        if pod is not None and pod.group in state.groups:
+            by_group.setdefault(pod.group, []).append(nomination)
+    for key in sorted(by_group):
+        mark = state.mark()
+        taken: list[Taken] = []
+        for nomination in sorted(by_group[key], key=lambda one: one.pod):
+            one = _keep(trial, nomination)
+            if one is None:
+                state.rollback(mark)
+                break
+            taken.append(one)
+        else:
+            wait_together(trial, state.groups[key], taken)
+
+
+def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
+    """Gives a pod its promised place, if it waits for it and the place is there."""
+    state, places = trial.state, trial.places
+    pod, node = state.pods[nomination.pod], nomination.node
+    if not state.is_pending(pod.key) or node not in places.candidates(pod, None):
+        return None
+    if state.rooms[node].lacks(pod.needs) is not None:
+        return None
+    for claim, allocation in nomination.allocations:
+        is_open = claim in pod.claims and state.allocation(claim) is None
+        if not is_open or not state.cluster.fits(allocation):
+            return None
+    promised = Place(node, nomination.allocations, waits=False)
+    waits = not places.is_free_now(pod, promised)
+    place = Place(node, nomination.allocations, waits)
+    trial.take(pod, place)
+    return Taken(pod, place)
