@@ -98,7 +98,11 @@ class _Cycle:
                 self._wake_at(wake)
             elif groups:
                 making_room = MakingRoom(self._trial, self._shares, action, last_step)
-                concerned = [group for group in groups if making_room.concerns(group)]
+                concerned = [
+                    group
+                    for group in groups
+                    if making_room.concerns(group) and not self._is_elsewhere(group, action)
+                ]
                 self._in_turn(concerned, making_room.attempt)
                 self._cursors |= making_room.cursors
                 self._wake_at(making_room.wake)
@@ -144,6 +148,15 @@ class _Cycle:
 
     def _wants_more(self, group: Group) -> bool:
         return any(map(self._state.is_pending, self._state.members[group.key].pending))
+
+    def _is_elsewhere(self, group: Group, action: Action) -> bool:
+        """Whether the search for victims of a group is at another action, and goes on there."""
+        if group.key in self._cursors:
+            return True  # it was cut short in this cycle
+        cursor, actions = self._state.memory.cursors.get(group.key), self._state.settings.actions
+        if cursor is None or cursor.action not in actions:
+            return False
+        return actions.index(cursor.action) > actions.index(action)
 
     def _wake_at(self, time: float | None) -> None:
         if time is not None:

@@ -179,7 +179,7 @@ def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
     state = trial.state
     mark = state.mark()
     for one in taken:
-        state.evict(one.pod.key)
+        state.evict(one.pod.key, here=False)
     stands = is_satisfied(state, group)
     state.rollback(mark)
     if not stands:
