@@ -16,6 +16,7 @@ from controller.decide.eviction import MakingRoom
 from controller.decide.order import Turns
 from controller.decide.places import Places
 from controller.decide.promise import keep_promises
+from controller.decide.reservation import Reservations
 from controller.decide.shares import Shares
 from controller.decide.stale import evict_stale
 from controller.decide.trial import Trial
@@ -81,6 +82,7 @@ class _Cycle:
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
+        self._reservations = Reservations(trial)
         self._wake: float | None = None
 
     def run(self) -> Plan:
@@ -89,7 +91,8 @@ class _Cycle:
         keep_promises(self._trial)
         groups = list(self._asking())
         if settings.allocates:
-            groups = self._in_turn(groups, Allocation(self._trial).attempt)
+            allocation = Allocation(self._trial, self._reservations)
+            groups = self._in_turn(groups, allocation.attempt)
         steps = settings.search_steps
         last_step = None if steps is None else self._trial.places.steps + steps
         for action in settings.actions:
@@ -180,6 +183,7 @@ class _Cycle:
             ),
             refusals={key: of for key, of in waiting.items() if key not in self._cursors},
             cursors=dict(sorted(self._cursors.items())),
+            reservations={k: at for k, at in self._reservations.held.items() if k in waiting},
             wake=self._wake,
         )
         return Plan(

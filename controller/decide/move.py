@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from controller.decide.allocation import Taker
 from controller.decide.capacity import refusal
 from controller.decide.chunk import Chunk, is_satisfied, next_chunk
 from controller.decide.gang import Gang
 from controller.decide.order import asked_by
 from controller.decide.placement_policy import policy_of
+from controller.decide.taker import Taker
 from controller.decide.trial import Trial
 from controller.model.group import Group
 

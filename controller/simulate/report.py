@@ -79,15 +79,15 @@ def document(record: Record) -> dict[str, Any]:
 
 def clock(seconds: float) -> str:
     """A time since the start, or a duration, as hours:minutes:seconds."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, rest = divmod(abs(round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{'-' if seconds < 0 else ''}{hours}:{minutes:02}:{rest:02}"
 
 
 def _headline(record: Record, summary: Summary) -> Iterator[str]:
     yield (
         f"{record.name}: {_number(record.nodes, 'node')}, {_number(record.gpus, 'GPU')}, "
-        f"{_number(len(record.jobs), 'job')}, {clock(record.end - record.start)} hours"
+        f"{_number(len(record.jobs), 'job')}, {clock(record.end - record.start)} in all"
     )
     lost = summary.total.lost_gpu_hours
     yield (

@@ -406,7 +406,7 @@ class _Simulation:
             lost=live.progress.lost,
             runs=(*live.runs, *(run for run in runs if run is not None)),
             waits=live.job.name in self._unready,
-            waits_for=tuple(map(str, reasons)) if live.ended is None else (),
+            waits_for=tuple(dict.fromkeys(map(str, reasons))) if live.ended is None else (),
         )
 
 

@@ -413,7 +413,8 @@ class State:
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
-            self.memory = Memory(nominations=self.memory.nominations)
+            kept = self.memory
+            self.memory = Memory(kept.nominations, reservations=kept.reservations)
 
     def _touch(self, group: str) -> None:
         self.touched.add(group)
