@@ -108,8 +108,9 @@ class _Cycle:
                 ]
                 self._in_turn(concerned, making_room.attempt)
                 self._cursors |= making_room.cursors
+                cut = self._cursors.keys()  # these go on there in the next cycle
                 self._wake_at(making_room.wake)
-                groups = [group for group in groups if self._wants_more(group)]
+                groups = [one for one in groups if one.key not in cut and self._wants_more(one)]
         return self._plan()
 
     def _asking(self) -> Iterable[Group]:

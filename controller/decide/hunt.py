@@ -181,7 +181,7 @@ class Hunt:
         return None
 
     def _shortage(self, chunk: Chunk) -> NoVictims | None:
-        """Why nobody can move for the chunk: all together would have more devices than there are."""
+        """Why nobody can move for the chunk: all would have more devices than there are."""
         if self._action is not Action.CONSOLIDATE:
             return None
         wanted = sum(map(self._places.least_devices, chunk.all_pods()))
