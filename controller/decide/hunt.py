@@ -222,24 +222,22 @@ class Hunt:
 
     def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
-        found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
-        costs = [cost for cost in found if cost is not None]
-        return (False, *min(costs)) if costs else (True,)
+        costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
+        least = min(costs, default=None)
+        return (True,) if least is None else (False, *least)
 
     def _nodes(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
         """The nodes where evictions may make room, where they cost least first."""
         devices = self._places.least_devices(pod)
-        costs = [
-            cost
-            for name in self._places.candidates(pod, within)
-            if name not in avoided
-            and (cost := self._victims.cost(name, self._eligibility, pod.needs, devices))
-        ]
+        names = self._places.candidates(pod, within)
+        costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
-            yield heappop(costs)[-1]
+            node = heappop(costs)[-1]
+            if node not in avoided:
+                yield node
 
     def _make_room(self, pod: Pod, node: str) -> Place | None:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
@@ -363,6 +361,7 @@ class Hunt:
             if moved + len(unit.pods) > most:
                 return False
         mark = self._state.mark()
+        self._places.steps += len(unit.pods)  # about as much work as a search
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
             if is_new and not self._state.disrupt(pod):

@@ -66,7 +66,7 @@ class Places:
     def __init__(self, state: State) -> None:
         self._state = state
         self.steps = 0
-        """How many places have been looked for."""
+        """How many places have been looked for, and pods evicted to make room."""
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
