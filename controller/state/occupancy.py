@@ -172,10 +172,17 @@ class Occupancy:
         found = (claim.status.allocation for claim in claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
-    def asked_by(self, pod: Pod) -> Amounts:
-        """What a pod and its claims without devices count in a queue, as asked."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
+    def asked_by(self, pods: Iterable[Pod]) -> Amounts:
+        """What pods and their claims without devices count in a queue, as asked.
+
+        A claim that several of them refer to counts once.
+        """
+        amounts = self.accounts.zero
+        claims: dict[str, None] = {}
+        for pod in pods:
+            amounts = plus(amounts, self.asking.of_pod(pod.needs))
+            claims |= dict.fromkeys(pod.claims)
+        for key in claims:
             claim = self.claims.get(key)
             if claim is not None and not self.users.get(key) and self.allocation(key) is None:
                 amounts = plus(amounts, self.asking.asked(claim))
