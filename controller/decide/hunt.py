@@ -88,7 +88,8 @@ class Hunt:
         self._policy = policy
         self._last_step = last_step
         self._search = _Search(skips)
-        self._moves = moves
+        self.moves = moves
+        """Whether groups may go whose queue need not give."""
         self._spared: frozenset[str] = frozenset()
         """Groups that are not evicted, since it may do without them."""
         self.evicted: list[Unit] = []
@@ -329,7 +330,7 @@ class Hunt:
             if group.key in blocked or group.key in self._spared:
                 continue
             gives = self._eligibility.may_take_from(group.queue)
-            if not gives and (not self._moves or bound is not None):
+            if not gives and (not self.moves or bound is not None):
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
