@@ -1,0 +1,73 @@
+"""Objects that the API server takes, though nobody in their right mind writes them."""
+
+from typing import Any
+
+from controller.decide.cycle import Engine, plan
+from controller.model.snapshot import Snapshot
+from controller.state.state import State
+from tests.unit.controller.decide.gpu_cluster import (
+    CLASS,
+    claim,
+    gpus,
+    group,
+    node,
+    queue,
+    running,
+    waiting,
+)
+
+
+def snapshot(**fields: Any) -> Snapshot:
+    """A node with eight GPUs and a queue."""
+    defaults = {
+        "nodes": (node(),),
+        "slices": (gpus(),),
+        "classes": (CLASS,),
+        "queues": (queue("q"),),
+    }
+    return Snapshot(now=1000, **{**defaults, **fields})
+
+
+def test_a_pod_that_names_a_claim_twice_gets_it_once() -> None:
+    asked = snapshot(
+        claims=(claim("a/c"),), groups=(group("a/g"),), pods=(waiting("a/p", "a/g", "a/c", "a/c"),)
+    )
+
+    (start,) = plan(asked).starts
+
+    assert [name for name, _ in start.allocations] == ["a/c"]
+
+
+def test_a_running_pod_that_names_a_claim_twice_can_go() -> None:
+    state = State(
+        snapshot(
+            claims=(claim("a/c", has=("n1/g0",)),),
+            groups=(group("a/g"),),
+            pods=(running("a/p", "a/g", "a/c", "a/c"),),
+        )
+    )
+
+    state.remove_pod("a/p")
+
+    assert state.accounts.allocated["q"] == (0,)
+    assert not Engine(state).decide().waiting
+
+
+def test_a_pod_that_names_a_budget_twice_spends_one_disruption() -> None:
+    state = State(snapshot(budgets={"b": 1}))
+
+    assert state.disrupt(running("a/p", "a/g", budgets=("b", "b")))
+
+    assert state.budgets == {"b": 0}
+
+
+def test_what_runs_in_a_queue_that_has_got_children_gives_to_them() -> None:
+    all_gpus = tuple(f"n1/g{index}" for index in range(8))
+    changed = snapshot(
+        queues=(queue("q"), queue("child", parent="q", quota=8)),
+        claims=(claim("a/old", 8, has=all_gpus), claim("a/new")),
+        groups=(group("a/old"), group("a/new", "child")),
+        pods=(running("a/old-0", "a/old", "a/old"), waiting("a/new-0", "a/new", "a/new")),
+    )
+
+    assert [(each.pod, each.group) for each in plan(changed).evictions] == [("a/old-0", "a/new")]
