@@ -3,10 +3,15 @@
 from typing import Any
 
 from controller.decide.cycle import Engine, plan
+from controller.model.pod import Evicting, Pod
+from controller.model.queue import Entitlement, Queue
+from controller.model.resource import Pods, Resource
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
 from tests.unit.controller.decide.gpu_cluster import (
     CLASS,
+    GPU,
+    NEEDS,
     claim,
     gpus,
     group,
@@ -71,3 +76,33 @@ def test_what_runs_in_a_queue_that_has_got_children_gives_to_them() -> None:
     )
 
     assert [(each.pod, each.group) for each in plan(changed).evictions] == [("a/old-0", "a/new")]
+
+
+def test_a_claim_with_the_name_of_its_pod_is_not_asked_for_any_more_when_both_are_gone() -> None:
+    entitlements: dict[Resource, Entitlement] = {GPU: Entitlement(0), Pods(): Entitlement(0)}
+    state = State(snapshot(queues=(Queue("q", entitlements=entitlements),)))
+    state.put_claim(claim("a/train"))
+    state.put_group(group("a/train"))
+    state.put_pod(waiting("a/train", "a/train", "a/train"))
+    assert state.accounts.requested["q"] == (1, 1)
+
+    state.remove_pod("a/train")
+    state.remove_claim("a/train")
+
+    assert state.accounts.requested["q"] == (0, 0)
+
+
+def test_nobody_is_promised_what_a_stuck_pod_holds() -> None:
+    stuck = Pod("a/v-1", NEEDS, Evicting("n1", stuck=True), "a/v", claims=("a/v-1",))
+    half_gone = snapshot(
+        slices=(gpus(count=2),),
+        claims=(claim("a/v-0", has=("n1/g0",)), claim("a/v-1", has=("n1/g1",)), claim("a/h", 2)),
+        groups=(group("a/v", least=2), group("a/h", priority=1)),
+        pods=(running("a/v-0", "a/v", "a/v-0"), stuck, waiting("a/h-0", "a/h", "a/h")),
+    )
+
+    decided = plan(half_gone)
+
+    assert not decided.nominations
+    assert not decided.evictions
+    assert decided.stale == ("a/v",)
