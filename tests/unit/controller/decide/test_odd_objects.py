@@ -3,7 +3,7 @@
 from typing import Any
 
 from controller.decide.cycle import Engine, plan
-from controller.model.pod import Evicting, Pod
+from controller.model.pod import Evicting, Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
 from controller.model.resource import Pods, Resource
 from controller.model.snapshot import Snapshot
@@ -106,3 +106,15 @@ def test_nobody_is_promised_what_a_stuck_pod_holds() -> None:
     assert not decided.nominations
     assert not decided.evictions
     assert decided.stale == ("a/v",)
+
+
+def test_no_more_pods_start_with_a_claim_than_may_use_it() -> None:
+    pods = [waiting(f"a/p-{index:03}", "a/g", "a/c", needs=PodNeeds()) for index in range(257)]
+    shared = snapshot(claims=(claim("a/c"),), groups=(group("a/g"),), pods=tuple(pods))
+
+    decided = plan(shared)
+
+    assert len(decided.starts) == 256
+    assert [str(each) for each in decided.waiting["a/g"]] == [
+        "pod a/p-256: claim a/c has 256 users, the most there can be"
+    ]
