@@ -352,7 +352,8 @@ class Places:
             claim = self._state.claims.get(key)
             if claim is None:
                 return BadClaim(pod.key, f"claim {key} does not exist")
-            if len(claim.status.reserved_for) >= _USERS:
+            users = self._state.users.get(key, ())  # with those who get their place in this cycle
+            if max(len(claim.status.reserved_for), len(users)) >= _USERS:
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
             queue = claim.metadata.labels.get(QUEUE_LABEL)
             group = None if pod.group is None else self._state.groups.get(pod.group)

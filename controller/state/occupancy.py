@@ -13,7 +13,7 @@ from carina_dra.placement.feed import Feed
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.pod import Pending, Pod
+from controller.model.pod import Evicting, Pending, Pod
 from controller.model.resource import Amounts, plus
 from controller.model.snapshot import Snapshot
 from controller.state.accounts import Accounts
@@ -160,6 +160,10 @@ class Occupancy:
     def is_pending(self, key: str) -> bool:
         """Whether a pod waits for a place, and has not got one in the trial."""
         return isinstance(self.pods[key].state, Pending) and key not in self.holds
+
+    def is_active(self, key: str) -> bool:
+        """Whether a pod has a place and is not on its way out, as a stuck one is."""
+        return key in self.holds and not isinstance(self.pods[key].state, Evicting)
 
     def device_count(self, pod: Pod) -> int:
         """How many devices the claims of a pod have."""
