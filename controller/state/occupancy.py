@@ -192,15 +192,6 @@ class Occupancy:
                 amounts = plus(amounts, self.asking.asked(claim))
         return amounts
 
-    def charged_to(self, pod: Pod) -> Amounts:
-        """What a pod that has a place counts, with the claims that nobody else would keep."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
-            charge = self._charges.get(key)
-            if charge is not None and len(self.users[key]) == 1:
-                amounts = plus(amounts, charge[1])
-        return amounts
-
     def queue_of(self, pod: Pod) -> str:
         """The queue that is responsible for a pod; ROOT if none is."""
         group = None if pod.group is None else self.groups.get(pod.group)
