@@ -78,7 +78,7 @@ def active_pods(state: State, group: str) -> list[Pod]:
     members = state.members.get(group)
     if members is None:
         return []
-    pods = (state.pods[key] for of in members.by_set.values() for key in of if key in state.holds)
+    pods = (state.pods[key] for of in members.by_set.values() for key in of if state.is_active(key))
     return sorted(pods, key=order_of_pod)
 
 
@@ -101,7 +101,7 @@ class _Tally:
         for name, pods in by_set.items():
             pod_set = name if first is None else first  # there is no other that could be meant
             for key in pods:
-                if key in state.holds:
+                if state.is_active(key):
                     self._active.setdefault(pod_set, []).append(key)
                 elif state.is_pending(key) if among is None else key in among:
                     self._pending.setdefault(pod_set, []).append(key)

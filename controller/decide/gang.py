@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.decide.chunk import Chunk, is_satisfied
+from controller.decide.chunk import Chunk, active_pods, is_satisfied
 from controller.decide.places import Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
@@ -172,14 +172,14 @@ class _Fullness:
 
 
 def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
-    """Has all pods of a gang wait if one of them has to, unless the group stands without them."""
-    waiting = any(trial.placed[one.pod.key].waits for one in taken)
-    if not waiting or len(taken) == 1:
-        return
+    """Has pods wait that got a place, if the group lacks a part of its minimum until others leave."""
     state = trial.state
+    if not state.nominated:
+        return
     mark = state.mark()
-    for one in taken:
-        state.evict(one.pod.key)
+    for pod in active_pods(state, group.key):
+        if pod.key in trial.placed and trial.placed[pod.key].waits:
+            state.evict(pod.key)
     stands = is_satisfied(state, group)
     state.rollback(mark)
     if not stands:

@@ -12,7 +12,7 @@ from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.capacity import refusal
-from controller.decide.chunk import Chunk, active_pods, surplus
+from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
@@ -276,7 +276,7 @@ class Hunt:
                 break
             mark = self._state.mark()
             self._trial.withdraw(pod)
-            if self._put_back(self.evicted[at]):
+            if self._put_back(self.evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
                     self._trial.take(pod, found)
@@ -285,6 +285,12 @@ class Hunt:
                     continue
             self._state.rollback(mark)
         return place
+
+    def _is_whole(self, at: int) -> bool:
+        """Whether a group that has evicted pods back is not left with a part of its minimum."""
+        group = self.evicted[at].group
+        later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
+        return not later or is_satisfied(self._state, group)
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""

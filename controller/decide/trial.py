@@ -38,7 +38,7 @@ class Trial:
         self.state.place(pod.key, place.node, place.allocations)
         self.placed[pod.key] = Decided(place, waits=False)
         self.state.journal.record(partial(self.placed.pop, pod.key))
-        if place.waits:
+        if place.waits or self._waits_for_claim(pod, place):
             self.wait(pod)
 
     def wait(self, pod: Pod) -> None:
@@ -48,6 +48,17 @@ class Trial:
             decided.waits = True
             self.state.nominate(pod.key)
             self.state.journal.record(partial(_start_now, decided))
+
+    def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
+        """Whether a claim has devices that it must lose first, or gets them with pods that wait."""
+        claims = self.state.claims
+        if any(claims[key].status.allocation is not None for key, _ in place.allocations):
+            return True
+        for key in pod.claims:
+            others = [user for user in self.state.users.get(key, ()) if user != pod.key]
+            if others and all(user in self.placed and self.placed[user].waits for user in others):
+                return True
+        return False
 
     def evict(self, pod: Pod, action: Action, group: str) -> None:
         """Evicts a pod for a group; one that has only been placed here loses its place again."""
@@ -64,8 +75,15 @@ class Trial:
         decided = self.placed.pop(pod.key)
         self.state.journal.record(partial(self.placed.__setitem__, pod.key, decided))
         self.state.evict(pod.key)
+        before = self._withdrawn.get(pod.key)
         self._withdrawn[pod.key] = decided.place
-        self.state.journal.record(partial(self._withdrawn.pop, pod.key))
+        self.state.journal.record(partial(self._lost_last, pod.key, before))
+
+    def _lost_last(self, pod: str, place: Place | None) -> None:
+        if place is None:
+            del self._withdrawn[pod]
+        else:
+            self._withdrawn[pod] = place
 
     def put_back(self, pod: Pod) -> None:
         """Gives a pod the place back that it has lost here."""

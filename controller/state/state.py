@@ -344,6 +344,10 @@ class State:
         """Whether a pod waits for a place, and has not got one in the trial."""
         return isinstance(self.pods[key].state, Pending) and key not in self.holds
 
+    def is_active(self, key: str) -> bool:
+        """Whether a pod has a place, and is not just stuck in it."""
+        return key in self.holds and not isinstance(self.pods[key].state, Evicting)
+
     def device_count(self, pod: Pod) -> int:
         """How many devices the claims of a pod have."""
         found = map(self.allocation, pod.claims)
@@ -558,8 +562,7 @@ class State:
         for claim in pod.claims:
             self._add(self.users, claim, pod.key)
             self._settle(claim)
-            if claim not in self._charges and claim in self.claims:
-                self._charge(claim, queue, preemptible=preemptible)
+            self._charge_payer(claim)
 
     def _vacate(self, pod: Pod) -> None:
         hold = self.holds[pod.key]
@@ -569,11 +572,9 @@ class State:
         self.accounts.give(hold.queue, amounts, preemptible=self._is_preemptible(pod))
         for claim in pod.claims:
             self._drop(self.users, claim, pod.key)
-            if claim not in self.users:
-                if claim in self._charges:
-                    self._uncharge(claim)
-                if claim in self._assigned:
-                    self._unassign(claim)
+            self._charge_payer(claim)
+            if claim not in self.users and claim in self._assigned:
+                self._unassign(claim)
             self._settle(claim)
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
@@ -591,6 +592,27 @@ class State:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.give_back(pod.needs)
+
+    def _charge_payer(self, claim: str) -> None:
+        """Charges one of the users of a claim for it, whoever came first.
+
+        It is one that is not preemptible, if there is, so that none exceeds its quota unseen.
+        """
+        payers = (
+            (self.holds[user].queue == ROOT, self._is_preemptible(self.pods[user]), user)
+            for user in self.users.get(claim, ())
+        )
+        payer = min(payers, default=None)
+        charge = self._charges.get(claim)
+        if payer is None or claim not in self.claims:
+            if charge is not None:
+                self._uncharge(claim)
+            return
+        queue, preemptible = self.holds[payer[2]].queue, payer[1]
+        if charge is not None and (charge[0], charge[2]) != (queue, preemptible):
+            self._uncharge(claim)
+        if claim not in self._charges:
+            self._charge(claim, queue, preemptible=preemptible)
 
     def _charge(self, claim: str, queue: str, *, preemptible: bool) -> None:
         allocation = self.allocation(claim)
