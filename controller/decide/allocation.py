@@ -1,6 +1,6 @@
 """Places groups where there is room."""
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from carina_dra.allocator.preference import Policy
@@ -10,18 +10,20 @@ from controller.decide.chunk import Chunk, next_chunk
 from controller.decide.gang import Gang, wait_together
 from controller.decide.order import asked_by
 from controller.decide.placement_policy import policy_of
-from controller.decide.places import Place, Places
+from controller.decide.places import Places
+from controller.decide.reservation import Reservations
+from controller.decide.taker import Taker
 from controller.decide.trial import Trial
 from controller.model.group import Group
-from controller.model.pod import Pod
 from controller.model.reason import NoDomain, NoRoom, Reason
 
 
 class Allocation:
     """Places the next chunk of one group after the other."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, reservations: Reservations) -> None:
         self._trial = trial
+        self._reservations = reservations
         self._state = trial.state
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for: it has no place, and nothing becomes free meanwhile."""
@@ -48,31 +50,16 @@ class Allocation:
         if not isinstance(taken, Sequence):
             if kind is not None and isinstance(taken, NoRoom | NoDomain):
                 self._refused[kind] = taken
+            if isinstance(taken, NoRoom | NoDomain):
+                self._reservations.consider(group)
             return Refused(taken)
-        over = excess(state, before)
-        if over is not None:
+        reason = excess(state, before) or self._reservations.delayed_by(group)
+        if reason is not None:
             state.rollback(mark)
-            return Refused(over)
+            return Refused(reason)
+        self._reservations.end(group)
         wait_together(self._trial, group, taken)
         return Got()
-
-
-class Taker:
-    """Gives a pod a place where there is one."""
-
-    def __init__(self, trial: Trial, policy: Policy) -> None:
-        self._trial = trial
-        self._policy = policy
-
-    def take(
-        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
-    ) -> Place | Reason:
-        """Gives a pod the best place within some nodes, avoiding others."""
-        place = self._trial.places.find(pod, self._policy, within, avoided)
-        if isinstance(place, Place):
-            self._trial.take(pod, place)
-            return place
-        return place or self._trial.places.why_not(pod, within)
 
 
 def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:

@@ -16,6 +16,7 @@ from controller.decide.eviction import MakingRoom
 from controller.decide.order import Turns
 from controller.decide.places import Places
 from controller.decide.promise import keep_promises
+from controller.decide.reservation import Reservations
 from controller.decide.shares import Shares
 from controller.decide.stale import evict_stale
 from controller.decide.trial import Trial
@@ -81,6 +82,7 @@ class _Cycle:
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
+        self._reservations = Reservations(trial)
         self._wake: float | None = None
 
     def run(self) -> Plan:
@@ -89,7 +91,8 @@ class _Cycle:
         keep_promises(self._trial)
         groups = list(self._asking())
         if settings.allocates:
-            groups = self._in_turn(groups, Allocation(self._trial).attempt)
+            allocation = Allocation(self._trial, self._reservations)
+            groups = self._in_turn(groups, allocation.attempt)
         steps = settings.search_steps
         last_step = None if steps is None else self._trial.places.steps + steps
         for action in settings.actions:
@@ -98,7 +101,11 @@ class _Cycle:
                 self._wake_at(wake)
             elif groups:
                 making_room = MakingRoom(self._trial, self._shares, action, last_step)
-                concerned = [group for group in groups if making_room.concerns(group)]
+                concerned = [
+                    group
+                    for group in groups
+                    if making_room.concerns(group) and not self._is_elsewhere(group, action)
+                ]
                 self._in_turn(concerned, making_room.attempt)
                 self._cursors |= making_room.cursors
                 self._wake_at(making_room.wake)
@@ -145,6 +152,15 @@ class _Cycle:
     def _wants_more(self, group: Group) -> bool:
         return any(map(self._state.is_pending, self._state.members[group.key].pending))
 
+    def _is_elsewhere(self, group: Group, action: Action) -> bool:
+        """Whether the search for victims of a group is at another action, and goes on there."""
+        if group.key in self._cursors:
+            return True  # it was cut short in this cycle
+        cursor, actions = self._state.memory.cursors.get(group.key), self._state.settings.actions
+        if cursor is None or cursor.action not in actions:
+            return False
+        return actions.index(cursor.action) > actions.index(action)
+
     def _wake_at(self, time: float | None) -> None:
         if time is not None:
             self._wake = time if self._wake is None else min(self._wake, time)
@@ -167,6 +183,7 @@ class _Cycle:
             ),
             refusals={key: of for key, of in waiting.items() if key not in self._cursors},
             cursors=dict(sorted(self._cursors.items())),
+            reservations={k: at for k, at in self._reservations.held.items() if k in waiting},
             wake=self._wake,
         )
         return Plan(

@@ -179,7 +179,7 @@ def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
     mark = state.mark()
     for pod in active_pods(state, group.key):
         if pod.key in trial.placed and trial.placed[pod.key].waits:
-            state.evict(pod.key)
+            state.evict(pod.key, here=False)
     stands = is_satisfied(state, group)
     state.rollback(mark)
     if not stands:

@@ -1,8 +1,8 @@
 """Makes room for a group at the cost of others: who is evicted, and on which nodes.
 
 A pod that has no place gets one on the node where that disturbs least. Its victims there are
-evicted one after the other until it fits, and who need not have gone stays. At the end, victims that
-fit elsewhere move.
+evicted one after the other until it fits, and who need not have gone stays. At the end, victims
+that fit elsewhere move.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -16,7 +16,6 @@ from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
-from controller.decide.placement_policy import policy_of
 from controller.decide.places import Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
@@ -132,17 +131,18 @@ class Hunt:
         self, moved: frozenset[str], chunk: Chunk, asked: Amounts, mark: int
     ) -> Sequence[Taken] | Reason:
         """Tries again without those who moved: others may do."""
+        before = self._disturbance()
         self._state.rollback(mark)
         self.evicted, self._spared = [], moved
         taken = self._attempt(chunk, asked)
-        if isinstance(taken, Sequence):
+        if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
         self._state.rollback(mark)
         self.evicted, self._spared = [], frozenset()
         return self._attempt(chunk, asked)
 
     def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
-        over = self._get_allowance(asked)
+        over = self._get_allowance(asked) or self._shortage(chunk)
         if over is not None:
             return over
         taken = self._gang().place(chunk)
@@ -151,7 +151,7 @@ class Hunt:
         if self._action is not Action.CONSOLIDATE:
             for group in self._victim_groups():
                 if not self._is_all_moved(group):
-                    move(self._trial, group, policy_of(self._state, group), all_pods=False)
+                    self._move(group, all_pods=False)
             gone = [one.queue for one in self._victim_groups() if not self._is_all_moved(one)]
             if not self._eligibility.stays_fair(gone):
                 why = "it would then have more of its fair share than those who gave"
@@ -179,6 +179,17 @@ class Hunt:
                 if whole:
                     return Unit(group, whole, must_move=False)
         return None
+
+    def _shortage(self, chunk: Chunk) -> NoVictims | None:
+        """Why nobody can move for the chunk: all together would have more devices than there are."""
+        if self._action is not Action.CONSOLIDATE:
+            return None
+        wanted = sum(map(self._places.least_devices, chunk.all_pods()))
+        free = self._state.most_to_spare() if wanted else 0
+        if wanted <= free:
+            return None
+        why = f"only {free} of {wanted} devices are free"
+        return NoVictims(self._action, self._victims.count, why)
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
@@ -275,7 +286,7 @@ class Hunt:
             if not self._state.devices.most_free(place.node):
                 break
             mark = self._state.mark()
-            self._trial.withdraw(pod)
+            self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
             if self._put_back(self.evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
@@ -297,8 +308,10 @@ class Hunt:
         for pod in unit.pods:
             if pod.key in self._state.holds or not self._trial.could_stay(pod):
                 return False
+            was_evicted = self._trial.is_evicted(pod)
             self._trial.put_back(pod)
-            self._state.undisrupt(pod)
+            if was_evicted and not self._trial.is_evicted(pod):
+                self._state.undisrupt(pod)
         return True
 
     def _move_bound(self, first: int) -> bool:
@@ -310,10 +323,7 @@ class Hunt:
             if unit.must_move or consolidates
         }
         by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
-        return all(
-            move(self._trial, group, policy_of(self._state, group), all_pods=True)
-            for group in by_size
-        )
+        return all(self._move(group, all_pods=True) for group in by_size)
 
     def _size(self, group: Group) -> int:
         """How many devices the largest of the evicted pods of a group had."""
@@ -360,7 +370,8 @@ class Hunt:
                 return False
         mark = self._state.mark()
         for pod in unit.pods:
-            if not self._state.disrupt(pod):
+            is_new = pod.key not in self._trial.placed
+            if is_new and not self._state.disrupt(pod):
                 self._state.rollback(mark)
                 return False
             self._trial.evict(pod, self._action, self._eligibility.group.key)
@@ -379,6 +390,22 @@ class Hunt:
             if unit.group.key == group.key
             for pod in unit.pods
         )
+
+    def _disturbance(self) -> tuple[int, int]:
+        """How many pods are evicted for good, and how many in all."""
+        pods = [pod.key for unit in self.evicted for pod in unit.pods]
+        return sum(key not in self._state.holds for key in pods), len(pods)
+
+    def _move(self, group: Group, *, all_pods: bool) -> bool:
+        """Gives the evicted pods of a group another place."""
+        evicted = {
+            pod.key
+            for unit in self.evicted
+            if unit.group.key == group.key
+            for pod in unit.pods
+            if pod.key not in self._state.holds
+        }
+        return move(self._trial, group, evicted, all_pods=all_pods)
 
     def _moved(self) -> frozenset[str]:
         """The groups that move, though they need not have another place."""

@@ -147,8 +147,8 @@ def asked_by(state: State, chunk: Chunk) -> Amounts:
 def givers(state: State, shares: Shares) -> Mapping[str, int]:
     """The leaves of the tree, numbered in the order in which they give: who has most first.
 
-    At each level, queues of a low priority come first, then those with more than their fair share
-    of something, then those with a large dominant share, then the youngest.
+    At each level, queues with more than their fair share of something come first, then those of a
+    low priority, then those with a large dominant share, then the youngest.
     """
     found: dict[str, int] = {}
 
@@ -164,8 +164,8 @@ def givers(state: State, shares: Shares) -> Mapping[str, int]:
     return found
 
 
-def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[int, bool, float, float, str]:
+def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[bool, int, float, float, str]:
     queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
     is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
     dominant = _dominant_share(allocated, shares.allocatable(name))
-    return queue.priority, not is_over, -dominant, -queue.created, name
+    return not is_over, queue.priority, -dominant, -queue.created, name

@@ -1,7 +1,6 @@
 """What has been decided so far; every step is undone with the state that it changed."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from controller.decide.domain import Domains
 from controller.decide.places import Place, Places
@@ -10,7 +9,7 @@ from controller.model.pod import Pod
 from controller.state.state import State
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A place that a pod has got."""
 
@@ -36,8 +35,9 @@ class Trial:
     def take(self, pod: Pod, place: Place) -> None:
         """Gives a pod a place."""
         self.state.place(pod.key, place.node, place.allocations)
-        self.placed[pod.key] = Decided(place, waits=False)
-        self.state.journal.record(partial(self.placed.pop, pod.key))
+        if pod.key in self._withdrawn:
+            self.state.journal.drop(self._withdrawn, pod.key)
+        self.state.journal.put(self.placed, pod.key, Decided(place, waits=False))
         if place.waits or self._waits_for_claim(pod, place):
             self.wait(pod)
 
@@ -45,9 +45,8 @@ class Trial:
         """Has a pod wait for its place until others have left theirs."""
         decided = self.placed[pod.key]
         if not decided.waits:
-            decided.waits = True
             self.state.nominate(pod.key)
-            self.state.journal.record(partial(_start_now, decided))
+            self.state.journal.put(self.placed, pod.key, Decided(decided.place, waits=True))
 
     def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
         """Whether a claim has devices that it must lose first, or gets them with pods that wait."""
@@ -62,48 +61,40 @@ class Trial:
 
     def evict(self, pod: Pod, action: Action, group: str) -> None:
         """Evicts a pod for a group; one that has only been placed here loses its place again."""
-        if pod.key in self.placed:
-            self.withdraw(pod)
+        journal = self.state.journal
+        decided = self.placed.get(pod.key)
+        if decided is not None:
+            journal.drop(self.placed, pod.key)
+            journal.put(self._withdrawn, pod.key, decided.place)
+            self.state.evict(pod.key, here=False)
             return
         node = self.state.holds[pod.key].node
-        self.state.evict(pod.key)
-        self.evictions[pod.key] = Eviction(pod.key, node, action, group)
-        self.state.journal.record(partial(self.evictions.pop, pod.key))
+        self.state.evict(pod.key, here=True)
+        journal.put(self.evictions, pod.key, Eviction(pod.key, node, action, group))
 
-    def withdraw(self, pod: Pod) -> None:
-        """Takes from a pod the place that it has been given here."""
-        decided = self.placed.pop(pod.key)
-        self.state.journal.record(partial(self.placed.__setitem__, pod.key, decided))
-        self.state.evict(pod.key)
-        before = self._withdrawn.get(pod.key)
-        self._withdrawn[pod.key] = decided.place
-        self.state.journal.record(partial(self._lost_last, pod.key, before))
-
-    def _lost_last(self, pod: str, place: Place | None) -> None:
-        if place is None:
-            del self._withdrawn[pod]
-        else:
-            self._withdrawn[pod] = place
+    def is_evicted(self, pod: Pod) -> bool:
+        """Whether a pod has to leave the place that it had before."""
+        return pod.key in self.evictions
 
     def put_back(self, pod: Pod) -> None:
-        """Gives a pod the place back that it has lost here."""
-        eviction = self.evictions.pop(pod.key, None)
-        if eviction is None:
-            self.take(pod, self._withdrawn[pod.key])
+        """Gives a pod the place back that it has lost last."""
+        place = self._withdrawn.get(pod.key)
+        if place is not None:
+            self.take(pod, place)
             return
-        self.state.journal.record(partial(self.evictions.__setitem__, pod.key, eviction))
+        eviction = self.evictions[pod.key]
+        self.state.journal.drop(self.evictions, pod.key)
         self.state.put_back(pod.key, eviction.node)
 
     def could_stay(self, pod: Pod) -> bool:
-        """Whether the place that a pod has lost here, with its devices, is still free."""
-        state = self.state
-        eviction = self.evictions.get(pod.key)
-        node = self._withdrawn[pod.key].node if eviction is None else eviction.node
+        """Whether the place that a pod has lost last, with its devices, is still free."""
+        state, place = self.state, self._withdrawn.get(pod.key)
+        node = self.evictions[pod.key].node if place is None else place.node
         room = state.rooms.get(node)
         if room is None or room.lacks(pod.needs) is not None:
             return False
-        if eviction is None:
-            allocations = dict(self._withdrawn[pod.key].allocations)
+        if place is not None:
+            allocations = dict(place.allocations)
         else:
             allocations = {
                 key: allocation
@@ -118,7 +109,3 @@ class Trial:
             if now is not None or not state.cluster.fits(allocation):
                 return False
         return True
-
-
-def _start_now(decided: Decided) -> None:
-    decided.waits = False

@@ -83,13 +83,14 @@ class Victims:
         found: dict[str, int] = {}
         for key in state.on_node.get(node, ()):
             pod = state.pods[key]
-            if pod.group in state.groups and isinstance(pod.state, Placed):
+            is_here = isinstance(pod.state, Placed) or key in self._trial.placed
+            if pod.group in state.groups and is_here:
                 found[pod.group] = found.get(pod.group, 0) + state.device_count(pod)
         ranked = sorted(
             (
                 (self._rank(state.groups[key]), state.groups[key], freed)
                 for key, freed in found.items()
-                if eligibility.may_lose(state.groups[key]) and not self._has_moved(key)
+                if eligibility.may_lose(state.groups[key])
             ),
             key=lambda one: one[0],
         )
@@ -101,11 +102,3 @@ class Victims:
         falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
         queue = self._queue_ranks.get(group.queue, 0)
         return falls, queue, group.priority, -group.created, group.key
-
-    def _has_moved(self, group: str) -> bool:
-        """Whether a pod of a group moves in the plan already."""
-        members = self._state.members[group].by_set.values()
-        evictions, holds = self._trial.evictions, self._state.holds
-        return bool(evictions) and any(
-            key in evictions and key in holds for of in members for key in of
-        )

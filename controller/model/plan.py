@@ -73,6 +73,8 @@ class Memory:
     """By group: what has been refused, and why, while nothing relevant has changed."""
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     """By group: where its search for victims goes on that was cut short."""
+    reservations: Mapping[str, float] = field(default_factory=dict)
+    """By group that waits for room: when there will be room for it, as a Unix time."""
     wake: float | None = None
     """When time alone may make possible what has been refused, as a Unix time; None for never."""
 

@@ -12,6 +12,7 @@ from carina_dra.resource import (
     All,
     Allocation,
     DeviceClass,
+    DeviceRequest,
     DeviceResult,
     ExactCount,
     Exactly,
@@ -134,6 +135,24 @@ def qualified(driver: str, name: str) -> str:
 def base_units(nanos: int) -> int:
     """An amount in base units, such as bytes, rounded up."""
     return -(-nanos // 1_000_000_000)
+
+
+def replaceable(claim: ResourceClaim) -> int:
+    """How many devices a claim has that might get fewer if it were allocated again."""
+    allocation = claim.status.allocation
+    if allocation is None or all(map(_is_fixed, claim.spec.devices.requests)):
+        return 0
+    return len(allocation.devices.results)
+
+
+def _is_fixed(request: DeviceRequest) -> bool:
+    """Whether a request always gets the same number of devices."""
+    match request.wants:
+        case Exactly(request=exact):
+            return isinstance(exact.mode, ExactCount)
+        case FirstAvailable() | None:
+            return False
+    assert_never(request.wants)
 
 
 def _of_pod(needs: PodNeeds, resource: Resource) -> int:

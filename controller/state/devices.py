@@ -12,6 +12,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceClass
 from controller.model.resource import CapacityOf, DevicesOf
 from controller.state.asking import base_units, qualified
+from controller.state.spare import Spare
 
 _MANY: Final = 1_000_000
 """Stands for the shares of a device."""
@@ -24,6 +25,7 @@ class Devices:
     def __init__(self, cluster: Cluster, classes: Mapping[str, DeviceClass]) -> None:
         self._cluster = cluster
         self._supply = Supply(cluster)
+        self._spare = Spare(cluster)
         self.classes = classes
         """The device classes by name."""
         self.class_moment = 0
@@ -36,6 +38,10 @@ class Devices:
     def has_any(self, node: str) -> bool:
         """Whether a node offers devices."""
         return bool(self._cluster.offer(node).pools)
+
+    def spare(self) -> int:
+        """How many more devices claims could have at most, if others kept as many as they have."""
+        return self._spare.devices()
 
     def most_free(self, node: str) -> int:
         """How many requests for a device could have one of a node at most."""

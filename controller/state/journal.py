@@ -1,6 +1,11 @@
 """What undoes the changes of a state, in the order in which they were made."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Journal:
@@ -12,6 +17,18 @@ class Journal:
     def record(self, undo: Callable[[], object]) -> None:
         """Takes notice of a change that has been made."""
         self._steps.append(undo)
+
+    def put(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Sets an entry of a mapping; its position among others is not restored."""
+        if key in mapping:
+            self.record(partial(mapping.__setitem__, key, mapping[key]))
+        else:
+            self.record(partial(mapping.pop, key))
+        mapping[key] = value
+
+    def drop(self, mapping: dict[K, V], key: K) -> None:
+        """Removes an entry of a mapping."""
+        self.record(partial(mapping.__setitem__, key, mapping.pop(key)))
 
     def mark(self) -> int:
         """The present, for `rollback`."""

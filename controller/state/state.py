@@ -27,7 +27,7 @@ from controller.model.queue import Queue
 from controller.model.resource import Amounts, minus, plus
 from controller.model.snapshot import Snapshot
 from controller.state.accounts import Accounts
-from controller.state.asking import Asking
+from controller.state.asking import Asking, replaceable
 from controller.state.devices import Devices
 from controller.state.journal import Journal
 from controller.state.queue_tree import ROOT, QueueTree
@@ -94,6 +94,8 @@ class State:
         """What claims get in a trial."""
         self._charges: dict[str, tuple[str, Amounts, bool]] = {}
         """By claim: the queue that is charged for it, and whether for a preemptible group."""
+        self._replaceable: dict[str, int] = {}
+        """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
         self._requests: dict[str, tuple[str, Amounts]] = {}
         """By pod or claim: what counts as asked for, and in which queue."""
@@ -276,11 +278,11 @@ class State:
             self._assign(claim, allocation)
         self._occupy(self.pods[key], node)
 
-    def evict(self, key: str) -> None:
-        """Takes its place from a pod. It still holds what it has, unless it is not there yet."""
+    def evict(self, key: str, *, here: bool) -> None:
+        """Takes its place from a pod. If it is `here` already, it still holds what it has."""
         pod, hold = self.pods[key], self.holds[key]
         self._vacate(pod)
-        if isinstance(pod.state, Placed):
+        if here:
             self._leave(pod, hold.node)
         elif key in self.nominated.get(hold.node, ()):
             self._set_nominated(key, hold.node, nominated=False)
@@ -359,6 +361,10 @@ class State:
         found = (claim.status.allocation for claim in claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
+    def most_to_spare(self) -> int:
+        """How many devices claims could have at most in addition, if nobody is evicted for good."""
+        return self.devices.spare() + sum(self._replaceable.values())
+
     def asked_by(self, pod: Pod) -> Amounts:
         """What a pod and its claims without devices count in a queue, as asked."""
         amounts = self.asking.of_pod(pod.needs)
@@ -411,7 +417,8 @@ class State:
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
-            self.memory = Memory(nominations=self.memory.nominations)
+            kept = self.memory
+            self.memory = Memory(kept.nominations, reservations=kept.reservations)
 
     def _touch(self, group: str) -> None:
         self.touched.add(group)
@@ -491,12 +498,21 @@ class State:
         self.cluster.release(key)
         if claim is None:
             del self.claims[key]
+            self._replaceable.pop(key, None)
         else:
             self.claims[key] = claim
+            self._set_replaceable(claim)
             self._settle(key)
         for pod in pods:
             self._attach(pod)
         self.journal.forget()
+
+    def _set_replaceable(self, claim: ResourceClaim) -> None:
+        count = replaceable(claim)
+        if count:
+            self._replaceable[claim.key] = count
+        else:
+            self._replaceable.pop(claim.key, None)
 
     def _request(self, pod: Pod) -> None:
         queue = self._queue_of(pod)

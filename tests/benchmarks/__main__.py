@@ -1,8 +1,9 @@
-"""`make bench`: the allocator and the node plugin in numbers, beside their goals.
+"""`make bench`: the allocator, the engine and the node plugin in numbers, beside their goals.
 
     python -m tests.benchmarks                    everything
     python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin,
-                                                  and `kube-scheduler` the stock scheduler
+                                                  `kube-scheduler` the stock scheduler, and
+                                                  `engine` the engine, with `engine-...` on fleets
     python -m tests.benchmarks --scale 0.1        fleets of a tenth of the nodes
     python -m tests.benchmarks --json FILE        the results for programs as well
 
@@ -18,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.benchmarks import kube_scheduler, plugin, report, run
+from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
 from tests.benchmarks.run import FULL_SIZE, Options
@@ -48,7 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _names() -> list[str]:
-    return [*(scenario.name for scenario in SCENARIOS), plugin.NAME, kube_scheduler.NAME]
+    return [
+        *(scenario.name for scenario in SCENARIOS),
+        *MEASURES,
+        plugin.NAME,
+        kube_scheduler.NAME,
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:

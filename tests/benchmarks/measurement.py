@@ -40,6 +40,8 @@ class Measurement:
     """Whether the value must not exceed upstream's for all nodes."""
     note: str = ""
     """What to know about the value, such as how many pods had a place."""
+    kai: float | None = None
+    """What KAI Scheduler published for the same: end to end, its API server included."""
 
     @classmethod
     def of_times(

@@ -11,7 +11,7 @@ from tests.benchmarks.measurement import Measurement
 
 _HEADER: Final = (
     "fleet", "what", "typical", "worst", "unit", "goal", "", "of Go",
-    "Go, all nodes", "500 nodes", "first fit",
+    "Go, all nodes", "500 nodes", "first fit", "KAI, end to end",
 )  # fmt: skip
 _LEFT: Final = 2
 """The number of columns with text; the others have numbers."""
@@ -29,6 +29,8 @@ def say(measurement: Measurement, *, judge: bool, out: TextIO = sys.stdout) -> N
         )
     if measurement.upstream.first_fit is not None:
         parts.append(f"(first fit {_number(measurement.upstream.first_fit)})")
+    if measurement.kai is not None:
+        parts.append(f"(KAI, end to end with its API server: {_number(measurement.kai)})")
     if judge and measurement.has_goal:
         parts.append(_verdict(measurement))
     if measurement.note:
@@ -94,6 +96,7 @@ def _row(measurement: Measurement, *, judge: bool) -> tuple[str, ...]:
         _number(upstream.all_nodes),
         _number(upstream.some_nodes),
         _number(upstream.first_fit),
+        _number(measurement.kai),
     )
 
 

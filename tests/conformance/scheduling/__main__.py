@@ -4,23 +4,26 @@
 """
 
 import argparse
+import signal
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
-from importlib import import_module
 from pathlib import Path
 
+from controller.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
+from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.report import describe
 from tests.conformance.scheduling.rounds import Result, run
-from tests.conformance.scheduling.vector import VectorError, read_vector, vector_paths
+from tests.conformance.scheduling.vector import VectorError
 
-plan = import_module("controller.decide.cycle").plan
 _SHARED = Path(__file__).parents[4] / "shared" / "conformance"
-_WORDS = ("passed", "departs", "failed", "unsound", "crashed", "not read", "not strict")
-_BAD = ("failed", "unsound", "crashed", "not read")
+_WORDS = ("passed", "departs", "failed", "unsound", "crashed", "too slow", "not read", "not strict")
+_BAD = ("failed", "unsound", "crashed", "too slow", "not read")
 
 
 def main() -> int:
@@ -31,13 +34,14 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="the decisions of each round")
     parser.add_argument("-q", "--quiet", action="store_true", help="only names and totals")
     parser.add_argument("-a", "--all", action="store_true", help="those that pass too")
+    parser.add_argument("--limit", metavar="SECONDS", type=float, default=30, help="of a vector")
     arguments = parser.parse_args()
     totals: Counter[tuple[str, str]] = Counter()
     for path in vector_paths(arguments.vectors):
         if not fnmatch(path.name, arguments.only) and not fnmatch(path.stem, arguments.only):
             continue
         began = time.perf_counter()
-        kind, word, text = _try(path, verbose=arguments.verbose)
+        kind, word, text = _try(path, arguments.limit, verbose=arguments.verbose)
         took = time.perf_counter() - began
         totals[kind, word] += 1
         if word in _BAD or arguments.all:
@@ -47,7 +51,7 @@ def main() -> int:
     return int(any(word in _BAD for _, word in totals))
 
 
-def _try(path: Path, *, verbose: bool) -> tuple[str, str, str]:
+def _try(path: Path, limit: float, *, verbose: bool) -> tuple[str, str, str]:
     """The kind of a vector, what came of it in a word, and the whole story."""
     try:
         vector = read_vector(path.read_text())
@@ -57,14 +61,33 @@ def _try(path: Path, *, verbose: bool) -> tuple[str, str, str]:
     if not vector.strict.status:
         return vector.kind, "not strict", case
     try:
-        result = run(vector, plan)
+        with _interrupted_after(limit):
+            result = run(vector, plan)
     except VectorError as error:
         return vector.kind, "not read", f"{case}\n  {error}"
+    except TimeoutError:
+        trace = traceback.format_exc(limit=None if verbose else -6)
+        return vector.kind, "too slow", f"{case}\n{trace}"
     except Exception:  # noqa: BLE001 - the others are run all the same
         trace = traceback.format_exc(limit=None if verbose else -4)
         return vector.kind, "crashed", f"{case}\n{trace}"
     story = describe(path.name, vector, result, verbose=verbose)
     return vector.kind, _word(path.name, result), story
+
+
+@contextmanager
+def _interrupted_after(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in a search that does not end."""
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError(f"it takes longer than {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _word(name: str, result: Result) -> str:

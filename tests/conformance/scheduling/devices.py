@@ -187,7 +187,10 @@ class Gpus:
             )
             pools = {each.pool for each in claim.allocation}
             allocation = Allocation(DeviceAllocation(tuple(results)), _on(pools.pop()))
-        made = _claim(claim.namespace, claim.name, asked, claim.labels)
+        labels = claim.labels
+        if is_gpu(claim.device_class):  # one without the label is for no queue
+            labels = {**labels, QUEUE_LABEL: labels.get("kai.scheduler/queue", "")}
+        made = _claim(claim.namespace, claim.name, asked, labels)
         return with_status(made, allocation, claim.reserved_for)
 
     def held(self, node: Node, tasks: Iterable[tuple[Job, Task]]) -> Iterator[ResourceClaim]:
@@ -335,9 +338,6 @@ def _gpu(name: str, memory: Quantity, whole: DeviceCounterConsumption) -> tuple[
 def _claim(
     namespace: str, name: str, asked: ExactDeviceRequest, labels: Mapping[str, str]
 ) -> ResourceClaim:
-    of_queue = labels.get("kai.scheduler/queue")
-    if of_queue is not None and is_gpu(asked.device_class_name):
-        labels = {**labels, QUEUE_LABEL: of_queue}
     metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}", labels=labels)
     requests = (DeviceRequest("gpus", Exactly(asked)),)
     return ResourceClaim(metadata, spec=ResourceClaimSpec(DeviceClaim(requests)))

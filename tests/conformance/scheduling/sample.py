@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from tests.conformance.scheduling.vector import Vector, read_vector
+from tests.conformance.scheduling.reading import read_vector
+from tests.conformance.scheduling.vector import Vector
 
 _NONE = {"gpu": -1, "cpuMilli": -1, "memoryBytes": -1}
 

@@ -24,8 +24,6 @@ from tests.conformance.scheduling.sample import (
 )
 from tests.conformance.scheduling.vector import Vector
 
-_NOTHING = Plan((), (), (), {}, {}, Memory(), (), 0, None)
-
 
 def _allocation(on: str, device: str, mib: int | None = None) -> Allocation:
     consumed = {} if mib is None else {"memory": Quantity.of(mib << 20)}
@@ -48,16 +46,19 @@ def _evict(name: str, on: str = "node0") -> Eviction:
 
 def _plan(*steps: Step) -> Plan:
     return Plan(
-        tuple(step for step in steps if isinstance(step, Start)),
-        tuple(step for step in steps if isinstance(step, Nomination)),
-        tuple(step for step in steps if isinstance(step, Eviction)),
-        {},
-        {},
-        Memory(),
-        (),
-        0,
-        None,
+        starts=tuple(step for step in steps if isinstance(step, Start)),
+        nominations=tuple(step for step in steps if isinstance(step, Nomination)),
+        evictions=tuple(step for step in steps if isinstance(step, Eviction)),
+        waiting={},
+        fair_shares={},
+        memory=Memory(),
+        stale=(),
+        steps=0,
+        wake=None,
     )
+
+
+_NOTHING = _plan()
 
 
 def _in_turn(*plans: Plan) -> Decide:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from controller.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
+from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.rounds import run
-from tests.conformance.scheduling.vector import read_vector, vector_paths
 
-plan = pytest.importorskip("controller.decide.cycle").plan
 _OWN = Path(__file__).parents[1] / "vectors" / "scheduling"
 
 

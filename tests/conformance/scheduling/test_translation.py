@@ -12,7 +12,7 @@ from carina_dra.resource import ExactCount, ExactDeviceRequest, Exactly, Resourc
 from controller.model.group import Group, PodSet, SubGroups
 from controller.model.plan import Action
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
-from controller.model.queue import Entitlement
+from controller.model.queue import QUEUE_LABEL, Entitlement
 from controller.model.resource import CapacityOf, Cpu, DevicesOf
 from controller.model.snapshot import Snapshot
 from tests.conformance.scheduling.devices import MEMORY, Gpus
@@ -185,6 +185,31 @@ def test_given_claim_keeps_its_devices_and_users() -> None:
     claim = _claim(snapshot, "c")
     assert _devices(claim) == ["1"]
     assert [user.name for user in claim.status.reserved_for] == ["someone", "a-0"]
+
+
+@pytest.mark.parametrize(
+    ("device_class", "labels", "expected"),
+    [
+        ("gpu", {"kai.scheduler/queue": "queue"}, "queue"),
+        ("gpu", {}, ""),
+        ("nic", {}, None),
+    ],
+)
+def test_claim_of_gpus_is_for_the_queue_that_its_label_names(
+    device_class: str, labels: dict[str, str], expected: str | None
+) -> None:
+    claim = {
+        "name": "c",
+        "namespace": "default",
+        "deviceClass": device_class,
+        "count": 1,
+        "labels": labels,
+        "allocation": None,
+        "reservedFor": [],
+    }
+    classes = [{"name": device_class, "selectors": []}]
+    snapshot = _snapshot(vector(claims=[claim], deviceClasses=classes))
+    assert _claim(snapshot, "c").metadata.labels.get(QUEUE_LABEL) == expected
 
 
 def test_tree_of_a_job() -> None:

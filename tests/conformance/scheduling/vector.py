@@ -5,13 +5,11 @@ that it does not pass. Amounts are in GPUs, milli-CPU and bytes, times in second
 limit stands for no limit.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 SCHEMA: Final = "sched-vector/1"
@@ -363,33 +361,18 @@ class DistinctDomains(_Value):
 Constraint: TypeAlias = Annotated[Domain | NodeSet | DistinctDomains, Field(discriminator="type")]
 
 
-class MaxPerRound(_Value):
-    """How much the source did in a round at most: policy."""
-
-    binds: int
-    evictions: int
-    nominations: int
-
-
-class Unverified(_Value):
-    """An expectation that the source never checks."""
-
-    likely_task: str | None
-    status: Status
-    gpus: Number
-    node: str | None = None
-
-
 class Expectations(_Value):
     """What must come of it."""
 
     jobs: Mapping[str, Outcome]
     tasks: Mapping[str, Outcome]
     nodes: Mapping[str, NodeOutcome]
-    max_per_round: MaxPerRound
+    max_per_round: Mapping[str, int]
+    """How much the source did in a round at most: policy."""
     unconstrained_tasks: tuple[str, ...]
     constraints: tuple[Constraint, ...] = ()
-    unverified: Mapping[str, Unverified] = Field(default_factory=dict)
+    unverified: Mapping[str, object] = Field(default_factory=dict)
+    """What the source never checks."""
 
 
 class Strictness(_Value):
@@ -421,54 +404,3 @@ class Vector(_Value):
     run: Run
     expect: Expectations
     strict: Strictness
-
-
-_VECTOR: Final = TypeAdapter(Vector)
-
-
-def applies(content: object) -> bool:
-    """Whether the JSON is a scheduling vector, of a case that applies to the engine."""
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        return False
-    return NOT_APPLICABLE.isdisjoint(content["tags"])
-
-
-def vector_paths(given: Path) -> list[Path]:
-    """The files of the cases that apply, in a folder or its subfolder `scheduling`."""
-    folder = given / "scheduling" if (given / "scheduling").is_dir() else given
-    return [path for path in sorted(folder.glob("*.json")) if applies(json.loads(path.read_text()))]
-
-
-def read_vector(text: str) -> Vector:
-    """Reads a vector.
-
-    Raises:
-        VectorError: a field or value is not known, or names do not refer to anything.
-    """
-    try:
-        vector = _VECTOR.validate_json(text)
-    except ValidationError as error:
-        raise VectorError(str(error)) from error
-    _check(vector)
-    return vector
-
-
-def _check(vector: Vector) -> None:
-    jobs = {job.name: job for job in vector.jobs}
-    tasks = [task.name for job in vector.jobs for task in job.tasks]
-    nodes = {node.name for node in vector.cluster.nodes}
-    if len(jobs) < len(vector.jobs) or len(set(tasks)) < len(tasks):
-        raise VectorError("two jobs or two tasks have one name")
-    for job in vector.jobs:
-        leaves = {leaf.name for leaf in job.tree.leaves()}
-        for task in job.tasks:
-            if task.subgroup not in leaves:
-                raise VectorError(f"task {task.name}: its job has no subgroup {task.subgroup}")
-            if (task.state in ACTIVE or task.state in LEAVING) and task.node not in nodes:
-                raise VectorError(f"task {task.name}: it runs on node {task.node}, of none")
-    expect = vector.expect
-    named = {*expect.tasks, *expect.unconstrained_tasks}
-    unknown = (named - set(tasks)) | ({*expect.jobs} - {*jobs})
-    unknown |= {each.job for each in expect.constraints} - {*jobs}
-    if unknown:
-        raise VectorError(f"expectations of what does not exist: {', '.join(sorted(unknown))}")

@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.scheduling.reading import applies, read_vector, vector_paths
 from tests.conformance.scheduling.sample import content, job, node, outcome, task
-from tests.conformance.scheduling.vector import (
-    VectorError,
-    applies,
-    read_vector,
-    vector_paths,
-)
+from tests.conformance.scheduling.vector import VectorError
 
 
 def _with(path: str, value: object) -> dict[str, Any]:

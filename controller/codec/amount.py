@@ -1,0 +1,84 @@
+"""Durations as Go writes them (`1h30m`), and amounts of resources as Kubernetes quantities."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Final, TypeAlias, assert_never
+
+from carina_dra.quantity import Format, Quantity
+from carina_dra.resource.errors import BadValueError, expected
+from carina_dra.resource.value_codec import LEAVES, Codec
+from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+
+_PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|h|m|s)")
+_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
+_SECONDS: Final[Mapping[str, Decimal]] = {
+    "h": Decimal(3600),
+    "m": Decimal(60),
+    "s": Decimal(1),
+    "ms": Decimal("0.001"),
+}
+
+
+def read_duration(value: object) -> float:
+    """Seconds, from a number of them or from a text such as `1h30m`, `45s` or `0.5h`.
+
+    Raises:
+        BadValueError: the value is neither, or negative.
+    """
+    if type(value) in (int, float) and 0 <= value < 1e12:  # type: ignore[operator] # a number
+        return float(value)  # type: ignore[arg-type] # the same
+    if type(value) is str and _DURATION.fullmatch(value):
+        return float(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(value)))
+    raise expected("a duration such as 1h30m, 45s or 500ms", value)
+
+
+def write_duration(seconds: float) -> str:
+    """The text of a duration, which `read_duration` reads as the same number."""
+    whole, rest = divmod(Decimal(repr(float(seconds))), 60)
+    hours, minutes = divmod(int(whole), 60)
+    parts = [(f"{hours}", "h"), (f"{minutes}", "m"), (f"{rest.normalize():f}", "s")]
+    return "".join(f"{number}{unit}" for number, unit in parts if number != "0") or "0s"
+
+
+Duration: TypeAlias = Annotated[float, Codec(read_duration, write_duration)]
+"""Seconds, written as `1h30m`."""
+
+
+def read_amount(resource: Resource, value: object) -> int:
+    """An amount of a resource in its units, from a quantity such as `8`, `640Gi` or `500m`.
+
+    Raises:
+        BadValueError: the value is no quantity, negative, or a fraction of the unit.
+    """
+    quantity: Quantity = LEAVES[Quantity].read(value)
+    unit = 10**6 if isinstance(resource, Cpu) else 10**9
+    amount, rest = divmod(quantity.nanos, unit)
+    if amount < 0 or rest:
+        what = "a number of milli-CPU" if isinstance(resource, Cpu) else "a whole number"
+        raise BadValueError(f"is {value!r:.80}; write {what}, not negative")
+    return amount
+
+
+def write_amount(resource: Resource, amount: int) -> object:
+    """The quantity of an amount, as people write it."""
+    match resource:
+        case Cpu():
+            return str(Quantity(amount * 10**6, Format.DECIMAL_SI))
+        case Memory() | CapacityOf():
+            return str(Quantity.of(amount))
+        case DevicesOf() | Pods():
+            return amount
+    assert_never(resource)
+
+
+def _of(resource: Resource) -> Codec:
+    return Codec(
+        lambda value: read_amount(resource, value), lambda amount: write_amount(resource, amount)
+    )
+
+
+MilliCpu: TypeAlias = Annotated[int, _of(Cpu())]
+"""Milli-CPU, written as `500m` or `8`."""
+Bytes: TypeAlias = Annotated[int, _of(Memory())]
+"""Bytes, written as `64Gi`."""

@@ -1,0 +1,98 @@
+"""Reservations of groups that wait for room, which smaller work must not delay (backfill).
+
+The first group of a queue that waits for room may hold one. It says when there will be room, by the
+run times that groups declare. Others start before it only if they have ended by then, if there is
+room for it beside them, or if it may preempt them.
+"""
+
+from collections.abc import Sequence
+
+from controller.decide.chunk import Chunk, active_pods, next_chunk
+from controller.decide.gang import Gang
+from controller.decide.placement_policy import policy_of
+from controller.decide.taker import Taker
+from controller.decide.trial import Trial
+from controller.model.group import Group
+from controller.model.reason import Behind
+
+
+class Reservations:
+    """The reservations that are held in a cycle."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._state = state = trial.state
+        self.held: dict[str, float] = {
+            key: at
+            for key, at in sorted(state.memory.reservations.items())
+            if key in state.waiting and key in state.groups
+        }
+        """By group: when there is room for it, as a Unix time."""
+
+    def consider(self, group: Group) -> None:
+        """Lets a group hold a reservation that has no room, if its queue has no other."""
+        self.held.pop(group.key, None)  # what it knew of the others may have changed
+        queues = {self._state.groups[key].queue for key in self.held}
+        if self._state.tree.queues[group.queue].reserves and group.queue not in queues:
+            at = self._earliest(group)
+            if at is not None:
+                self.held[group.key] = at
+
+    def end(self, group: Group) -> None:
+        """Ends the reservation of a group that has got its place."""
+        self.held.pop(group.key, None)
+
+    def delayed_by(self, group: Group) -> Behind | None:
+        """Which group with a reservation would start later, now that this one has a place."""
+        for key, at in self.held.items():
+            first = self._state.groups[key]
+            ends = group.run_time is not None and self._state.now + group.run_time <= at
+            gives_way = (
+                group.preemptible
+                and group.queue == first.queue
+                and group.priority < first.priority
+                and first.preempts
+            )
+            if key != group.key and not ends and not gives_way and not self._has_room(first, at):
+                return Behind(key)
+        return None
+
+    def _earliest(self, group: Group) -> float | None:
+        """When there is room for a group; None if what runs does not say when it ends."""
+        ends = sorted({end for end, _ in self._ends()})
+        if not ends or not self._has_room(group, ends[-1]):
+            return None
+        low, high = 0, len(ends) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._has_room(group, ends[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return ends[low]
+
+    def _has_room(self, group: Group, at: float) -> bool:
+        """Whether a group has room when all have ended that end by then."""
+        state = self._state
+        mark = state.mark()
+        for end, other in self._ends():
+            if end <= at:
+                for pod in active_pods(state, other.key):
+                    state.evict(pod.key, here=pod.key not in self._trial.placed)
+        chunk = next_chunk(state, group)
+        fits = not isinstance(chunk, Chunk) or isinstance(
+            Gang(self._trial, Taker(self._trial, policy_of(state, group)).take).place(chunk),
+            Sequence,
+        )
+        state.rollback(mark)
+        return fits
+
+    def _ends(self) -> list[tuple[float, Group]]:
+        """When the groups end that run, or start now, and say how long they run."""
+        found = []
+        for key in sorted({self._state.pods[pod].group or "" for pod in self._state.holds}):
+            group = self._state.groups.get(key)
+            if group is not None and group.run_time is not None:
+                started = self._state.now if group.started is None else group.started
+                found.append((started + group.run_time, group))
+        return found

@@ -1,0 +1,208 @@
+"""Why a group runs, starts or waits, in words, and what would help."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from carina_dra.resource.errors import did_you_mean
+from controller.codec.amount import write_amount
+from controller.model.group import Group
+from controller.model.plan import Eviction, Nomination, Plan, Start
+from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
+from controller.model.queue import Queue
+from controller.model.reason import (
+    BadClaim,
+    Behind,
+    Delayed,
+    NoDomain,
+    NoRoom,
+    NoVictims,
+    OverFairShare,
+    OverLimit,
+    OverQuota,
+    Reason,
+    SearchCut,
+    TooFewPods,
+    UnknownQueue,
+)
+from controller.model.snapshot import Snapshot
+
+
+class UnknownGroupError(ValueError):
+    """The snapshot does not have the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """One reason for which a group waits."""
+
+    reason: str
+    help: str
+    """What would help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a plan means for a group."""
+
+    group: str
+    queue: str
+    pods: Mapping[str, int]
+    """How many of its pods are in each state before the plan, such as `running`."""
+    starts: tuple[Start, ...]
+    nominations: tuple[Nomination, ...]
+    evictions: tuple[Eviction, ...]
+    because: tuple[Because, ...]
+    """Why it does not get all that it asks for."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does not get all that it asks for now."""
+        return bool(self.because or self.nominations)
+
+
+def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation:
+    """Explains what the plan for a snapshot means for one of its groups.
+
+    Raises:
+        UnknownGroupError: there is no such group.
+    """
+    group = _find(snapshot.groups, key)
+    pods = [pod for pod in snapshot.pods if pod.group == key]
+    own = {pod.key for pod in pods}
+    return Explanation(
+        group=key,
+        queue=group.queue,
+        pods=dict(Counter(map(_state, pods))),
+        starts=tuple(start for start in plan.starts if start.pod in own),
+        nominations=tuple(each for each in plan.nominations if each.pod in own),
+        evictions=tuple(eviction for eviction in plan.evictions if eviction.pod in own),
+        because=tuple(
+            Because(str(reason), what_helps(reason, snapshot.queues))
+            for reason in dict.fromkeys(plan.waiting.get(key, ()))
+        ),
+    )
+
+
+def lines(explanation: Explanation) -> Iterator[str]:
+    """The explanation for people."""
+    pods = ", ".join(f"{count} {state}" for state, count in explanation.pods.items()) or "none"
+    yield f"{explanation.group}: queue {explanation.queue}, pods: {pods}"
+    for start in explanation.starts:
+        yield f"pod {start.pod} starts on node {start.node} now"
+    for nomination in explanation.nominations:
+        yield (
+            f"pod {nomination.pod} starts on node {nomination.node} as soon as pods that are being "
+            "evicted have left it"
+        )
+    for eviction in explanation.evictions:
+        yield f"pod {eviction.pod} is evicted ({eviction.action}) for group {eviction.group}"
+    if explanation.because:
+        yield "it waits for more, since"
+    for because in explanation.because:
+        yield f"- {because.reason}"
+        yield f"  what helps: {because.help}"
+    if not (explanation.waits or explanation.starts or explanation.evictions):
+        yield "it has all that it asks for"
+
+
+def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
+    """What a user or an administrator can do about a reason."""
+    match reason:
+        case UnknownQueue(queue=queue):
+            return _queue_helps(queue, queues)
+        case OverLimit() | OverQuota() | OverFairShare():
+            return _amount_helps(reason)
+        case NoRoom() | NoDomain() | NoVictims():
+            return _room_helps(reason)
+        case TooFewPods(has=has, needs=needs):
+            return f"create {needs - has} more pods, open their scheduling gates, or lower minCount"
+        case BadClaim():
+            return "correct the claim, or create what it names"
+        case Delayed():
+            return "wait until then, or lower its preemption delay"
+        case Behind():
+            return "declare a run time that ends before the reservation, or wait"
+        case SearchCut():
+            return "nothing to do: the next cycle goes on"
+    assert_never(reason)
+
+
+def _queue_helps(queue: str, queues: Iterable[Queue]) -> str:
+    known = list(queues)
+    parents = {each.parent for each in known}
+    leaves = [each.name for each in known if each.name not in parents]
+    if not leaves:
+        return "create the queue; there is none yet"
+    return f"create the queue, or name another one; {did_you_mean(queue, leaves)}"
+
+
+def _amount_helps(reason: OverLimit | OverQuota | OverFairShare) -> str:
+    needed = write_amount(reason.resource, reason.allocated + reason.asked)
+    match reason:
+        case OverLimit(resource=resource, limit=limit, asked=asked) if asked > limit:
+            most = write_amount(resource, limit)
+            return f"ask for at most {most}, or raise the limit; it never starts at this one"
+        case OverLimit():
+            return f"wait until work of the queue ends, or raise its limit to {needed}"
+        case OverQuota():
+            return f"make it preemptible, or raise the quota of the queue to {needed}"
+        case OverFairShare():
+            return f"wait until something is free, or raise the quota of the queue to {needed}"
+    assert_never(reason)
+
+
+def _room_helps(reason: NoRoom | NoDomain | NoVictims) -> str:
+    match reason:
+        case NoRoom(nodes=0):
+            return "add nodes; there are none that it could run on"
+        case NoRoom(nodes=nodes, fell=((first, count), *_)):
+            where = "" if count == nodes else f" (on {count} of {nodes} nodes)"
+            return f"{_constraint_helps(first)}{where}"
+        case NoRoom():
+            return "wait until other work ends, add nodes, or ask for less"
+        case NoDomain(level=level):
+            return f"allow a wider level than {level}, prefer it instead, or wait for a free domain"
+        case NoVictims(tried=0):
+            return "wait until other work ends; none may be evicted for this group"
+        case NoVictims():
+            return "wait until other work ends, or ask for less"
+    assert_never(reason)
+
+
+def _constraint_helps(constraint: str) -> str:
+    match constraint:
+        case "devices":
+            return "wait until devices are free, add nodes, or ask for fewer or other devices"
+        case "cpu" | "memory" | "pods":
+            return f"wait until {constraint} is free, add nodes, or ask for less {constraint}"
+        case "unschedulable":
+            return "uncordon nodes, or wait until they are ready"
+        case _ if constraint.startswith("taint "):
+            return f"add a toleration for {constraint}"
+        case _:
+            return f"add nodes that fit, or change the pod: {constraint}"
+
+
+def _find(groups: Iterable[Group], key: str) -> Group:
+    by_key = {group.key: group for group in groups}
+    if key not in by_key:
+        remedy = did_you_mean(key, by_key) if by_key else "the snapshot has no groups"
+        raise UnknownGroupError(f"there is no group {key!r}; {remedy}")
+    return by_key[key]
+
+
+def _state(pod: Pod) -> str:
+    match pod.state:
+        case Pending():
+            return "waiting"
+        case Gated():
+            return "held back"
+        case Placed():
+            return "running"
+        case Evicting():
+            return "being evicted"
+        case Ended():
+            return "ended"
+    assert_never(pod.state)

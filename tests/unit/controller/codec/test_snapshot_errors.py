@@ -1,0 +1,174 @@
+"""What is wrong with a snapshot is said with its file, document, field and reason."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from carina_dra.cli.manifest import ManifestError
+from controller.codec.file import read_snapshot
+
+_HEADER: dict[str, Any] = {"apiVersion": "scheduling.carina.dev/v1alpha1"}
+_SNAPSHOT: dict[str, Any] = {**_HEADER, "kind": "Snapshot", "now": 0}
+_NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}},
+}
+
+
+def queue(*resources: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    body = {**_HEADER, "kind": "Queue", "metadata": {"name": "q"}, "spec": spec}
+    if resources:
+        body["spec"] = {**spec, "resources": list(resources)}
+    return body
+
+
+def group(**fields: Any) -> dict[str, Any]:
+    root = {"podSet": {"name": "", "minCount": 1}}
+    return {**_SNAPSHOT, "groups": [{"key": "a/g", "queue": "q", "root": root, **fields}]}
+
+
+def pod(**fields: Any) -> dict[str, Any]:
+    return {**_SNAPSHOT, "pods": [{"key": "a/p", "needs": {}, "state": "pending", **fields}]}
+
+
+def refusal(*documents: Any) -> str:
+    with pytest.raises(ManifestError) as caught:
+        read_snapshot("a.yaml", yaml.safe_dump_all(documents).encode())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({**_SNAPSHOT, "nwo": 1}, "Snapshot: nwo: is not a field of Snapshot; did you mean now?"),
+        ({**_HEADER, "kind": "Snapshot"}, "Snapshot: lacks now"),
+        ({**_SNAPSHOT, "now": "noon"}, "Snapshot: now: is 'noon', not a number or inf"),
+        (
+            {**_SNAPSHOT, "kind": "Snapshots"},
+            "kind is 'Snapshots', which a snapshot does not have;",
+        ),
+        (
+            {**_SNAPSHOT, "apiVersion": "scheduling.carina.dev/v1"},
+            "apiVersion is scheduling.carina.dev/v1; write scheduling.carina.dev/v1alpha1",
+        ),
+        (
+            group(priorty=1),
+            "Snapshot: groups[0].priorty: is not a field of Group; did you mean priority?",
+        ),
+        (
+            group(root={"podsets": {}}),
+            "Snapshot: groups[0].root: has 'podsets'; did you mean podSet?",
+        ),
+        (
+            group(placement="tight"),
+            "Snapshot: groups[0].placement: policy 'tight': write binpack, spread,",
+        ),
+        (
+            pod(state="running"),
+            "Snapshot: pods[0].state: is 'running', not one of pending, gated, placed,",
+        ),
+        (
+            pod(state={"placed": {}}),
+            "Snapshot: pods[0].state.placed: lacks node",
+        ),
+        (
+            pod(needs={"extended": [["a/b"]]}),
+            "Snapshot: pods[0].needs.extended[0]: is ['a/b'], not a list of 2 values",
+        ),
+        (pod(needs={"cpu": -1}), "Snapshot: pods[0].needs.cpu: is -1; write a number of milli-CPU"),
+        (
+            {**_SNAPSHOT, "usage": {"q": {"gpus": 1}}},
+            "Snapshot: usage[q][gpus]: resource 'gpus': write cpu, memory, pods,",
+        ),
+        (
+            {**_SNAPSHOT, "settings": {"actions": ["evict"]}},
+            "Snapshot: settings.actions[0]: is 'evict', not one of consolidate, reclaim,",
+        ),
+        (
+            {**_SNAPSHOT, "pods": pod()["pods"] * 2},
+            "Snapshot: has pods with the same key a/p; remove one of them",
+        ),
+        (
+            {**_HEADER, "kind": "Queue", "metadata": {}},
+            "Queue: lacks metadata.name",
+        ),
+        (queue(quota=3), "Queue q: spec.quota: is not a field of QueueSpec; write one of parent,"),
+        (
+            queue({"deviceClass": "gpu", "quota": -1}),
+            "Queue q: spec.resources[0].quota: is -1; write a whole number, not negative",
+        ),
+        (
+            queue({"deviceClass": "gpu", "limit": "1500m"}),
+            "Queue q: spec.resources[0].limit: is '1500m'; write a whole number, not negative",
+        ),
+        (
+            queue({"name": "cpu", "quota": "1u"}),
+            "Queue q: spec.resources[0].quota: is '1u'; write a number of milli-CPU, not negative",
+        ),
+        (
+            queue({"name": "gpu"}),
+            "Queue q: spec.resources[0]: names no resource; write one of deviceClass: NAME,",
+        ),
+        (
+            queue({"name": "cpu"}, {"name": "cpu"}),
+            "Queue q: spec.resources[1]: is a resource that occurs twice; remove one of them",
+        ),
+        (
+            queue({"name": "cpu", "weight": "one"}),
+            "Queue q: spec.resources[0].weight: is 'one', not a number, or a fraction such as 1/3",
+        ),
+        (
+            queue(reclaimMinRuntime="soon"),
+            "Queue q: spec.reclaimMinRuntime: is 'soon', not a duration such as 1h30m,",
+        ),
+        (
+            {**_NODE, "kind": "Pod"},
+            "Pod (v1) is not part of a snapshot",
+        ),
+    ],
+)
+def test_the_message_names_document_field_and_reason(document: Any, problem: str) -> None:
+    assert refusal(document).startswith(f"a.yaml, document 1: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("documents", "problem"),
+    [
+        ([_NODE], "a.yaml: has no Snapshot; write apiVersion: scheduling.carina.dev/v1alpha1,"),
+        ([_SNAPSHOT, _SNAPSHOT], "a.yaml, document 2: Snapshot: is also in a.yaml, document 1"),
+        ([queue(), queue()], "a.yaml, document 2: Queue q: is also in a.yaml, document 1; remove"),
+        (
+            [_SNAPSHOT, {**_NODE, "status": {}}],
+            "a.yaml: Node n1: lacks status.allocatable.cpu",
+        ),
+        (
+            [_SNAPSHOT, {**_NODE, "spec": {"taints": [{"key": "a"}]}}],
+            "a.yaml: Node n1: spec.taints[0]: lacks effect",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(documents: list[Any], problem: str) -> None:
+    assert refusal(*documents).startswith(problem)
+
+
+def test_objects_can_be_in_a_list() -> None:
+    body = {"apiVersion": "v1", "kind": "List", "items": [_NODE, _SNAPSHOT, queue()]}
+    snapshot = read_snapshot("a.yaml", yaml.safe_dump(body).encode())
+    assert [node.name for node in snapshot.nodes] == ["n1"]
+    assert [each.name for each in snapshot.queues] == ["q"]
+
+
+def test_an_unknown_field_of_a_newer_api_can_be_let_pass() -> None:
+    newer = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+        "spec": {"newer": 1},
+    }
+    content = yaml.safe_dump_all([_SNAPSHOT, newer]).encode()
+    assert len(read_snapshot("a.yaml", content, strict=False).classes) == 1
+    with pytest.raises(ManifestError, match="newer: is not a field"):
+        read_snapshot("a.yaml", content)

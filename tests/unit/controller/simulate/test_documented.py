@@ -1,0 +1,48 @@
+"""What docs/simulate.md shows is what the commands print."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from carina_dra.cli import command
+from carina_dra.cli.command import Command
+from controller import simulate_command, why_command
+
+_ROOT = Path(__file__).parents[4]
+_SCENARIOS = _ROOT / "deploy" / "scenarios"
+_DOCS = (_ROOT / "docs" / "simulate.md").read_text()
+COMMANDS: dict[str, Command] = {
+    "simulate": simulate_command.COMMAND,
+    "why": why_command.COMMAND,
+}
+_SHOWN = re.compile(r"^`carina ([^`]+)`[^`]*\n```\n(.*?)```$", re.MULTILINE | re.DOTALL)
+
+
+def shown(words: str) -> str:
+    """What the docs show below a command."""
+    (text,) = (text for of, text in _SHOWN.findall(_DOCS) if of == words)
+    return str(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "simulate -f deploy/scenarios/two-teams.yaml",
+        "simulate -f deploy/scenarios/consolidation.yaml --compare spread",
+        "simulate -f deploy/scenarios/consolidation.yaml",
+        "why -f deploy/scenarios/waiting-group.yaml vision/train",
+    ],
+)
+def test_the_output_is_as_documented(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(_ROOT)
+    command.run(words.split(), COMMANDS)
+    assert capsys.readouterr().out == shown(words)
+
+
+def test_every_scenario_that_ships_is_documented() -> None:
+    assert {path.name for path in _SCENARIOS.iterdir()} == set(
+        re.findall(r"deploy/scenarios/([a-z-]+\.yaml)", _DOCS)
+    )
