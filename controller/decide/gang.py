@@ -176,12 +176,9 @@ def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
     state = trial.state
     if not state.nominated:
         return
-    mark = state.mark()
-    for pod in active_pods(state, group.key):
-        if pod.key in trial.placed and trial.placed[pod.key].waits:
-            state.evict(pod.key, here=False)
-    stands = is_satisfied(state, group)
-    state.rollback(mark)
-    if not stands:
+    placed = trial.placed
+    pods = active_pods(state, group.key)
+    waiting = {pod.key for pod in pods if pod.key in placed and placed[pod.key].waits}
+    if not is_satisfied(state, group, waiting):
         for one in taken:
             trial.wait(one.pod)

@@ -173,7 +173,7 @@ class Hunt:
         """Who goes next of the groups below a queue."""
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
-                for pods in surplus(self._state, group):
+                for pods in self._surplus(group):
                     return Unit(group, pods, must_move=False)
                 whole = self._whole(group)
                 if whole:
@@ -301,7 +301,7 @@ class Hunt:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
         group = self.evicted[at].group
         later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
-        return not later or is_satisfied(self._state, group)
+        return not later or is_satisfied(self._state, group, self._who_moves(group))
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -348,10 +348,27 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for pods in surplus(self._state, group):
+        for pods in self._surplus(group):
             if any(self._state.holds[pod.key].node == node for pod in pods):
                 return pods
         return self._whole(group)
+
+    def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
+        """What a group can lose and keep its minimum, which those who move leave before they start.
+
+        Each of it by itself.
+        """
+        moving = self._who_moves(group)
+        for pods in surplus(self._state, group):
+            if not moving or is_satisfied(
+                self._state, group, moving | {pod.key for pod in pods}
+            ):
+                yield pods
+
+    def _who_moves(self, group: Group) -> frozenset[str]:
+        """The pods of a group that have to leave, and have another place."""
+        pods = active_pods(self._state, group.key)
+        return frozenset(pod.key for pod in pods if self._trial.is_evicted(pod))
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
