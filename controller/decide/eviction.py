@@ -17,7 +17,7 @@ from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
 from controller.model.plan import Action, Cursor
-from controller.model.reason import Delayed, Reason, SearchCut
+from controller.model.reason import Delayed, NoVictims, Reason, SearchCut
 from controller.model.resource import Amounts
 
 
@@ -52,6 +52,8 @@ class MakingRoom:
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, evicting others."""
         state = self._state
+        if self._last_step is not None and self._trial.places.steps >= self._last_step:
+            return Refused(self._cut(group, self._known_cursor(group)))
         delayed = self._delay(group)
         if delayed is not None:
             return Refused(delayed)
@@ -70,18 +72,25 @@ class MakingRoom:
         unfair = eligibility.may_reclaim()
         if unfair is not None:
             return Refused(unfair)
+        taken = self._search(eligibility, chunk, asked, policy)
+        if isinstance(taken, NoVictims):
+            self._refused[asker] = taken
+        return Got() if taken is None else taken if isinstance(taken, Enough) else Refused(taken)
+
+    def _search(
+        self, eligibility: Eligibility, chunk: Chunk, asked: Amounts, policy: Policy
+    ) -> Reason | Enough | None:
+        """Gives a chunk its places with the evictions that it takes; why not, if not."""
+        state, group = self._state, eligibility.group
         before, mark = balance(state, group.queue), state.mark()
         hunt = self._hunt(eligibility, policy, moves=False)
         taken = self._run(hunt, chunk, asked)
-        if isinstance(taken, SearchCut):
-            return Refused(taken)
-        if not isinstance(taken, Sequence) and self._may_move():
+        if not isinstance(taken, Sequence | SearchCut) and self._may_move():
             hunt = self._hunt(eligibility, policy, moves=True)
             again = self._run(hunt, chunk, asked)
             taken = again if isinstance(again, Sequence) else taken
         if not isinstance(taken, Sequence):
-            self._refused[asker] = taken
-            return Refused(taken)
+            return taken
         if group.key in self._has_room and not hunt.evicted:
             state.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
@@ -90,9 +99,11 @@ class MakingRoom:
         over = excess(state, before)
         if over is not None:
             state.rollback(mark)
-            return Refused(over)
+            return over
         self._has_room.add(group.key)
-        return Got()
+        if hunt.evicted:
+            self._trial.settle([group.key, *hunt.moved()])
+        return None
 
     def _hunt(self, eligibility: Eligibility, policy: Policy, *, moves: bool) -> Hunt:
         group = eligibility.group
@@ -101,15 +112,13 @@ class MakingRoom:
         victims = self._victims.get(circle)
         if victims is None:
             victims = self._victims[circle] = Victims(self._trial, self._ranks)
-        cursor = self._state.memory.cursors.get(group.key)
-        skips = cursor.looked if cursor is not None and cursor.action is self._action else ()
         return Hunt(
             self._trial,
             eligibility,
             victims,
             policy,
             last_step=self._last_step,
-            skips=() if moves else skips,
+            skips=() if moves else self._known_cursor(group),
             moves=moves,
         )
 
@@ -117,12 +126,20 @@ class MakingRoom:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
-            self.cursors[hunt.group.key] = Cursor(self._action, hunt.looked)
-            return SearchCut(self._action, sum(hunt.looked))
+            return self._cut(hunt.group, hunt.looked)
         finally:
             if hunt.wake is not None:
                 self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
         return taken
+
+    def _cut(self, group: Group, looked: tuple[int, ...]) -> SearchCut:
+        self.cursors[group.key] = Cursor(self._action, looked)
+        return SearchCut(self._action, sum(looked))
+
+    def _known_cursor(self, group: Group) -> tuple[int, ...]:
+        """How far an earlier cycle has come with a group."""
+        cursor = self._state.memory.cursors.get(group.key)
+        return cursor.looked if cursor is not None and cursor.action is self._action else ()
 
     def _may_move(self) -> bool:
         """Whether those whose queue need not give may move for the group."""

@@ -181,7 +181,7 @@ class Hunt:
         return None
 
     def _shortage(self, chunk: Chunk) -> NoVictims | None:
-        """Why nobody can move for the chunk: all together would have more devices than there are."""
+        """Why nobody can move for the chunk: all would have more devices than there are."""
         if self._action is not Action.CONSOLIDATE:
             return None
         wanted = sum(map(self._places.least_devices, chunk.all_pods()))
@@ -360,9 +360,7 @@ class Hunt:
         """
         moving = self._who_moves(group)
         for pods in surplus(self._state, group):
-            if not moving or is_satisfied(
-                self._state, group, moving | {pod.key for pod in pods}
-            ):
+            if not moving or is_satisfied(self._state, group, moving | {pod.key for pod in pods}):
                 yield pods
 
     def _who_moves(self, group: Group) -> frozenset[str]:
@@ -394,6 +392,10 @@ class Hunt:
             self._trial.evict(pod, self._action, self._eligibility.group.key)
         self.evicted.append(unit)
         return True
+
+    def moved(self) -> list[str]:
+        """The groups with pods that leave, and have another place."""
+        return [group.key for group in self._victim_groups() if self._who_moves(group)]
 
     def _victim_groups(self) -> list[Group]:
         """The groups that are evicted, the first ones first."""

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
 from carina_dra.allocator.preference import Order, Policy
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.decide.node_fit import unsuitable
 from controller.decide.pod_affinity import allowed_by_pods
@@ -30,6 +30,8 @@ _USERS: Final = 256
 """The most users of a claim (`status.reservedFor`)."""
 _REQUESTS: Final = 20_000
 """Claims of which the checked request is remembered."""
+_NOTES: Final = 3
+"""So many nodes are named where something is wrong."""
 _MASKS: Final = 1_024
 """Needs of pods whose suitable nodes are remembered."""
 
@@ -62,6 +64,8 @@ class Places:
         self._masks: dict[PodNeeds, frozenset[str]] = {}
         self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
         self._mask_moment = -1
+        self._noted: tuple[str, tuple[str, ...]] = "", ()
+        """What was noted on the last search that was in vain, and for which pod."""
 
     def find(
         self,
@@ -124,7 +128,8 @@ class Places:
             constraint = constraint or state.rooms[name].lacks(pod.needs) or "devices"
             fell[constraint] = fell.get(constraint, 0) + 1
         counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
-        return NoRoom(pod.key, len(names), tuple(counted))
+        noted, notes = self._noted
+        return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
@@ -200,7 +205,10 @@ class Places:
             found = self._placer(policy).place(request, nodes)
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
-        return self._place(claims, found, waits=False) if isinstance(found, Placed) else None
+        if isinstance(found, Placed):
+            return self._place(claims, found, waits=False)
+        self._noted = pod.key, tuple(_notes(found))
+        return None
 
     def _best_of_left(
         self,
@@ -418,3 +426,12 @@ class _Fitting(AbstractSet[str]):
     def may_have_any(self) -> bool:
         """Whether there is a node to be looked at."""
         return bool(self._names)
+
+
+def _notes(found: Unplaceable) -> Iterator[str]:
+    """What is wrong with nodes, and where the search was not finished."""
+    yield from found.failed[:_NOTES]
+    if len(found.failed) > _NOTES:
+        yield f"and {len(found.failed) - _NOTES} more nodes where something is wrong"
+    if found.undecided:
+        yield f"on {found.undecided} nodes the search for devices reached its limit"

@@ -100,9 +100,7 @@ def simple_job(
     """Alike pods with whole GPUs; all of them are needed unless `least` says otherwise."""
     key = f"{NAMESPACE}/{name}"
     root = PodSet("workers", pods if least is None else least)
-    group = Group(
-        key, queue, root, priority=priority, preemptible=preemptible, created=created
-    )
+    group = Group(key, queue, root, priority=priority, preemptible=preemptible, created=created)
     wants = (devices("gpu", gpus),) if gpus else ()
     slots = (Slot(key, "workers", index, PodNeeds(cpu=cpu), wants) for index in range(pods))
     return Job(group, tuple(slots))

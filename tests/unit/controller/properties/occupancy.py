@@ -178,9 +178,7 @@ def _published(cluster: RunningCluster) -> Mapping[tuple[str, str], Device]:
     }
 
 
-def _overused_devices(
-    cluster: RunningCluster, claims: Mapping[str, Allocation]
-) -> Iterator[str]:
+def _overused_devices(cluster: RunningCluster, claims: Mapping[str, Allocation]) -> Iterator[str]:
     holders: dict[tuple[str, str], list[DeviceResult]] = defaultdict(list)
     for allocation in claims.values():
         for result in allocation.devices.results:

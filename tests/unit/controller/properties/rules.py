@@ -95,7 +95,9 @@ def _scattered_groups(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
             pods = [
                 pod
                 for pod in cluster.pods.values()
-                if pod.group == group.key and pod.pod_set in names and pod.key in later
+                if pod.group == group.key
+                and pod.pod_set in names
+                and pod.key in later
                 and not isinstance(pod.state, Evicting)
             ]
             if not any(pod.key in decided for pod in pods):

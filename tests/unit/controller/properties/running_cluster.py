@@ -221,7 +221,9 @@ def held_by(claims: Mapping[str, ResourceClaim]) -> Iterator[tuple[str, Allocati
             yield key, one.status.allocation
 
 
-def random_cluster(rng: Random, decide: Callable[[Snapshot], Plan], jobs: int = 12) -> RunningCluster:
+def random_cluster(
+    rng: Random, decide: Callable[[Snapshot], Plan], jobs: int = 12
+) -> RunningCluster:
     """A cluster in use: some jobs run, some pods are leaving, and some jobs wait.
 
     The queues have changed since the first jobs started, so some have more than they should.
