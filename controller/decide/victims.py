@@ -103,7 +103,7 @@ class Victims:
             (
                 (self._rank(state.groups[key]), state.groups[key], freed)
                 for key, freed in found.items()
-                if eligibility.may_lose(state.groups[key])
+                if key not in self._trial.settled and eligibility.may_lose(state.groups[key])
             ),
             key=lambda one: one[0],
         )
