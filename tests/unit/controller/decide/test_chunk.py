@@ -12,7 +12,7 @@ from controller.decide.chunk import (
     surplus,
 )
 from controller.model.group import PodSet, SubGroup, SubGroups
-from controller.model.pod import Ended, Evicting, Gated
+from controller.model.pod import Ended, Evicting, Gated, PodState
 from controller.model.reason import TooFewPods
 from controller.state.state import State
 from tests.unit.controller.scene import Scene, names, pods_of
@@ -81,16 +81,13 @@ class TestPodSet:
         scene.pod("g", gpus=0, name="held", pod_set="a", state=Gated())
         assert _next(scene) == TooFewPods("a", 1, 2)
 
-    @pytest.mark.parametrize("gone", [Ended(succeeded=True), Evicting("n")])
-    def test_pods_that_have_ended_or_leave_do_not_count_as_placed(self, gone: Ended) -> None:
+    @pytest.mark.parametrize(
+        "gone", [Ended(succeeded=True), Evicting("n"), Evicting("n", stuck=True)]
+    )
+    def test_pods_that_have_ended_or_leave_do_not_count_as_placed(self, gone: PodState) -> None:
         scene = _fill(_scene(PodSet("a", 1)), "a", waiting=1)
         scene.pod("g", gpus=0, name="gone", pod_set="a", state=gone)
         assert pods_of(_next(scene)) == ["a0"]
-
-    def test_pods_that_do_not_end_still_have_their_place(self) -> None:
-        scene = _fill(_scene(PodSet("a", 1)), "a")
-        scene.pod("g", gpus=0, name="stuck", pod_set="a", state=Evicting("n", stuck=True))
-        assert _fullness(scene) is Fullness.AT_MINIMUM
 
     def test_the_only_pod_set_takes_pods_of_every_name(self) -> None:
         assert pods_of(_next(_fill(_scene(PodSet("a", 1)), "", waiting=1))) == ["0"]

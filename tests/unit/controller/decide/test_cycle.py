@@ -204,16 +204,14 @@ class TestCursor:
     def test_with_a_limit_several_cycles_do(self) -> None:
         scene = self._scene(4)
         looked = []
-        for _ in range(10):
-            plan = scene.plan()
-            if plan.evictions:
-                break
-            (reason,) = plan.waiting["new"][-1:]
+        while not (plan := scene.plan()).evictions:
+            reason = plan.waiting["new"][-1]
             assert isinstance(reason, SearchCut)
+            assert reason.looked_at not in looked
             looked.append(reason.looked_at)
             scene.memory = plan.memory
         assert evicted(plan) == ["last-0"]
-        assert looked == sorted(set(looked))
+        assert looked == sorted(looked)
         assert len(looked) > 1
 
     def test_a_group_that_is_cut_short_is_asked_again(self) -> None:
