@@ -13,6 +13,7 @@ from controller.decide.attempt import Attempt, Enough, Got, Refused
 from controller.decide.chunk import active_pods, is_satisfied
 from controller.decide.domain import Domains
 from controller.decide.eviction import MakingRoom
+from controller.decide.gang import keep_together
 from controller.decide.order import Turns
 from controller.decide.places import Places
 from controller.decide.promise import keep_promises
@@ -111,6 +112,7 @@ class _Cycle:
                 cut = self._cursors.keys()  # these go on there in the next cycle
                 self._wake_at(making_room.wake)
                 groups = [one for one in groups if one.key not in cut and self._wants_more(one)]
+        keep_together(self._trial)
         return self._plan()
 
     def _asking(self) -> Iterable[Group]:

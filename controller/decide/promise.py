@@ -25,7 +25,7 @@ def keep_promises(trial: Trial) -> None:
             continue
         mark, before = state.mark(), balance(state, queue)
         taken: list[Taken] = []
-        for nomination in sorted(by_group[key], key=lambda one: one.pod):
+        for nomination in by_group[key]:
             one = _keep(trial, nomination)
             if one is None:
                 state.rollback(mark)
@@ -50,6 +50,9 @@ def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
         is_open = claim in pod.claims and state.allocation(claim) is None
         if not is_open or not state.cluster.fits(allocation):
             return None
+    given = {claim for claim, _ in nomination.allocations}
+    if any(state.allocation(claim) is None for claim in pod.claims if claim not in given):
+        return None  # the pod that was to bring them is gone
     promised = Place(node, nomination.allocations, waits=False)
     waits = not places.is_free_now(pod, promised)
     place = Place(node, nomination.allocations, waits)
