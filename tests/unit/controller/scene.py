@@ -67,6 +67,7 @@ class Scene:
         self.memory = Memory()
         self.nodes: dict[str, ClusterNode] = {}
         self.slices: dict[str, ResourceSlice] = {}
+        self.classes = ["gpu"]
         self.queues: dict[str, Queue] = {}
         self.groups: dict[str, Group] = {}
         self.pods: dict[str, Pod] = {}
@@ -191,7 +192,7 @@ class Scene:
             now=self.now,
             nodes=tuple(self.nodes.values()),
             slices=tuple(self.slices.values()),
-            classes=(DeviceClass(ObjectMeta(name="gpu")),),
+            classes=tuple(DeviceClass(ObjectMeta(name=name)) for name in self.classes),
             claims=tuple(self.claims.values()),
             queues=tuple(self.queues.values()),
             groups=tuple(self.groups.values()),
