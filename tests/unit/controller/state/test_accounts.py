@@ -1,7 +1,7 @@
 """What queues have and ask for, with all that is below them."""
 
 from controller.model.queue import Entitlement, Queue
-from controller.model.resource import Cpu, DevicesOf
+from controller.model.resource import Cpu, DevicesOf, Resource
 from controller.state.accounts import Accounts
 from controller.state.journal import Journal
 from controller.state.queue_tree import ROOT, QueueTree
@@ -9,7 +9,7 @@ from controller.state.queue_tree import ROOT, QueueTree
 
 def _accounts() -> tuple[Accounts, Journal]:
     """Queues a and b below top; they count cpu, and devices."""
-    both = {Cpu(): Entitlement(), DevicesOf("gpu"): Entitlement()}
+    both: dict[Resource, Entitlement] = {Cpu(): Entitlement(), DevicesOf("gpu"): Entitlement()}
     tree = QueueTree([Queue("top", entitlements=both), Queue("a", "top"), Queue("b", "top")])
     journal = Journal()
     return Accounts(tree, journal), journal
