@@ -196,8 +196,11 @@ class State:
 
     def put_group(self, group: Group) -> None:
         """Adds or updates a group."""
-        if self.groups.get(group.key) == group:
+        before = self.groups.get(group.key)
+        if before == group:
             return
+        if before is not None and not _differ_in_history_only(before, group):
+            self._ask_again()
         pods = [self.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
             self._detach(pod)
@@ -246,8 +249,8 @@ class State:
         before = self.claims.get(claim.key)
         if before == claim:
             return
-        if before is not None and before.status.allocation != claim.status.allocation:
-            self._ask_again()
+        if before is not None and before.status.allocation not in (None, claim.status.allocation):
+            self._ask_again()  # one that gets devices leaves less to others, which helps nobody
         self._replace_claim(claim.key, claim)
 
     def remove_claim(self, key: str) -> None:
@@ -662,6 +665,13 @@ class State:
 
     def _spend(self, budget: str, amount: int) -> None:
         self.budgets[budget] -= amount
+
+
+def _differ_in_history_only(one: Group, other: Group) -> bool:
+    """Whether two states of a group differ in nothing but what has happened to it."""
+    return other == replace(
+        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    )
 
 
 def _include(index: dict[str, dict[str, None]], key: str, member: str) -> None:
