@@ -43,8 +43,7 @@ def run(arguments: Namespace) -> int:
             trace = read_trace(source, content, overrides)
         if arguments.policy is not None:
             trace = trace.placed_by(arguments.policy)
-        policies = [] if arguments.compare is None else [arguments.compare]
-        traces = [trace, *map(trace.placed_by, policies)]
+        traces = [trace, *map(trace.placed_by, arguments.compare)]
         records = [_simulate(each) for each in traces]
         _write_pictures(records, arguments.svg, arguments.png)
     except (ValueError, PlotUnavailableError) as error:
@@ -110,14 +109,17 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--policy",
         type=_policy,
         metavar="POLICY",
-        help="how to choose nodes and devices, instead of the settings: binpack, spread, or "
-        "NODES/DEVICES such as spread/binpack; queues and jobs with a placement keep theirs",
+        help="how to choose nodes and devices, instead of the settings: binpack, spread, "
+        "fragmentation, or NODES/DEVICES such as spread/binpack; queues and jobs with a placement "
+        "keep theirs",
     )
     parser.add_argument(
         "--compare",
+        action="append",
         type=_policy,
+        default=[],
         metavar="POLICY",
-        help="simulate with this policy as well, and show both side by side",
+        help="simulate with this policy as well, and show both side by side; may be repeated",
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw a picture, as SVG")
     parser.add_argument(

@@ -17,7 +17,7 @@ from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
 from controller.model.plan import Action, Cursor
-from controller.model.reason import Delayed, Reason, SearchCut
+from controller.model.reason import Delayed, NoVictims, Reason, SearchCut
 from controller.model.resource import Amounts
 
 
@@ -52,6 +52,8 @@ class MakingRoom:
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, evicting others."""
         state = self._state
+        if self._last_step is not None and self._trial.places.steps >= self._last_step:
+            return Refused(self._cut(group, self._known_cursor(group)))
         delayed = self._delay(group)
         if delayed is not None:
             return Refused(delayed)
@@ -70,18 +72,27 @@ class MakingRoom:
         unfair = eligibility.may_reclaim()
         if unfair is not None:
             return Refused(unfair)
-        before, mark = balance(state, group.queue), state.mark()
-        hunt = self._hunt(eligibility, policy, moves=False)
-        taken = self._run(hunt, chunk, asked)
-        if isinstance(taken, SearchCut):
-            return Refused(taken)
-        if not isinstance(taken, Sequence) and self._may_move():
-            hunt = self._hunt(eligibility, policy, moves=True)
-            again = self._run(hunt, chunk, asked)
-            taken = again if isinstance(again, Sequence) else taken
-        if not isinstance(taken, Sequence):
+        taken = self._search(eligibility, chunk, asked, policy)
+        if isinstance(taken, NoVictims):
             self._refused[asker] = taken
-            return Refused(taken)
+        return Got() if taken is None else taken if isinstance(taken, Enough) else Refused(taken)
+
+    def _search(
+        self, eligibility: Eligibility, chunk: Chunk, asked: Amounts, policy: Policy
+    ) -> Reason | Enough | None:
+        """Gives a chunk its places with the evictions that it takes; why not, if not."""
+        state, group = self._state, eligibility.group
+        before, mark = balance(state, group.queue), state.mark()
+        cursor = self._known_cursor(group)
+        hunt = self._hunt(eligibility, policy, cursor)
+        taken = self._run(hunt, chunk, asked)
+        is_over = isinstance(taken, Sequence | SearchCut) or cursor.moves
+        if not is_over and self._may_move():
+            hunt = self._hunt(eligibility, policy, Cursor(self._action, (), moves=True))
+            again = self._run(hunt, chunk, asked)
+            taken = again if isinstance(again, Sequence | SearchCut) else taken
+        if not isinstance(taken, Sequence):
+            return taken
         if group.key in self._has_room and not hunt.evicted:
             state.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
@@ -89,27 +100,27 @@ class MakingRoom:
         over = excess(state, before)
         if over is not None:
             state.rollback(mark)
-            return Refused(over)
+            return over
         self._has_room.add(group.key)
-        return Got()
+        if hunt.evicted:
+            self._trial.settle([group.key, *hunt.moved()])
+        return None
 
-    def _hunt(self, eligibility: Eligibility, policy: Policy, *, moves: bool) -> Hunt:
+    def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:
         group = eligibility.group
         by_priority = group.priority if self._action is Action.PREEMPT else None
         circle = None if self._action is Action.CONSOLIDATE else (group.queue, by_priority)
         victims = self._victims.get(circle)
         if victims is None:
             victims = self._victims[circle] = Victims(self._trial, self._ranks)
-        cursor = self._state.memory.cursors.get(group.key)
-        skips = cursor.looked if cursor is not None and cursor.action is self._action else ()
         return Hunt(
             self._trial,
             eligibility,
             victims,
             policy,
             last_step=self._last_step,
-            skips=() if moves else skips,
-            moves=moves,
+            skips=cursor.looked,
+            moves=cursor.moves,
         )
 
     def _wait(self, hunt: Hunt, taken: Sequence[Taken]) -> None:
@@ -124,12 +135,22 @@ class MakingRoom:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
-            self.cursors[hunt.group.key] = Cursor(self._action, hunt.looked)
-            return SearchCut(self._action, sum(hunt.looked))
+            return self._cut(hunt.group, Cursor(self._action, hunt.looked, hunt.moves))
         finally:
             if hunt.wake is not None:
                 self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
         return taken
+
+    def _cut(self, group: Group, cursor: Cursor) -> SearchCut:
+        self.cursors[group.key] = cursor
+        return SearchCut(self._action, sum(cursor.looked))
+
+    def _known_cursor(self, group: Group) -> Cursor:
+        """How far an earlier cycle has come with a group."""
+        cursor = self._state.memory.cursors.get(group.key)
+        if cursor is None or cursor.action is not self._action:
+            return Cursor(self._action, ())
+        return cursor
 
     def _may_move(self) -> bool:
         """Whether those whose queue need not give may move for the group."""

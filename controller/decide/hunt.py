@@ -12,11 +12,11 @@ from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.capacity import refusal
-from controller.decide.chunk import Chunk, active_pods, surplus
+from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
-from controller.decide.places import Place
+from controller.decide.places import Least, Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
@@ -88,7 +88,8 @@ class Hunt:
         self._policy = policy
         self._last_step = last_step
         self._search = _Search(skips)
-        self._moves = moves
+        self.moves = moves
+        """Whether groups may go whose queue need not give."""
         self._spared: frozenset[str] = frozenset()
         """Groups that are not evicted, since it may do without them."""
         self.evicted: list[Unit] = []
@@ -177,7 +178,7 @@ class Hunt:
         """Who goes next of the groups below a queue."""
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
-                for pods in surplus(self._state, group):
+                for pods in self._surplus(group):
                     return Unit(group, pods, must_move=False)
                 whole = self._whole(group)
                 if whole:
@@ -185,7 +186,7 @@ class Hunt:
         return None
 
     def _shortage(self, chunk: Chunk) -> NoVictims | None:
-        """Why nobody can move for the chunk: all together would have more devices than there are."""
+        """Why nobody can move for the chunk: all would have more devices than there are."""
         if self._action is not Action.CONSOLIDATE:
             return None
         wanted = sum(map(self._places.least_devices, chunk.all_pods()))
@@ -224,26 +225,24 @@ class Hunt:
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)
 
-    def _least_cost(self, _: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...]:
+    def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
-        found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
-        costs = [cost for cost in found if cost is not None]
-        return (False, *min(costs)) if costs else (True,)
+        costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
+        least = min(costs, default=None)
+        return (True,) if least is None else (False, *least)
 
     def _nodes(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
         """The nodes where evictions may make room, where they cost least first."""
         devices = self._places.least_devices(pod)
-        costs = [
-            cost
-            for name in self._places.candidates(pod, within)
-            if name not in avoided
-            and (cost := self._victims.cost(name, self._eligibility, pod.needs, devices))
-        ]
+        names = self._places.candidates(pod, within)
+        costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
-            yield heappop(costs)[-1]
+            node = heappop(costs)[-1]
+            if node not in avoided:
+                yield node
 
     def _make_room(self, pod: Pod, node: str) -> Place | None:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
@@ -291,7 +290,7 @@ class Hunt:
                 break
             mark = self._state.mark()
             self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
-            if self._put_back(self.evicted[at]):
+            if self._put_back(self.evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
                     self._trial.take(pod, found)
@@ -300,6 +299,12 @@ class Hunt:
                     continue
             self._state.rollback(mark)
         return place
+
+    def _is_whole(self, at: int) -> bool:
+        """Whether a group that has evicted pods back is not left with a part of its minimum."""
+        group = self.evicted[at].group
+        later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
+        return not later or is_satisfied(self._state, group, self._who_moves(group))
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -335,7 +340,7 @@ class Hunt:
             if group.key in blocked or group.key in self._spared:
                 continue
             gives = self._eligibility.may_take_from(group.queue)
-            if not gives and (not self._moves or bound is not None):
+            if not gives and (not self.moves or bound is not None):
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
@@ -346,10 +351,25 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for pods in surplus(self._state, group):
+        for pods in self._surplus(group):
             if any(self._state.holds[pod.key].node == node for pod in pods):
                 return pods
         return self._whole(group)
+
+    def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
+        """What a group can lose and keep its minimum, which those who move leave before they start.
+
+        Each of it by itself.
+        """
+        moving = self._who_moves(group)
+        for pods in surplus(self._state, group):
+            if not moving or is_satisfied(self._state, group, moving | {pod.key for pod in pods}):
+                yield pods
+
+    def _who_moves(self, group: Group) -> frozenset[str]:
+        """The pods of a group that have to leave, and have another place."""
+        pods = active_pods(self._state, group.key)
+        return frozenset(pod.key for pod in pods if self._trial.is_evicted(pod))
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
@@ -367,6 +387,7 @@ class Hunt:
             if moved + len(unit.pods) > most:
                 return False
         mark = self._state.mark()
+        self._places.steps += len(unit.pods)  # about as much work as a search
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
             if is_new and not self._state.disrupt(pod):
@@ -375,6 +396,10 @@ class Hunt:
             self._trial.evict(pod, self._action, self._eligibility.group.key)
         self.evicted.append(unit)
         return True
+
+    def moved(self) -> list[str]:
+        """The groups with pods that leave, and have another place."""
+        return [group.key for group in self._victim_groups() if self._who_moves(group)]
 
     def _victim_groups(self) -> list[Group]:
         """The groups that are evicted, the first ones first."""

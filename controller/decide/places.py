@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
 from carina_dra.allocator.preference import Order, Policy
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.decide.node_fit import unsuitable
 from controller.decide.pod_affinity import allowed_by_pods
@@ -30,6 +30,8 @@ _USERS: Final = 256
 """The most users of a claim (`status.reservedFor`)."""
 _REQUESTS: Final = 20_000
 """Claims of which the checked request is remembered."""
+_NOTES: Final = 3
+"""So many nodes are named where something is wrong."""
 _MASKS: Final = 1_024
 """Needs of pods whose suitable nodes are remembered."""
 
@@ -44,6 +46,17 @@ class Place:
     """Whether others must leave the node first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Least:
+    """A number of pods, and what each of them needs at least."""
+
+    count: int
+    cpu: int
+    memory: int
+    devices: int
+    """0 if that cannot be said."""
+
+
 Kind: TypeAlias = tuple[object, ...]
 
 
@@ -53,7 +66,7 @@ class Places:
     def __init__(self, state: State) -> None:
         self._state = state
         self.steps = 0
-        """How many places have been looked for."""
+        """How many places have been looked for, and pods evicted to make room."""
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
@@ -62,6 +75,8 @@ class Places:
         self._masks: dict[PodNeeds, frozenset[str]] = {}
         self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
         self._mask_moment = -1
+        self._noted: tuple[str, tuple[str, ...]] = "", ()
+        """What was noted on the last search that was in vain, and for which pod."""
 
     def find(
         self,
@@ -124,7 +139,8 @@ class Places:
             constraint = constraint or state.rooms[name].lacks(pod.needs) or "devices"
             fell[constraint] = fell.get(constraint, 0) + 1
         counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
-        return NoRoom(pod.key, len(names), tuple(counted))
+        noted, notes = self._noted
+        return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
@@ -140,12 +156,19 @@ class Places:
             known = self._masks[needs] = frozenset(found)
         return known
 
-    def may_have_room(self, pods: Sequence[Pod], nodes: frozenset[str]) -> bool:
+    def least_of(self, pods: Sequence[Pod]) -> Least:
+        """What each of some pods needs at least."""
+        return Least(
+            len(pods),
+            min(pod.needs.cpu for pod in pods),
+            min(pod.needs.memory for pod in pods),
+            min(map(self.least_devices, pods)),
+        )
+
+    def may_have_room(self, least: Least, nodes: frozenset[str]) -> bool:
         """Whether nodes may have room for so many pods; if not, they certainly have not."""
-        cpu = min(pod.needs.cpu for pod in pods)
-        memory = min(pod.needs.memory for pod in pods)
-        devices = min(map(self.least_devices, pods))
-        slots, wanted = 0, len(pods)
+        cpu, memory, devices = least.cpu, least.memory, least.devices
+        slots, wanted = 0, least.count
         for name in nodes:
             room = self._state.rooms[name]
             here = room.pods
@@ -200,7 +223,10 @@ class Places:
             found = self._placer(policy).place(request, nodes)
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
-        return self._place(claims, found, waits=False) if isinstance(found, Placed) else None
+        if isinstance(found, Placed):
+            return self._place(claims, found, waits=False)
+        self._noted = pod.key, tuple(_notes(found))
+        return None
 
     def _best_of_left(
         self,
@@ -326,7 +352,8 @@ class Places:
             claim = self._state.claims.get(key)
             if claim is None:
                 return BadClaim(pod.key, f"claim {key} does not exist")
-            if len(claim.status.reserved_for) >= _USERS:
+            users = self._state.users.get(key, ())  # with those who get their place in this cycle
+            if max(len(claim.status.reserved_for), len(users)) >= _USERS:
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
             queue = claim.metadata.labels.get(QUEUE_LABEL)
             group = None if pod.group is None else self._state.groups.get(pod.group)
@@ -418,3 +445,12 @@ class _Fitting(AbstractSet[str]):
     def may_have_any(self) -> bool:
         """Whether there is a node to be looked at."""
         return bool(self._names)
+
+
+def _notes(found: Unplaceable) -> Iterator[str]:
+    """What is wrong with nodes, and where the search was not finished."""
+    yield from found.failed[:_NOTES]
+    if len(found.failed) > _NOTES:
+        yield f"and {len(found.failed) - _NOTES} more nodes where something is wrong"
+    if found.undecided:
+        yield f"on {found.undecided} nodes the search for devices reached its limit"

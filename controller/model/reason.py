@@ -86,10 +86,14 @@ class NoRoom:
     """How many nodes there are, or, with a topology constraint, in the best domain."""
     fell: tuple[tuple[str, int], ...]
     """Constraints such as `taints`, `cpu` or `devices`, most nodes first."""
+    notes: tuple[str, ...] = ()
+    """What is wrong with nodes, or with selectors on their devices, if it is known."""
 
     def __str__(self) -> str:
         fell = ", ".join(f"{constraint} on {count}" for constraint, count in self.fell)
-        return f"pod {self.pod} has no place on {self.nodes} nodes{f' ({fell})' if fell else ''}"
+        notes = "".join(f"; {note}" for note in self.notes)
+        where = f" ({fell})" if fell else ""
+        return f"pod {self.pod} has no place on {self.nodes} nodes{where}{notes}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def png(records: Sequence[Record]) -> bytes:
         ) from None
     figure = Figure(figsize=(8 * len(records), 8), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(3, len(records), squeeze=False, sharey="row")
+    axes: Any = figure.subplots(3, len(records), squeeze=False, sharex="row", sharey="row")
     for column, record in enumerate(records):
         _draw([row[column] for row in axes], record)
     image = BytesIO()

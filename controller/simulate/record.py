@@ -1,7 +1,7 @@
 """All that happened in a simulation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -131,6 +131,10 @@ class Sample:
     """By queue and resource: what it has, in the units of the resource."""
     fair_shares: Mapping[str, Mapping[str, int]]
     """By queue and resource: its part, of what it asks for, as the last cycle saw it."""
+
+    def is_like(self, other: "Sample") -> bool:
+        """Whether both are the same but for their time."""
+        return replace(self, at=other.at) == other
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,26 +16,22 @@ from typing import Final, TypeAlias, assert_never
 from carina_dra.allocator.preference import Policy
 from carina_dra.resource import ResourceClaimStatus
 from controller.codec.value import codec_of
-from controller.model.plan import Action, Eviction, Plan, Start
+from controller.model.plan import Eviction, Plan, Start
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
-from controller.model.resource import describe
 from controller.simulate.gpus import Gpus
 from controller.simulate.occupancy import Occupancy
 from controller.simulate.progress import Progress, has_minimum
 from controller.simulate.record import (
     Arrived,
-    Evicted,
     Finished,
-    Happening,
     JobRecord,
     NodeCame,
     NodeLeft,
     Outcome,
     Record,
     Run,
-    Sample,
-    Started,
 )
+from controller.simulate.recorder import Recorder
 from controller.simulate.trace import Job, NodeAdded, NodeEvent, NodeGone, Trace
 from controller.state.state import State
 
@@ -68,7 +64,7 @@ class _Leave:
 _Event: TypeAlias = _Arrival | _End | _Leave | NodeEvent
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Live:
     """A job that has come."""
 
@@ -98,18 +94,14 @@ class _Simulation:
         self._state = State(start)
         self._decide = engine(self._state)
         self._gpus = Gpus(start.slices)
-        self._queues = tuple(
-            sorted(name for name in self._state.tree.queues if self._state.tree.is_leaf(name))
-        )
         self._events: list[tuple[float, int, _Event]] = []
         self._numbers = count()
         self._live: dict[str, _Live] = {}
         self._unready: set[str] = set()
         """The jobs that have not what they need to run."""
         self._occupancy = Occupancy(self._gpus)
+        self._recorder = Recorder(self._state, self._gpus, self._occupancy)
         self._plan: Plan | None = None
-        self._happenings: list[Happening] = []
-        self._samples: list[Sample] = []
         self._cycles = self._steps = self._idle = 0
         for job in trace.jobs:
             self._push(job.arrival, _Arrival(job))
@@ -165,14 +157,14 @@ class _Simulation:
                 for published in slices:
                     self._state.put_devices(published)
                 self._gpus.add(slices)
-                self._happenings.append(NodeCame(self._now, node.name))
+                self._recorder.add(NodeCame(self._now, node.name))
             case NodeGone():
                 self._lose(event)
             case _:
                 assert_never(event)
 
     def _arrive(self, job: Job) -> None:
-        self._happenings.append(Arrived(self._now, job.name))
+        self._recorder.add(Arrived(self._now, job.name))
         live = _Live(job, Progress(job.work, job.checkpoints, since=self._now))
         self._live[job.name] = live
         for claim in job.claims:
@@ -197,7 +189,7 @@ class _Simulation:
         self._update(live)
 
     def _finish(self, live: _Live) -> None:
-        self._happenings.append(Finished(self._now, live.job.name))
+        self._recorder.add(Finished(self._now, live.job.name))
         live.ended = self._now
         self._unready.discard(live.job.name)
         for pod in live.job.pods:
@@ -242,7 +234,7 @@ class _Simulation:
             self._state.remove_devices(published)
         self._state.remove_node(event.node)
         self._gpus.remove(event.slices)
-        self._happenings.append(NodeLeft(self._now, event.node, tuple(jobs)))
+        self._recorder.add(NodeLeft(self._now, event.node, tuple(jobs)))
         for name in jobs:
             if self._live[name].ended is None:
                 self._update(self._live[name])
@@ -266,22 +258,15 @@ class _Simulation:
         self._cycles += 1
         self._steps += plan.steps
         self._idle = self._idle + 1 if plan.is_empty else 0
-        touched: dict[str, None] = {}
-        for name, starts in _by_group(plan.starts, self._state.pods).items():
-            self._happenings.append(Started(self._now, name, _nodes_of(starts)))
-            touched[name] = None
-            for start in starts:
-                self._start(start)
-        for (name, action, favoured), evictions in _by_reason(
-            plan.evictions, self._state.pods
-        ).items():
-            nodes = _nodes_of(evictions)
-            self._happenings.append(Evicted(self._now, name, action, favoured, nodes))
-            touched[name] = None
-            for eviction in evictions:
-                self._evict(eviction)
-        for name in touched:
-            self._update(self._live[name])
+        self._recorder.add_starts(self._now, plan.starts)
+        self._recorder.add_evictions(self._now, plan.evictions)
+        for start in plan.starts:
+            self._start(start)
+        for eviction in plan.evictions:
+            self._evict(eviction)
+        moved = [start.pod for start in plan.starts] + [each.pod for each in plan.evictions]
+        for live in dict.fromkeys(self._live_of(self._state.pods[pod]) for pod in moved):
+            self._update(live)
         return not plan.is_empty or bool(plan.memory.cursors)
 
     def _start(self, start: Start) -> None:
@@ -356,22 +341,8 @@ class _Simulation:
 
     def _sample(self) -> None:
         waiting = Counter(self._live[name].job.group.queue for name in self._unready)
-        resources = [describe(resource) for resource in self._state.tree.resources]
-        allocated = self._state.accounts.allocated
-        sample = Sample(
-            at=self._now,
-            gpus=self._gpus.total,
-            in_use={name: self._occupancy.in_use(name) for name in self._queues},
-            waiting={name: waiting[name] for name in self._queues},
-            allocated={
-                name: dict(zip(resources, allocated[name], strict=True)) for name in self._queues
-            },
-            fair_shares={} if self._plan is None else self._plan.fair_shares,
-        )
-        if self._samples and self._samples[-1].at == self._now:
-            self._samples.pop()
-        if not self._samples or replace(self._samples[-1], at=self._now) != sample:
-            self._samples.append(sample)
+        fair_shares = {} if self._plan is None else self._plan.fair_shares
+        self._recorder.sample(self._now, waiting, fair_shares)
 
     def _record(self, end: float) -> Record:
         start = self._trace.start
@@ -383,14 +354,14 @@ class _Simulation:
             end=end,
             nodes=len(start.nodes),
             gpus=Gpus(start.slices).total,
-            queues=self._queues,
+            queues=self._recorder.queues,
             cycles=self._cycles,
             steps=self._steps,
             jobs=tuple(
                 self._job_record(live, waiting.get(name, ())) for name, live in self._live.items()
             ),
-            happenings=tuple(self._happenings),
-            samples=tuple(self._samples),
+            happenings=tuple(self._recorder.happenings),
+            samples=tuple(self._recorder.samples),
         )
 
     def _job_record(self, live: _Live, reasons: Iterable[object]) -> JobRecord:
@@ -408,24 +379,3 @@ class _Simulation:
             waits=live.job.name in self._unready,
             waits_for=tuple(dict.fromkeys(map(str, reasons))) if live.ended is None else (),
         )
-
-
-def _by_group(starts: Iterable[Start], pods: Mapping[str, Pod]) -> Mapping[str, list[Start]]:
-    groups: dict[str, list[Start]] = {}
-    for start in starts:
-        groups.setdefault(pods[start.pod].group or "", []).append(start)
-    return groups
-
-
-def _by_reason(
-    evictions: Iterable[Eviction], pods: Mapping[str, Pod]
-) -> Mapping[tuple[str, Action, str], list[Eviction]]:
-    groups: dict[tuple[str, Action, str], list[Eviction]] = {}
-    for eviction in evictions:
-        key = (pods[eviction.pod].group or "", eviction.action, eviction.group)
-        groups.setdefault(key, []).append(eviction)
-    return groups
-
-
-def _nodes_of(steps: Iterable[Start | Eviction]) -> Mapping[str, int]:
-    return Counter(step.node for step in steps)

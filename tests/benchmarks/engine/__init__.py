@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tests.benchmarks.engine import scenarios
+from tests.benchmarks.engine import changes, growth, scenarios
 from tests.benchmarks.subject import Hear
 
 
@@ -14,5 +14,9 @@ class Measure(Protocol):
         """On clusters of `scale` times the full size."""
 
 
-MEASURES: Final[Mapping[str, Measure]] = {scenarios.NAME: scenarios.measure}
+MEASURES: Final[Mapping[str, Measure]] = {
+    scenarios.NAME: scenarios.measure,
+    changes.NAME: changes.measure,
+    **growth.MEASURES,
+}
 """By name, each to be run in a process of its own."""

@@ -115,9 +115,9 @@ class Bench:
         rehearsal = self.full([queue(_THEIRS, quota=None, limit=count)])
         self._refused(rehearsal, _THEIRS, OverLimit, "no: limit of the queue reached", goal)
 
-    def no_full(self, goal: Goal) -> None:
+    def no_full(self, goal: Goal, each: int = 1) -> None:
         """A gang of whole nodes of the queue that has all devices."""
-        rehearsal = self.full([queue(_THEIRS, quota=None)])
+        rehearsal = self.full([queue(_THEIRS, quota=None)], each)
         self._refused(rehearsal, _THEIRS, NoVictims, "no: everything in use by the queue", goal)
 
     def no_reclaim(self, goal: Goal, each: int = 1) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.decide.cycle import Engine
 from controller.simulate.record import Record, Run
 from controller.simulate.simulator import simulate
 from controller.simulate.trace import Trace
@@ -45,6 +46,26 @@ def traces(draw: st.DrawFn) -> Trace:
     return trace(*draw(_jobs), **fields)
 
 
+@st.composite
+def contended(draw: st.DrawFn) -> Trace:
+    """Two queues that want more than there is, with quotas, limits and priorities."""
+    jobs = [{**job, "queue": draw(st.sampled_from(["a", "b"]))} for job in draw(_jobs)]
+    amounts = st.none() | st.integers(0, 4)
+    queues = [
+        {
+            "name": name,
+            "priority": draw(st.integers(1, 2)),
+            "resources": [
+                {"deviceClass": "gpu.carina.dev", "quota": draw(amounts), "limit": draw(amounts)}
+            ],
+        }
+        for name in ("a", "b")
+    ]
+    placement = draw(st.sampled_from(["binpack", "spread"]))
+    fields = {"queues": queues, "settings": {"placement": placement}, "grace": draw(_seconds)}
+    return trace(*jobs, nodes=NODES, **fields)
+
+
 def runs_of(record: Record) -> Iterator[Run]:
     for job in record.jobs:
         yield from job.runs
@@ -54,6 +75,16 @@ def runs_of(record: Record) -> Iterator[Run]:
 @given(traces(), st.integers(0, 1000))
 def test_what_a_simulation_never_does(of: Trace, seed: int) -> None:
     record = simulate(of, evicting(seed))
+    assert_no_device_is_used_twice(record)
+    assert_pods_run_once_at_a_time(record)
+    assert_jobs_end_or_say_why(record, of)
+    assert_utilisation_is_that_of_the_runs(record)
+
+
+@settings(max_examples=60, deadline=None)
+@given(contended())
+def test_what_the_engine_never_does(of: Trace) -> None:
+    record = simulate(of, lambda state: Engine(state).decide)
     assert_no_device_is_used_twice(record)
     assert_pods_run_once_at_a_time(record)
     assert_jobs_end_or_say_why(record, of)

@@ -1,0 +1,69 @@
+"""The numbers of a simulation, and its lines for pictures."""
+
+from typing import Any
+
+import pytest
+
+from controller.simulate.record import Record
+from controller.simulate.report import clock, comparison, table
+from controller.simulate.series import series
+from controller.simulate.simulator import simulate
+from controller.simulate.summary import Waits, summarize
+from tests.unit.controller.simulate.scenarios import trace
+from tests.unit.controller.simulate.stand_in import FIRST_FIT
+
+_QUEUES = [{"name": "q", "resources": [{"deviceClass": "gpu.carina.dev", "quota": 1}]}]
+
+
+def run(*jobs: dict[str, Any], **fields: Any) -> Record:
+    return simulate(trace(*jobs, queues=_QUEUES, **fields), FIRST_FIT)
+
+
+def test_utilisation_is_the_mean_over_time() -> None:
+    record = run({"duration": "1h", "gpus": 2}, {"duration": "30m", "gpus": 2})
+    assert summarize(record).utilisation == pytest.approx(0.75)
+    assert summarize(record).total.gpu_hours == pytest.approx(3)
+
+
+def test_waits_are_those_before_the_first_start() -> None:
+    record = run(*({"duration": "1h", "gpus": 2} for _ in range(4)))
+    assert summarize(record).total.waits == Waits(mean=1800, p95=3600, longest=3600)
+
+
+def test_a_job_that_never_starts_waits_to_the_end() -> None:
+    record = run({"duration": "1h", "gpus": 1}, {"gpus": 3}, until="2h")
+    of = summarize(record).total
+    assert (of.ended, of.waiting, of.waits.longest) == (1, 1, 7200)
+
+
+def test_a_queue_counts_what_it_has_of_each_resource() -> None:
+    record = run({"duration": "1h", "gpus": 2}, until="2h")
+    fairness = summarize(record).queues["q"].fairness["deviceClass gpu.carina.dev"]
+    assert fairness.allocated == pytest.approx(1)
+
+
+def test_a_line_has_the_mean_of_each_part_of_the_time() -> None:
+    record = run({"duration": "90m", "gpus": 2}, until="2h")
+    lines = series(record, 4)
+    assert lines.hours == [0, 0.5, 1, 1.5, 2]
+    assert lines.in_use["q"] == pytest.approx([2, 2, 2, 0])
+    assert lines.gpus == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00:00"), (3661, "1:01:01"), (90000, "25:00:00"), (-90, "-0:01:30")]
+)
+def test_a_time_is_written_as_on_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+def test_only_a_few_jobs_are_listed_one_by_one() -> None:
+    many = list(table(run({"duration": "1m", "count": 21})))
+    few = list(table(run({"duration": "1m", "count": 20})))
+    assert not any("q/j0-7" in line for line in many)
+    assert any("q/j0-7" in line for line in few)
+
+
+def test_a_comparison_has_a_column_for_each_simulation() -> None:
+    record = run({"duration": "1m"})
+    assert next(iter(comparison([record, record, record]))).split() == ["BINPACK"] * 3
