@@ -107,6 +107,10 @@ class Hunt:
         """Where the search can go on."""
         return tuple(self._search.looked)
 
+    def someone_leaves(self) -> bool:
+        """Whether a pod has to go that runs, and not only pods placed in this cycle."""
+        return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
+
     def run(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
         """Gives the chunk, which asks for so much, its places with the evictions that it takes.
 

@@ -151,8 +151,8 @@ class State(Occupancy):
         before = self.groups.get(group.key)
         if before == group:
             return
-        if before is not None and _as_victim(before) != _as_victim(group):
-            self._ask_again()  # others may get from it what they could not
+        if before is not None and not _differ_in_history_only(before, group):
+            self._ask_again()
         pods = [self.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
             self._detach(pod)
@@ -205,8 +205,8 @@ class State(Occupancy):
         before = self.claims.get(claim.key)
         if before == claim:
             return
-        if before is not None and before.status.allocation != claim.status.allocation:
-            self._ask_again()
+        if before is not None and before.status.allocation not in (None, claim.status.allocation):
+            self._ask_again()  # one that gets devices leaves less to others, which helps nobody
         self._replace_claim(claim.key, claim)
 
     def remove_claim(self, key: str) -> None:
@@ -396,12 +396,14 @@ class State(Occupancy):
         return self.asking.given(claim, allocation)
 
 
-def _as_victim(group: Group) -> tuple[object, ...]:
-    """What decides whether a group, or a part of it, may be evicted for another."""
-    return group.queue, group.root, group.priority, group.preemptible
-
-
 def _is_of_shares(reason: Reason) -> bool:
     """Whether a group was refused because of what queues may count on."""
     is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
     return is_reclaim or isinstance(reason, OverFairShare)
+
+
+def _differ_in_history_only(one: Group, other: Group) -> bool:
+    """Whether two states of a group differ in nothing but what has happened to it."""
+    return other == replace(
+        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    )
