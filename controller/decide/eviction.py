@@ -83,12 +83,14 @@ class MakingRoom:
         """Gives a chunk its places with the evictions that it takes; why not, if not."""
         state, group = self._state, eligibility.group
         before, mark = balance(state, group.queue), state.mark()
-        hunt = self._hunt(eligibility, policy, moves=False)
+        cursor = self._known_cursor(group)
+        hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
-        if not isinstance(taken, Sequence | SearchCut) and self._may_move():
-            hunt = self._hunt(eligibility, policy, moves=True)
+        is_over = isinstance(taken, Sequence | SearchCut) or cursor.moves
+        if not is_over and self._may_move():
+            hunt = self._hunt(eligibility, policy, Cursor(self._action, (), moves=True))
             again = self._run(hunt, chunk, asked)
-            taken = again if isinstance(again, Sequence) else taken
+            taken = again if isinstance(again, Sequence | SearchCut) else taken
         if not isinstance(taken, Sequence):
             return taken
         if group.key in self._has_room and not hunt.evicted:
@@ -107,7 +109,7 @@ class MakingRoom:
             self._trial.settle([group.key])
         return None
 
-    def _hunt(self, eligibility: Eligibility, policy: Policy, *, moves: bool) -> Hunt:
+    def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:
         group = eligibility.group
         by_priority = group.priority if self._action is Action.PREEMPT else None
         circle = None if self._action is Action.CONSOLIDATE else (group.queue, by_priority)
@@ -120,28 +122,30 @@ class MakingRoom:
             victims,
             policy,
             last_step=self._last_step,
-            skips=() if moves else self._known_cursor(group),
-            moves=moves,
+            skips=cursor.looked,
+            moves=cursor.moves,
         )
 
     def _run(self, hunt: Hunt, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
-            return self._cut(hunt.group, hunt.looked)
+            return self._cut(hunt.group, Cursor(self._action, hunt.looked, hunt.moves))
         finally:
             if hunt.wake is not None:
                 self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
         return taken
 
-    def _cut(self, group: Group, looked: tuple[int, ...]) -> SearchCut:
-        self.cursors[group.key] = Cursor(self._action, looked)
-        return SearchCut(self._action, sum(looked))
+    def _cut(self, group: Group, cursor: Cursor) -> SearchCut:
+        self.cursors[group.key] = cursor
+        return SearchCut(self._action, sum(cursor.looked))
 
-    def _known_cursor(self, group: Group) -> tuple[int, ...]:
+    def _known_cursor(self, group: Group) -> Cursor:
         """How far an earlier cycle has come with a group."""
         cursor = self._state.memory.cursors.get(group.key)
-        return cursor.looked if cursor is not None and cursor.action is self._action else ()
+        if cursor is None or cursor.action is not self._action:
+            return Cursor(self._action, ())
+        return cursor
 
     def _may_move(self) -> bool:
         """Whether those whose queue need not give may move for the group."""

@@ -16,7 +16,7 @@ from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
-from controller.decide.places import Place
+from controller.decide.places import Least, Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
@@ -88,7 +88,8 @@ class Hunt:
         self._policy = policy
         self._last_step = last_step
         self._search = _Search(skips)
-        self._moves = moves
+        self.moves = moves
+        """Whether groups may go whose queue need not give."""
         self._spared: frozenset[str] = frozenset()
         """Groups that are not evicted, since it may do without them."""
         self.evicted: list[Unit] = []
@@ -220,26 +221,24 @@ class Hunt:
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)
 
-    def _least_cost(self, _: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...]:
+    def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
-        found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
-        costs = [cost for cost in found if cost is not None]
-        return (False, *min(costs)) if costs else (True,)
+        costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
+        least = min(costs, default=None)
+        return (True,) if least is None else (False, *least)
 
     def _nodes(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
         """The nodes where evictions may make room, where they cost least first."""
         devices = self._places.least_devices(pod)
-        costs = [
-            cost
-            for name in self._places.candidates(pod, within)
-            if name not in avoided
-            and (cost := self._victims.cost(name, self._eligibility, pod.needs, devices))
-        ]
+        names = self._places.candidates(pod, within)
+        costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
-            yield heappop(costs)[-1]
+            node = heappop(costs)[-1]
+            if node not in avoided:
+                yield node
 
     def _make_room(self, pod: Pod, node: str) -> Place | None:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
@@ -337,7 +336,7 @@ class Hunt:
             if group.key in blocked or group.key in self._spared:
                 continue
             gives = self._eligibility.may_take_from(group.queue)
-            if not gives and (not self._moves or bound is not None):
+            if not gives and (not self.moves or bound is not None):
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
@@ -377,6 +376,7 @@ class Hunt:
             if moved + len(unit.pods) > most:
                 return False
         mark = self._state.mark()
+        self._places.steps += len(unit.pods)  # about as much work as a search
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
             if is_new and not self._state.disrupt(pod):

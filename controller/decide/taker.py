@@ -1,6 +1,7 @@
 """Gives pods places where there is room."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from typing import TypeAlias
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.places import Place
@@ -8,13 +9,17 @@ from controller.decide.trial import Trial
 from controller.model.pod import Pod
 from controller.model.reason import Reason
 
+Why: TypeAlias = Callable[[Pod, frozenset[str] | None], Reason]
+
 
 class Taker:
     """Gives a pod a place where there is one."""
 
-    def __init__(self, trial: Trial, policy: Policy) -> None:
+    def __init__(self, trial: Trial, policy: Policy, why: Why | None = None) -> None:
+        """`why` says why there is none, which takes a look at every node unless it is given."""
         self._trial = trial
         self._policy = policy
+        self._why = why or trial.places.why_not
 
     def take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
@@ -24,4 +29,4 @@ class Taker:
         if isinstance(place, Place):
             self._trial.take(pod, place)
             return place
-        return place or self._trial.places.why_not(pod, within)
+        return place or self._why(pod, within)

@@ -4,7 +4,7 @@ First go pods that their group can spare, then groups fall as a whole: those of 
 most beyond its share, then of the lowest priority, then the youngest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from controller.decide.chunk import Fullness, fullness
@@ -29,6 +29,8 @@ class Victims:
         self._state = trial.state
         self._queue_ranks = queue_ranks
         self._by_node: dict[str, tuple[int, Sequence[tuple[Rank, Group, int]]]] = {}
+        self._costs: dict[tuple[PodNeeds, int], dict[str, tuple[int, Cost | None]]] = {}
+        """What room costs on each node, by what is needed; with the version of the node."""
         self._seen: set[str] = set()
 
     @property
@@ -52,25 +54,36 @@ class Victims:
         }
         return sorted(found.values(), key=self._rank)
 
-    def cost(
-        self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
-    ) -> Cost | None:
-        """About what it costs to make room for a pod; None if nobody may be evicted.
+    def costs(
+        self, nodes: Iterable[str], eligibility: Eligibility, needs: PodNeeds, devices: int
+    ) -> Iterator[Cost]:
+        """About what it costs to make room for a pod on each node where anybody may be evicted.
 
         `devices` is how many devices the pod needs at least.
         """
+        versions = self._state.versions
+        costs = self._costs.setdefault((needs, devices), {})
+        for node in nodes:
+            version, known = versions.get(node, 0), costs.get(node)
+            if known is None or known[0] != version:
+                known = costs[node] = version, self._cost(node, eligibility, needs, devices)
+            if known[1] is not None:
+                yield known[1]
+
+    def _cost(
+        self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
+    ) -> Cost | None:
         ranked = self._ranked(node, eligibility)
-        if not any(group.key != eligibility.group.key for _, group, _ in ranked):
+        if not ranked:
             return None
         missing = devices - self._state.devices.most_free(node) if devices > 1 else 0
-        room = self._state.rooms[node]
-        cpu, memory = needs.cpu - room.cpu, needs.memory - room.memory
+        lacks = self._state.rooms[node].lacks(needs) is not None
         count = 0
         last = ranked[0][0]
         for rank, _, freed in ranked:
             last, count = rank, count + 1
             missing -= freed
-            if missing <= 0 and cpu <= 0 and memory <= 0:
+            if missing <= 0 and not lacks:
                 break
         return *last[:4], count, ranked[0][0][4], node
 

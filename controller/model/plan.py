@@ -62,6 +62,8 @@ class Cursor:
     action: Action
     looked: tuple[int, ...]
     """For each pod that was looked at, one after the other: on how many nodes it had no place."""
+    moves: bool = False
+    """Whether groups whose queue need not give could go as well, if they fit elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Occupancy:
         return isinstance(self.pods[key].state, Pending) and key not in self.holds
 
     def is_active(self, key: str) -> bool:
-        """Whether a pod has a place, and is not just stuck in it."""
+        """Whether a pod has a place and is not on its way out, as a stuck one is."""
         return key in self.holds and not isinstance(self.pods[key].state, Evicting)
 
     def device_count(self, pod: Pod) -> int:
@@ -181,22 +181,20 @@ class Occupancy:
         found = (claim.status.allocation for claim in claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
-    def asked_by(self, pod: Pod) -> Amounts:
-        """What a pod and its claims without devices count in a queue, as asked."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
+    def asked_by(self, pods: Iterable[Pod]) -> Amounts:
+        """What pods and their claims without devices count in a queue, as asked.
+
+        A claim that several of them refer to counts once.
+        """
+        amounts = self.accounts.zero
+        claims: dict[str, None] = {}
+        for pod in pods:
+            amounts = plus(amounts, self.asking.of_pod(pod.needs))
+            claims |= dict.fromkeys(pod.claims)
+        for key in claims:
             claim = self.claims.get(key)
             if claim is not None and not self.users.get(key) and self.allocation(key) is None:
                 amounts = plus(amounts, self.asking.asked(claim))
-        return amounts
-
-    def charged_to(self, pod: Pod) -> Amounts:
-        """What a pod that has a place counts, with the claims that nobody else would keep."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
-            charge = self._charges.get(key)
-            if charge is not None and len(self.users[key]) == 1:
-                amounts = plus(amounts, charge[1])
         return amounts
 
     def queue_of(self, pod: Pod) -> str:
