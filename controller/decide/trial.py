@@ -131,6 +131,11 @@ class Trial:
             return False
         if place is not None:
             allocations = dict(place.allocations)
+            shared = (key for key in pod.claims if key not in allocations)
+            if any(state.allocation(key) is None for key in shared):
+                return False  # who brought its devices has lost its place, too
+            if node not in self.places.candidates(pod, None):
+                return False
         else:
             allocations = {
                 key: allocation
