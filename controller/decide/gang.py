@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from controller.decide.chunk import Chunk, is_satisfied
-from controller.decide.places import Place, Places
+from controller.decide.places import Least, Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
 from controller.model.pod import Pod
@@ -19,7 +19,7 @@ Take: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place |
 """Gives a pod a place within some nodes, avoiding others; it may make room for it."""
 
 
-Order: TypeAlias = Callable[[Sequence[Pod], frozenset[str]], tuple[object, ...] | None]
+Order: TypeAlias = Callable[[Least, frozenset[str]], tuple[object, ...] | None]
 """Ranks a domain for pods, by its nodes; None if it certainly has no room for them."""
 
 
@@ -38,8 +38,9 @@ class Gang:
         """`order` says which of the domains of a level come first, if not the fullest with room."""
         self._state = trial.state
         self._domains = trial.domains
+        self._places = trial.places
         self._take = take
-        self._order = order or _Fullness(trial.places).rank
+        self._order = order or _Fullness(self._places).rank
         self._taken: list[Taken] = []
 
     def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
@@ -137,7 +138,7 @@ class Gang:
         self, chunk: Chunk, constraint: TopologyConstraint, within: frozenset[str] | None
     ) -> Iterator[tuple[str | None, frozenset[str] | None]]:
         """The domains that may have room: narrow ones before wide ones, the fullest first."""
-        pods = list(chunk.all_pods())
+        least = self._places.least(list(chunk.all_pods()))
         here = [self._state.holds[key].node for key in chunk.held]
         for level in self._domains.levels(constraint):
             if level is None:
@@ -152,7 +153,7 @@ class Gang:
             rooms = []
             for domain, names in domains.items():
                 nodes = names if within is None else names & within
-                rank = self._order(pods, nodes)
+                rank = self._order(least, nodes)
                 if rank is not None:
                     rooms.append(((*rank, domain), nodes))
             for _, nodes in sorted(rooms, key=itemgetter(0)):
@@ -165,8 +166,8 @@ class _Fullness:
     def __init__(self, places: Places) -> None:
         self._places = places
 
-    def rank(self, pods: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...] | None:
-        if not self._places.may_have_room(pods, nodes):
+    def rank(self, least: Least, nodes: frozenset[str]) -> tuple[object, ...] | None:
+        if not self._places.may_have_room(least, nodes):
             return None
         return (self._places.free_cards(nodes),)
 

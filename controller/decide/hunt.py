@@ -16,7 +16,7 @@ from controller.decide.chunk import Chunk, active_pods, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
-from controller.decide.places import Place
+from controller.decide.places import Least, Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
@@ -221,7 +221,7 @@ class Hunt:
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)
 
-    def _least_cost(self, _: Sequence[Pod], nodes: frozenset[str]) -> tuple[object, ...]:
+    def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
         found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
         costs = [cost for cost in found if cost is not None]

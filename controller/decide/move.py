@@ -20,7 +20,7 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
     """
     state = trial.state
     mark = state.mark()
-    gang = Gang(trial, Taker(trial, policy_of(state, group)).take)
+    gang = Gang(trial, Taker(trial, policy_of(state, group)).take_or_not)
     moved = 0
     while isinstance(chunk := next_chunk(state, group, evicted), Chunk):
         asked = asked_by(state, chunk)

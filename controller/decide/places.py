@@ -46,6 +46,17 @@ class Place:
     """Whether others must leave the node first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What some pods need at least."""
+
+    count: int
+    """How many they are; the rest is for each of them."""
+    cpu: int
+    memory: int
+    devices: int
+
+
 Kind: TypeAlias = tuple[object, ...]
 
 
@@ -117,10 +128,11 @@ class Places:
         state = self._state
         fell: dict[str, int] = {}
         allowed = self._tied_to(pod)
-        near = allowed_by_pods(state, pod, self.suitable(pod.needs))
         names = state.nodes if within is None else within
+        suitable = self.suitable(pod.needs)
+        near = allowed_by_pods(state, pod, suitable)
         for name in names:
-            constraint = unsuitable(pod.needs, state.nodes[name])
+            constraint = None if name in suitable else unsuitable(pod.needs, state.nodes[name])
             if constraint is None and allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
             if constraint is None and near is not None and name not in near:
@@ -145,12 +157,19 @@ class Places:
             known = self._masks[needs] = frozenset(found)
         return known
 
-    def may_have_room(self, pods: Sequence[Pod], nodes: frozenset[str]) -> bool:
+    def least(self, pods: Sequence[Pod]) -> Least:
+        """The least that each of some pods needs."""
+        return Least(
+            count=len(pods),
+            cpu=min(pod.needs.cpu for pod in pods),
+            memory=min(pod.needs.memory for pod in pods),
+            devices=min(map(self.least_devices, pods)),
+        )
+
+    def may_have_room(self, least: Least, nodes: frozenset[str]) -> bool:
         """Whether nodes may have room for so many pods; if not, they certainly have not."""
-        cpu = min(pod.needs.cpu for pod in pods)
-        memory = min(pod.needs.memory for pod in pods)
-        devices = min(map(self.least_devices, pods))
-        slots, wanted = 0, len(pods)
+        cpu, memory, devices = least.cpu, least.memory, least.devices
+        slots, wanted = 0, least.count
         for name in nodes:
             room = self._state.rooms[name]
             here = room.pods
