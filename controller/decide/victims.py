@@ -5,6 +5,7 @@ most beyond its share, then of the lowest priority, then the youngest.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from controller.decide.chunk import Fullness, fullness
@@ -20,6 +21,16 @@ Cost: TypeAlias = tuple[bool, int, int, float, int, str, str]
 then the name of the first, and the node."""
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownCost:
+    """What it costs to make room on a node, as long as its pods do not change."""
+
+    version: int
+    cost: Cost | None
+    only: str | None
+    """The group that may be evicted, if there is one only."""
+
+
 class Victims:
     """The groups that may be evicted by one action, remembered while nodes do not change."""
 
@@ -30,6 +41,8 @@ class Victims:
         self._queue_ranks = queue_ranks
         self._by_node: dict[str, tuple[int, Sequence[tuple[Rank, Group, int]]]] = {}
         self._seen: set[str] = set()
+        self._costs: dict[tuple[PodNeeds, int], dict[str, _KnownCost]] = {}
+        """By what a pod needs, and by node."""
 
     @property
     def count(self) -> int:
@@ -59,9 +72,19 @@ class Victims:
 
         `devices` is how many devices the pod needs at least.
         """
-        ranked = self._ranked(node, eligibility)
-        if not any(group.key != eligibility.group.key for _, group, _ in ranked):
-            return None
+        version = self._state.versions.get(node, 0)
+        costs = self._costs.setdefault((needs, devices), {})
+        known = costs.get(node)
+        if known is None or known.version != version:
+            ranked = self._ranked(node, eligibility)
+            cost = self._cost(node, ranked, needs, devices) if ranked else None
+            only = ranked[0][1].key if len(ranked) == 1 else None
+            known = costs[node] = _KnownCost(version, cost, only)
+        return None if known.only == eligibility.group.key else known.cost
+
+    def _cost(
+        self, node: str, ranked: Sequence[tuple[Rank, Group, int]], needs: PodNeeds, devices: int
+    ) -> Cost:
         missing = devices - self._state.devices.most_free(node) if devices > 1 else 0
         room = self._state.rooms[node]
         cpu, memory = needs.cpu - room.cpu, needs.memory - room.memory

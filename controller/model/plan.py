@@ -63,7 +63,7 @@ class Cursor:
     looked: tuple[int, ...]
     """For each pod that was looked at, one after the other: on how many nodes it had no place."""
     moves: bool = False
-    """Whether groups whose queue need not give were among those who might go, if they fit elsewhere."""
+    """Whether groups whose queue need not give could go as well, if they fit elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
