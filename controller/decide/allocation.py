@@ -15,7 +15,7 @@ from controller.decide.reservation import Reservations
 from controller.decide.taker import Taker
 from controller.decide.trial import Trial
 from controller.model.group import Group
-from controller.model.reason import NoDomain, NoRoom, Reason
+from controller.model.reason import Behind, NoDomain, NoRoom, Reason
 
 
 class Allocation:
@@ -30,6 +30,17 @@ class Allocation:
 
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, if its queue lets it and there is room."""
+        outcome = self._attempt(group)
+        match outcome:
+            case Refused(reason=NoRoom() | NoDomain()):
+                self._reservations.consider(group)
+            case Refused(reason=Behind()):
+                pass  # it keeps the reservation that it may have
+            case _:
+                self._reservations.end(group)
+        return outcome
+
+    def _attempt(self, group: Group) -> Outcome:
         state = self._state
         chunk = next_chunk(state, group)
         if chunk is None:
@@ -50,14 +61,11 @@ class Allocation:
         if not isinstance(taken, Sequence):
             if kind is not None and isinstance(taken, NoRoom | NoDomain):
                 self._refused[kind] = taken
-            if isinstance(taken, NoRoom | NoDomain):
-                self._reservations.consider(group)
             return Refused(taken)
         reason = excess(state, before) or self._reservations.delayed_by(group)
         if reason is not None:
             state.rollback(mark)
             return Refused(reason)
-        self._reservations.end(group)
         wait_together(self._trial, group, taken)
         return Got()
 

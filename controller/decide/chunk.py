@@ -72,9 +72,9 @@ def _fullness_of_one(state: State, group: str, least: int) -> Fullness:
     return Fullness.ABOVE_MINIMUM if active > least else Fullness.AT_MINIMUM
 
 
-def is_satisfied(state: State, group: Group) -> bool:
-    """Whether a group has at least its minimum."""
-    return _Tally(state, group).is_satisfied(group.root)
+def is_satisfied(state: State, group: Group, without: Container[str] = ()) -> bool:
+    """Whether a group has at least its minimum, `without` some of its pods."""
+    return _Tally(state, group, without=without).is_satisfied(group.root)
 
 
 def surplus(state: State, group: Group) -> Iterator[tuple[Pod, ...]]:
@@ -90,7 +90,7 @@ def active_pods(state: State, group: str) -> list[Pod]:
     members = state.members.get(group)
     if members is None:
         return []
-    pods = (state.pods[key] for of in members.by_set.values() for key in of if key in state.holds)
+    pods = (state.pods[key] for of in members.by_set.values() for key in of if state.is_active(key))
     return sorted(pods, key=order_of_pod)
 
 
@@ -102,7 +102,13 @@ def order_of_pod(pod: Pod) -> tuple[int, float, str]:
 class _Tally:
     """The pods of a group, counted."""
 
-    def __init__(self, state: State, group: Group, among: Container[str] | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        group: Group,
+        among: Container[str] | None = None,
+        without: Container[str] = (),
+    ) -> None:
         self._state = state
         self._group = group
         members = state.members.get(group.key)
@@ -113,7 +119,9 @@ class _Tally:
         for name, pods in by_set.items():
             pod_set = name if first is None else first  # there is no other that could be meant
             for key in pods:
-                if key in state.holds:
+                if key in without:
+                    continue
+                if state.is_active(key):
                     self._active.setdefault(pod_set, []).append(key)
                 elif state.is_pending(key) if among is None else key in among:
                     self._pending.setdefault(pod_set, []).append(key)

@@ -13,6 +13,7 @@ from controller.decide.attempt import Attempt, Enough, Got, Refused
 from controller.decide.chunk import active_pods, is_satisfied
 from controller.decide.domain import Domains
 from controller.decide.eviction import MakingRoom
+from controller.decide.gang import keep_together
 from controller.decide.order import Turns
 from controller.decide.places import Places
 from controller.decide.promise import keep_promises
@@ -23,7 +24,7 @@ from controller.decide.trial import Trial
 from controller.model.group import Group
 from controller.model.plan import Action, Cursor, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending
-from controller.model.reason import NoDomain, NoRoom, OverLimit, Reason, UnknownQueue
+from controller.model.reason import Behind, NoDomain, NoRoom, OverLimit, Reason, UnknownQueue
 from controller.model.resource import describe
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
@@ -111,6 +112,7 @@ class _Cycle:
                 cut = self._cursors.keys()  # these go on there in the next cycle
                 self._wake_at(making_room.wake)
                 groups = [one for one in groups if one.key not in cut and self._wants_more(one)]
+        keep_together(self._trial)
         return self._plan()
 
     def _asking(self) -> Iterable[Group]:
@@ -178,11 +180,16 @@ class _Cycle:
             else:
                 starts.append(Start(pod, place.node, place.allocations))
         waiting = self._waiting()
+        asked_again = set(self._cursors)
+        if self._reservations.have_changed:
+            behind = {key for key, of in waiting.items() if any(isinstance(r, Behind) for r in of)}
+            asked_again |= behind
+            self._wake_at(state.now if behind else None)
         memory = Memory(
             nominations=tuple(
                 one for one in nominations if isinstance(state.pods[one.pod].state, Pending)
             ),
-            refusals={key: of for key, of in waiting.items() if key not in self._cursors},
+            refusals={key: of for key, of in waiting.items() if key not in asked_again},
             cursors=dict(sorted(self._cursors.items())),
             reservations={k: at for k, at in self._reservations.held.items() if k in waiting},
             wake=self._wake,

@@ -80,11 +80,15 @@ class Eligibility:
         """Whether the queue of a victim has to give, as things are in the trial.
 
         Where the ways up from both queues meet, either the victim's side has more than it may count
-        on, or the reclaimer's side stays within its quota and the victim's exceeds its own.
+        on, or the reclaimer's side stays within its quota and the victim's exceeds its own. What
+        still runs in a queue above the reclaimer's, from before it had children, has no side: it
+        gives.
         """
         if self.action is not Action.RECLAIM:
             return True
         tree, accounts = self._state.tree, self._state.accounts
+        if victim in tree.paths[self.group.queue]:
+            return True
         ours, theirs = self._sides(victim)
         has = accounts.allocated[theirs]
         allocatable, quotas = self._shares.allocatable(theirs), tree.quotas(theirs)
@@ -135,5 +139,5 @@ class Eligibility:
         ours, theirs = tree.paths[self.group.queue], tree.paths[victim]
         at = -1
         while ours[at] == theirs[at]:
-            at -= 1  # neither is above the other: both are leaves
+            at -= 1  # neither is above the other
         return ours[at], theirs[at]

@@ -103,6 +103,8 @@ class MakingRoom:
             state.rollback(mark)
             return over
         self._has_room.add(group.key)
+        if hunt.evicted:
+            self._trial.settle([group.key, *hunt.moved()])
         return None
 
     def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.decide.chunk import Chunk, is_satisfied
+from controller.decide.chunk import Chunk, active_pods, is_satisfied
 from controller.decide.places import Least, Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
@@ -40,7 +40,7 @@ class Gang:
         self._domains = trial.domains
         self._places = trial.places
         self._take = take
-        self._order = order or _Fullness(self._places).rank
+        self._order = order or _Fullness(trial.places).rank
         self._taken: list[Taken] = []
 
     def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
@@ -138,7 +138,7 @@ class Gang:
         self, chunk: Chunk, constraint: TopologyConstraint, within: frozenset[str] | None
     ) -> Iterator[tuple[str | None, frozenset[str] | None]]:
         """The domains that may have room: narrow ones before wide ones, the fullest first."""
-        least = self._places.least(list(chunk.all_pods()))
+        least = self._places.least_of(list(chunk.all_pods()))
         here = [self._state.holds[key].node for key in chunk.held]
         for level in self._domains.levels(constraint):
             if level is None:
@@ -173,16 +173,31 @@ class _Fullness:
 
 
 def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
-    """Has all pods of a gang wait if one of them has to, unless the group stands without them."""
-    waiting = any(trial.placed[one.pod.key].waits for one in taken)
-    if not waiting or len(taken) == 1:
-        return
-    state = trial.state
-    mark = state.mark()
-    for one in taken:
-        state.evict(one.pod.key, here=False)
-    stands = is_satisfied(state, group)
-    state.rollback(mark)
-    if not stands:
+    """Has pods wait that got a place, if their group lacks its minimum until others leave."""
+    if trial.state.nominated and not _stands_now(trial, group):
         for one in taken:
             trial.wait(one.pod)
+
+
+def keep_together(trial: Trial) -> None:
+    """Has all pods of a group wait that would start without its minimum: some of it has to move."""
+    state = trial.state
+    if not state.nominated:
+        return
+    starting: dict[str, list[Pod]] = {}
+    for key, decided in trial.placed.items():
+        pod = state.pods[key]
+        if not decided.waits and pod.group is not None:
+            starting.setdefault(pod.group, []).append(pod)
+    for key, pods in starting.items():
+        if not _stands_now(trial, state.groups[key]):
+            for pod in pods:
+                trial.wait(pod)
+
+
+def _stands_now(trial: Trial, group: Group) -> bool:
+    """Whether a group has its minimum without those of its pods that wait."""
+    placed = trial.placed
+    pods = active_pods(trial.state, group.key)
+    waiting = {pod.key for pod in pods if pod.key in placed and placed[pod.key].waits}
+    return not waiting or is_satisfied(trial.state, group, waiting)

@@ -12,7 +12,7 @@ from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.capacity import refusal
-from controller.decide.chunk import Chunk, active_pods, surplus
+from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
@@ -174,7 +174,7 @@ class Hunt:
         """Who goes next of the groups below a queue."""
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
-                for pods in surplus(self._state, group):
+                for pods in self._surplus(group):
                     return Unit(group, pods, must_move=False)
                 whole = self._whole(group)
                 if whole:
@@ -223,24 +223,22 @@ class Hunt:
 
     def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
-        found = (self._victims.cost(name, self._eligibility, _NO_NEEDS, 0) for name in nodes)
-        costs = [cost for cost in found if cost is not None]
-        return (False, *min(costs)) if costs else (True,)
+        costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
+        least = min(costs, default=None)
+        return (True,) if least is None else (False, *least)
 
     def _nodes(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
     ) -> Iterator[str]:
         """The nodes where evictions may make room, where they cost least first."""
         devices = self._places.least_devices(pod)
-        costs = [
-            cost
-            for name in self._places.candidates(pod, within)
-            if name not in avoided
-            and (cost := self._victims.cost(name, self._eligibility, pod.needs, devices))
-        ]
+        names = self._places.candidates(pod, within)
+        costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
-            yield heappop(costs)[-1]
+            node = heappop(costs)[-1]
+            if node not in avoided:
+                yield node
 
     def _make_room(self, pod: Pod, node: str) -> Place | None:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
@@ -288,7 +286,7 @@ class Hunt:
                 break
             mark = self._state.mark()
             self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
-            if self._put_back(self.evicted[at]):
+            if self._put_back(self.evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
                     self._trial.take(pod, found)
@@ -297,6 +295,12 @@ class Hunt:
                     continue
             self._state.rollback(mark)
         return place
+
+    def _is_whole(self, at: int) -> bool:
+        """Whether a group that has evicted pods back is not left with a part of its minimum."""
+        group = self.evicted[at].group
+        later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
+        return not later or is_satisfied(self._state, group, self._who_moves(group))
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -343,10 +347,25 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for pods in surplus(self._state, group):
+        for pods in self._surplus(group):
             if any(self._state.holds[pod.key].node == node for pod in pods):
                 return pods
         return self._whole(group)
+
+    def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
+        """What a group can lose and keep its minimum, which those who move leave before they start.
+
+        Each of it by itself.
+        """
+        moving = self._who_moves(group)
+        for pods in surplus(self._state, group):
+            if not moving or is_satisfied(self._state, group, moving | {pod.key for pod in pods}):
+                yield pods
+
+    def _who_moves(self, group: Group) -> frozenset[str]:
+        """The pods of a group that have to leave, and have another place."""
+        pods = active_pods(self._state, group.key)
+        return frozenset(pod.key for pod in pods if self._trial.is_evicted(pod))
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
@@ -364,6 +383,7 @@ class Hunt:
             if moved + len(unit.pods) > most:
                 return False
         mark = self._state.mark()
+        self._places.steps += len(unit.pods)  # about as much work as a search
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
             if is_new and not self._state.disrupt(pod):
@@ -372,6 +392,10 @@ class Hunt:
             self._trial.evict(pod, self._action, self._eligibility.group.key)
         self.evicted.append(unit)
         return True
+
+    def moved(self) -> list[str]:
+        """The groups with pods that leave, and have another place."""
+        return [group.key for group in self._victim_groups() if self._who_moves(group)]
 
     def _victim_groups(self) -> list[Group]:
         """The groups that are evicted, the first ones first."""

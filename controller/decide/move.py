@@ -11,6 +11,8 @@ from controller.decide.placement_policy import policy_of
 from controller.decide.taker import Taker
 from controller.decide.trial import Trial
 from controller.model.group import Group
+from controller.model.pod import Pod
+from controller.model.reason import NoRoom
 
 
 def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: bool) -> bool:
@@ -20,7 +22,7 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
     """
     state = trial.state
     mark = state.mark()
-    gang = Gang(trial, Taker(trial, policy_of(state, group)).take_or_not)
+    gang = Gang(trial, Taker(trial, policy_of(state, group), _nobody_asks).take)
     moved = 0
     while isinstance(chunk := next_chunk(state, group, evicted), Chunk):
         asked = asked_by(state, chunk)
@@ -36,3 +38,7 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
         state.rollback(mark)
         return False
     return True
+
+
+def _nobody_asks(pod: Pod, _: frozenset[str] | None) -> NoRoom:
+    return NoRoom(pod.key, 0, ())

@@ -7,7 +7,7 @@ from typing import Final
 from controller.decide.chunk import Chunk, fullness, next_chunk
 from controller.decide.shares import Shares
 from controller.model.group import Group
-from controller.model.resource import Amounts, total
+from controller.model.resource import Amounts
 from controller.state.queue_tree import ROOT
 from controller.state.state import State
 
@@ -140,8 +140,7 @@ def asked_by_next(state: State, group: Group) -> Amounts:
 
 def asked_by(state: State, chunk: Chunk) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
-    amounts = (state.asked_by(pod) for pod in chunk.all_pods())
-    return total(amounts, len(state.accounts.zero))
+    return state.asked_by(chunk.all_pods())
 
 
 def givers(state: State, shares: Shares) -> Mapping[str, int]:

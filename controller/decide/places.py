@@ -48,13 +48,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """What some pods need at least."""
+    """A number of pods, and what each of them needs at least."""
 
     count: int
-    """How many they are; the rest is for each of them."""
     cpu: int
     memory: int
     devices: int
+    """0 if that cannot be said."""
 
 
 Kind: TypeAlias = tuple[object, ...]
@@ -66,7 +66,7 @@ class Places:
     def __init__(self, state: State) -> None:
         self._state = state
         self.steps = 0
-        """How many places have been looked for."""
+        """How many places have been looked for, and pods evicted to make room."""
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
@@ -157,13 +157,13 @@ class Places:
             known = self._masks[needs] = frozenset(found)
         return known
 
-    def least(self, pods: Sequence[Pod]) -> Least:
-        """The least that each of some pods needs."""
+    def least_of(self, pods: Sequence[Pod]) -> Least:
+        """What each of some pods needs at least."""
         return Least(
-            count=len(pods),
-            cpu=min(pod.needs.cpu for pod in pods),
-            memory=min(pod.needs.memory for pod in pods),
-            devices=min(map(self.least_devices, pods)),
+            len(pods),
+            min(pod.needs.cpu for pod in pods),
+            min(pod.needs.memory for pod in pods),
+            min(map(self.least_devices, pods)),
         )
 
     def may_have_room(self, least: Least, nodes: frozenset[str]) -> bool:
@@ -353,7 +353,8 @@ class Places:
             claim = self._state.claims.get(key)
             if claim is None:
                 return BadClaim(pod.key, f"claim {key} does not exist")
-            if len(claim.status.reserved_for) >= _USERS:
+            users = self._state.users.get(key, ())  # with those who get their place in this cycle
+            if max(len(claim.status.reserved_for), len(users)) >= _USERS:
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
             queue = claim.metadata.labels.get(QUEUE_LABEL)
             group = None if pod.group is None else self._state.groups.get(pod.group)

@@ -1,5 +1,6 @@
 """Keeps what earlier cycles have promised: places of pods that wait for others to leave."""
 
+from controller.decide.capacity import balance, excess
 from controller.decide.gang import Taken, wait_together
 from controller.decide.places import Place
 from controller.decide.trial import Trial
@@ -9,7 +10,8 @@ from controller.model.plan import Nomination
 def keep_promises(trial: Trial) -> None:
     """Gives pods the places that they have been promised, where that still holds.
 
-    A group keeps all of its promises, or none.
+    A group keeps all of its promises, or none: also if its queue would have more than it may have
+    with them, because those who were to go have not gone, or its limit is another one now.
     """
     state = trial.state
     by_group: dict[str, list[Nomination]] = {}
@@ -18,16 +20,22 @@ def keep_promises(trial: Trial) -> None:
         if pod is not None and pod.group in state.groups:
             by_group.setdefault(pod.group, []).append(nomination)
     for key in sorted(by_group):
-        mark = state.mark()
+        queue = state.groups[key].queue
+        if not state.tree.is_leaf(queue):
+            continue
+        mark, before = state.mark(), balance(state, queue)
         taken: list[Taken] = []
-        for nomination in sorted(by_group[key], key=lambda one: one.pod):
+        for nomination in by_group[key]:
             one = _keep(trial, nomination)
             if one is None:
                 state.rollback(mark)
                 break
             taken.append(one)
         else:
-            wait_together(trial, state.groups[key], taken)
+            if excess(state, before) is not None:
+                state.rollback(mark)
+            else:
+                wait_together(trial, state.groups[key], taken)
 
 
 def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
@@ -42,6 +50,9 @@ def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
         is_open = claim in pod.claims and state.allocation(claim) is None
         if not is_open or not state.cluster.fits(allocation):
             return None
+    given = {claim for claim, _ in nomination.allocations}
+    if any(state.allocation(claim) is None for claim in pod.claims if claim not in given):
+        return None  # the pod that was to bring them is gone
     promised = Place(node, nomination.allocations, waits=False)
     waits = not places.is_free_now(pod, promised)
     place = Place(node, nomination.allocations, waits)

@@ -25,7 +25,7 @@ class Reservations:
         self.held: dict[str, float] = {
             key: at
             for key, at in sorted(state.memory.reservations.items())
-            if key in state.waiting and key in state.groups
+            if key in state.waiting and key in state.groups and self._may_hold(state.groups[key])
         }
         """By group: when there is room for it, as a Unix time."""
 
@@ -33,18 +33,33 @@ class Reservations:
         """Lets a group hold a reservation that has no room, if its queue has no other."""
         self.held.pop(group.key, None)  # what it knew of the others may have changed
         queues = {self._state.groups[key].queue for key in self.held}
-        if self._state.tree.queues[group.queue].reserves and group.queue not in queues:
+        if self._may_hold(group) and group.queue not in queues:
             at = self._earliest(group)
             if at is not None:
                 self.held[group.key] = at
 
     def end(self, group: Group) -> None:
-        """Ends the reservation of a group that has got its place."""
+        """Ends the reservation of a group that has its place, or waits for other things than room.
+
+        Nobody may be kept from starting by a group that could not start itself.
+        """
         self.held.pop(group.key, None)
 
+    @property
+    def have_changed(self) -> bool:
+        """Whether other reservations are held now than at the end of the last cycle."""
+        return self.held != self._state.memory.reservations
+
     def delayed_by(self, group: Group) -> Behind | None:
-        """Which group with a reservation would start later, now that this one has a place."""
+        """Which group with a reservation would start later, now that this one has a place.
+
+        One that holds a reservation itself gives way to earlier ones only: two would wait for each
+        other otherwise.
+        """
+        own = self.held.get(group.key)
         for key, at in self.held.items():
+            if own is not None and (own, group.key) <= (at, key):
+                continue
             first = self._state.groups[key]
             ends = group.run_time is not None and self._state.now + group.run_time <= at
             gives_way = (
@@ -53,9 +68,13 @@ class Reservations:
                 and group.priority < first.priority
                 and first.preempts
             )
-            if key != group.key and not ends and not gives_way and not self._has_room(first, at):
+            if not ends and not gives_way and not self._has_room(first, at):
                 return Behind(key)
         return None
+
+    def _may_hold(self, group: Group) -> bool:
+        tree = self._state.tree
+        return tree.is_leaf(group.queue) and tree.queues[group.queue].reserves
 
     def _earliest(self, group: Group) -> float | None:
         """When there is room for a group; None if what runs does not say when it ends."""

@@ -1,5 +1,6 @@
 """What has been decided so far; every step is undone with the state that it changed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.decide.domain import Domains
@@ -29,8 +30,10 @@ class Trial:
         """By pod."""
         self.evictions: dict[str, Eviction] = {}
         """By pod."""
-        self._withdrawn: dict[str, Place] = {}
+        self._withdrawn: dict[str, Decided] = {}
         """By pod: the place that it was given last, and has lost again."""
+        self.settled: set[str] = set()
+        """The groups that nobody may evict any more: others have left for them, or they move."""
 
     def take(self, pod: Pod, place: Place) -> None:
         """Gives a pod a place."""
@@ -38,7 +41,7 @@ class Trial:
         if pod.key in self._withdrawn:
             self.state.journal.drop(self._withdrawn, pod.key)
         self.state.journal.put(self.placed, pod.key, Decided(place, waits=False))
-        if place.waits:
+        if place.waits or pod.key in self.evictions or self._waits_for_claim(pod, place):
             self.wait(pod)
 
     def wait(self, pod: Pod) -> None:
@@ -48,18 +51,39 @@ class Trial:
             self.state.nominate(pod.key)
             self.state.journal.put(self.placed, pod.key, Decided(decided.place, waits=True))
 
+    def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
+        """Whether a claim has devices that it must lose first, or gets them with pods that wait."""
+        claims = self.state.claims
+        if any(claims[key].status.allocation is not None for key, _ in place.allocations):
+            return True
+        for key in pod.claims:
+            others = [user for user in self.state.users.get(key, ()) if user != pod.key]
+            if others and all(user in self.placed and self.placed[user].waits for user in others):
+                return True
+        return False
+
     def evict(self, pod: Pod, action: Action, group: str) -> None:
         """Evicts a pod for a group; one that has only been placed here loses its place again."""
         journal = self.state.journal
         decided = self.placed.get(pod.key)
         if decided is not None:
             journal.drop(self.placed, pod.key)
-            journal.put(self._withdrawn, pod.key, decided.place)
+            journal.put(self._withdrawn, pod.key, decided)
             self.state.evict(pod.key, here=False)
             return
         node = self.state.holds[pod.key].node
         self.state.evict(pod.key, here=True)
         journal.put(self.evictions, pod.key, Eviction(pod.key, node, action, group))
+
+    def settle(self, groups: Iterable[str]) -> None:
+        """Has nobody evict these groups any more."""
+        for key in groups:
+            if key not in self.settled:
+                self.settled.add(key)
+                for pods in self.state.members[key].by_set.values():
+                    self.state.look_again(
+                        hold.node for pod in pods if (hold := self.state.holds.get(pod))
+                    )
 
     def is_evicted(self, pod: Pod) -> bool:
         """Whether a pod has to leave the place that it had before."""
@@ -67,9 +91,11 @@ class Trial:
 
     def put_back(self, pod: Pod) -> None:
         """Gives a pod the place back that it has lost last."""
-        place = self._withdrawn.get(pod.key)
-        if place is not None:
-            self.take(pod, place)
+        decided = self._withdrawn.get(pod.key)
+        if decided is not None:
+            self.take(pod, decided.place)
+            if decided.waits:
+                self.wait(pod)
             return
         eviction = self.evictions[pod.key]
         self.state.journal.drop(self.evictions, pod.key)
@@ -77,7 +103,8 @@ class Trial:
 
     def could_stay(self, pod: Pod) -> bool:
         """Whether the place that a pod has lost last, with its devices, is still free."""
-        state, place = self.state, self._withdrawn.get(pod.key)
+        state, decided = self.state, self._withdrawn.get(pod.key)
+        place = None if decided is None else decided.place
         node = self.evictions[pod.key].node if place is None else place.node
         room = state.rooms.get(node)
         if room is None or room.lacks(pod.needs) is not None:

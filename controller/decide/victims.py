@@ -4,8 +4,7 @@ First go pods that their group can spare, then groups fall as a whole: those of 
 most beyond its share, then of the lowest priority, then the youngest.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from controller.decide.chunk import Fullness, fullness
@@ -21,16 +20,6 @@ Cost: TypeAlias = tuple[bool, int, int, float, int, str, str]
 then the name of the first, and the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownCost:
-    """What it costs to make room on a node, as long as its pods do not change."""
-
-    version: int
-    cost: Cost | None
-    only: str | None
-    """The group that may be evicted, if there is one only."""
-
-
 class Victims:
     """The groups that may be evicted by one action, remembered while nodes do not change."""
 
@@ -40,9 +29,9 @@ class Victims:
         self._state = trial.state
         self._queue_ranks = queue_ranks
         self._by_node: dict[str, tuple[int, Sequence[tuple[Rank, Group, int]]]] = {}
+        self._costs: dict[tuple[PodNeeds, int], dict[str, tuple[int, Cost | None]]] = {}
+        """What room costs on each node, by what is needed; with the version of the node."""
         self._seen: set[str] = set()
-        self._costs: dict[tuple[PodNeeds, int], dict[str, _KnownCost]] = {}
-        """By what a pod needs, and by node."""
 
     @property
     def count(self) -> int:
@@ -65,35 +54,36 @@ class Victims:
         }
         return sorted(found.values(), key=self._rank)
 
-    def cost(
-        self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
-    ) -> Cost | None:
-        """About what it costs to make room for a pod; None if nobody may be evicted.
+    def costs(
+        self, nodes: Iterable[str], eligibility: Eligibility, needs: PodNeeds, devices: int
+    ) -> Iterator[Cost]:
+        """About what it costs to make room for a pod on each node where anybody may be evicted.
 
         `devices` is how many devices the pod needs at least.
         """
-        version = self._state.versions.get(node, 0)
+        versions = self._state.versions
         costs = self._costs.setdefault((needs, devices), {})
-        known = costs.get(node)
-        if known is None or known.version != version:
-            ranked = self._ranked(node, eligibility)
-            cost = self._cost(node, ranked, needs, devices) if ranked else None
-            only = ranked[0][1].key if len(ranked) == 1 else None
-            known = costs[node] = _KnownCost(version, cost, only)
-        return None if known.only == eligibility.group.key else known.cost
+        for node in nodes:
+            version, known = versions.get(node, 0), costs.get(node)
+            if known is None or known[0] != version:
+                known = costs[node] = version, self._cost(node, eligibility, needs, devices)
+            if known[1] is not None:
+                yield known[1]
 
     def _cost(
-        self, node: str, ranked: Sequence[tuple[Rank, Group, int]], needs: PodNeeds, devices: int
-    ) -> Cost:
+        self, node: str, eligibility: Eligibility, needs: PodNeeds, devices: int
+    ) -> Cost | None:
+        ranked = self._ranked(node, eligibility)
+        if not ranked:
+            return None
         missing = devices - self._state.devices.most_free(node) if devices > 1 else 0
-        room = self._state.rooms[node]
-        cpu, memory = needs.cpu - room.cpu, needs.memory - room.memory
+        lacks = self._state.rooms[node].lacks(needs) is not None
         count = 0
         last = ranked[0][0]
         for rank, _, freed in ranked:
             last, count = rank, count + 1
             missing -= freed
-            if missing <= 0 and cpu <= 0 and memory <= 0:
+            if missing <= 0 and not lacks:
                 break
         return *last[:4], count, ranked[0][0][4], node
 
@@ -113,7 +103,7 @@ class Victims:
             (
                 (self._rank(state.groups[key]), state.groups[key], freed)
                 for key, freed in found.items()
-                if eligibility.may_lose(state.groups[key])
+                if key not in self._trial.settled and eligibility.may_lose(state.groups[key])
             ),
             key=lambda one: one[0],
         )

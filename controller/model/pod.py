@@ -107,6 +107,11 @@ class Pod:
     """The disruption budgets that count it."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Keeps each claim and budget once: a pod may name one several times, and has it once."""
+        object.__setattr__(self, "claims", tuple(dict.fromkeys(self.claims)))
+        object.__setattr__(self, "budgets", tuple(dict.fromkeys(self.budgets)))
+
     @property
     def namespace(self) -> str:
         """The namespace."""

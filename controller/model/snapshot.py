@@ -41,7 +41,8 @@ class Settings:
     usage_weight: Fraction = Fraction(0)
     """How much past usage matters for what is over the quotas."""
     search_steps: int | None = 2_000
-    """How many placements the searches for victims of one cycle try at most; None for no limit."""
+    """How many places the searches for victims look for in a cycle, with the evictions that they
+    try, at most; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)

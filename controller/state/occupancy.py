@@ -13,7 +13,7 @@ from carina_dra.placement.feed import Feed
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.pod import Pending, Pod
+from controller.model.pod import Evicting, Pending, Pod
 from controller.model.resource import Amounts, plus
 from controller.model.snapshot import Snapshot
 from controller.state.accounts import Accounts
@@ -143,6 +143,11 @@ class Occupancy:
             self.cluster.allocate(claim, allocation)
             self.journal.record(partial(self.cluster.release, claim))
 
+    def look_again(self, nodes: Iterable[str]) -> None:
+        """Has what is remembered of the pods on nodes be forgotten."""
+        for node in nodes:
+            self.versions[node] = self.versions.get(node, 0) + 1
+
     def referrers(self, claim: str) -> int:
         """How many pods refer to a claim."""
         return len(self._referrers.get(claim, ()))
@@ -161,6 +166,10 @@ class Occupancy:
         """Whether a pod waits for a place, and has not got one in the trial."""
         return isinstance(self.pods[key].state, Pending) and key not in self.holds
 
+    def is_active(self, key: str) -> bool:
+        """Whether a pod has a place and is not on its way out, as a stuck one is."""
+        return key in self.holds and not isinstance(self.pods[key].state, Evicting)
+
     def device_count(self, pod: Pod) -> int:
         """How many devices the claims of a pod have."""
         found = map(self.allocation, pod.claims)
@@ -172,22 +181,20 @@ class Occupancy:
         found = (claim.status.allocation for claim in claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
-    def asked_by(self, pod: Pod) -> Amounts:
-        """What a pod and its claims without devices count in a queue, as asked."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
+    def asked_by(self, pods: Iterable[Pod]) -> Amounts:
+        """What pods and their claims without devices count in a queue, as asked.
+
+        A claim that several of them refer to counts once.
+        """
+        amounts = self.accounts.zero
+        claims: dict[str, None] = {}
+        for pod in pods:
+            amounts = plus(amounts, self.asking.of_pod(pod.needs))
+            claims |= dict.fromkeys(pod.claims)
+        for key in claims:
             claim = self.claims.get(key)
             if claim is not None and not self.users.get(key) and self.allocation(key) is None:
                 amounts = plus(amounts, self.asking.asked(claim))
-        return amounts
-
-    def charged_to(self, pod: Pod) -> Amounts:
-        """What a pod that has a place counts, with the claims that nobody else would keep."""
-        amounts = self.asking.of_pod(pod.needs)
-        for key in pod.claims:
-            charge = self._charges.get(key)
-            if charge is not None and len(self.users[key]) == 1:
-                amounts = plus(amounts, charge[1])
         return amounts
 
     def queue_of(self, pod: Pod) -> str:
@@ -216,8 +223,7 @@ class Occupancy:
         for claim in pod.claims:
             self._add(self.users, claim, pod.key)
             self.settle(claim)
-            if claim not in self._charges and claim in self.claims:
-                self._charge(claim, queue, preemptible=preemptible)
+            self._charge_payer(claim)
 
     def vacate(self, pod: Pod) -> None:
         """Takes a place from a pod, and the devices from claims that nobody else uses."""
@@ -228,11 +234,9 @@ class Occupancy:
         self.accounts.give(hold.queue, amounts, preemptible=self._is_preemptible(pod))
         for claim in pod.claims:
             self._drop(self.users, claim, pod.key)
-            if claim not in self.users:
-                if claim in self._charges:
-                    self._uncharge(claim)
-                if claim in self._assigned:
-                    self._unassign(claim)
+            self._charge_payer(claim)
+            if claim not in self.users and claim in self._assigned:
+                self._unassign(claim)
             self.settle(claim)
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
@@ -250,6 +254,27 @@ class Occupancy:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.give_back(pod.needs)
+
+    def _charge_payer(self, claim: str) -> None:
+        """Charges one of the users of a claim for it, whoever came first.
+
+        It is one that is not preemptible, if there is, so that none exceeds its quota unseen.
+        """
+        payers = (
+            (self.holds[user].queue == ROOT, self._is_preemptible(self.pods[user]), user)
+            for user in self.users.get(claim, ())
+        )
+        payer = min(payers, default=None)
+        charge = self._charges.get(claim)
+        if payer is None or claim not in self.claims:
+            if charge is not None:
+                self._uncharge(claim)
+            return
+        queue, preemptible = self.holds[payer[2]].queue, payer[1]
+        if charge is not None and (charge[0], charge[2]) != (queue, preemptible):
+            self._uncharge(claim)
+        if claim not in self._charges:
+            self._charge(claim, queue, preemptible=preemptible)
 
     def _charge(self, claim: str, queue: str, *, preemptible: bool) -> None:
         allocation = self.allocation(claim)

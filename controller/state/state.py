@@ -26,6 +26,7 @@ from controller.state.occupancy import Occupancy, discard
 from controller.state.queue_tree import QueueTree
 from controller.state.room import NodeCapacity, Room
 
+_Requests: TypeAlias = dict[str, tuple[str, Amounts]]
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
 
@@ -58,8 +59,10 @@ class State(Occupancy):
         self._replaceable: dict[str, int] = {}
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
-        self._requests: dict[str, tuple[str, Amounts]] = {}
-        """By pod or claim: what counts as asked for, and in which queue."""
+        self._requests: _Requests = {}
+        """By pod: what it counts as asked for, and in which queue."""
+        self._claim_requests: _Requests = {}
+        """By claim, which may have the name of a pod: the same."""
         self._counted: dict[str, str] = {}
         """By claim: the pod with which it counts as asked for."""
         self._queues: dict[str, Queue] = {}
@@ -224,9 +227,9 @@ class State(Occupancy):
         self.asking.forget_claims()
         if self.asking.depends_on_devices:
             for key in list(self._counted):
-                queue, _ = self._requests[key]
-                self._uncount(key)
-                self._count(key, queue, self._amounts(key))
+                queue, _ = self._claim_requests[key]
+                self._uncount(self._claim_requests, key)
+                self._count(self._claim_requests, key, queue, self._amounts(key))
 
     def advance(self, now: float) -> None:
         """Sets the time, in seconds; what was refused until now may be possible."""
@@ -346,31 +349,32 @@ class State(Occupancy):
 
     def _request(self, pod: Pod) -> None:
         queue = self.queue_of(pod)
-        self._count(pod.key, queue, self.asking.of_pod(pod.needs))
+        self._count(self._requests, pod.key, queue, self.asking.of_pod(pod.needs))
         for key in pod.claims:
             if key not in self._counted and key in self.claims:
                 self._counted[key] = pod.key
-                self._count(key, queue, self._amounts(key))
+                self._count(self._claim_requests, key, queue, self._amounts(key))
 
     def _forget_request(self, pod: Pod) -> None:
-        self._uncount(pod.key)
+        self._uncount(self._requests, pod.key)
         for key in pod.claims:
             if self._counted.get(key) == pod.key:
                 del self._counted[key]
-                self._uncount(key)
+                self._uncount(self._claim_requests, key)
                 others = (self.pods[one] for one in sorted(self._referrers[key]) if one != pod.key)
                 for other in others:
                     if isinstance(other.state, Pending | Placed):
                         self._counted[key] = other.key
-                        self._count(key, self.queue_of(other), self._amounts(key))
+                        queue, amounts = self.queue_of(other), self._amounts(key)
+                        self._count(self._claim_requests, key, queue, amounts)
                         break
 
-    def _count(self, key: str, queue: str, amounts: Amounts) -> None:
-        self._requests[key] = queue, amounts
+    def _count(self, requests: _Requests, key: str, queue: str, amounts: Amounts) -> None:
+        requests[key] = queue, amounts
         self.accounts.request(queue, amounts)
 
-    def _uncount(self, key: str) -> None:
-        known = self._requests.pop(key, None)
+    def _uncount(self, requests: _Requests, key: str) -> None:
+        known = requests.pop(key, None)
         if known is not None:
             queue, amounts = known
             self.accounts.request(queue, minus(self.accounts.zero, amounts))

@@ -45,7 +45,7 @@ from controller.decide.shares import Shares
 from controller.decide.trial import Trial
 from controller.model.group import Group, PodSet, SubGroup
 from controller.model.node import ClusterNode
-from controller.model.plan import Action, Memory, Plan
+from controller.model.plan import Action, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending, Placed, Pod, PodNeeds, PodState
 from controller.model.queue import Entitlement, Queue
 from controller.model.resource import DevicesOf, Resource
@@ -280,9 +280,10 @@ def gpus_of(node: str, *indices: int) -> Allocation:
 
 def devices_of(plan: Plan, pod: str) -> list[str]:
     """The devices that a pod gets, now or later."""
+    decided: tuple[Start | Nomination, ...] = (*plan.starts, *plan.nominations)
     return [
         result.device
-        for one in (*plan.starts, *plan.nominations)
+        for one in decided
         if one.pod == f"t/{pod}"
         for _, allocation in one.allocations
         for result in allocation.devices.results

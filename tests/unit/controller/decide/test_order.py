@@ -1,12 +1,10 @@
 """Whose turn it is, and who gives first."""
 
-from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from controller.decide.order import Turns, asked_by_next, givers, rank_of_group, rank_of_queue
-from tests.unit.controller.scene import GPU, Scene, shares_of
+from controller.model.group import PodSet
+from tests.unit.controller.scene import Scene, shares_of
 
 
 def _turns(scene: Scene) -> list[str]:
@@ -163,11 +161,16 @@ class TestAsked:
         assert asked_by_next(state, state.groups["g"]) == (0,)
 
     def test_a_claim_that_pods_share_counts_once(self) -> None:
-        # Both pods are asked for in the accounts of one claim; a chunk counts what each would add.
-        scene = Scene().queue("q").claim("shared", 2).waits("g", 1, gpus=0)
-        scene.pods["g-0"] = replace(scene.pods["g-0"], claims=("t/shared",))
+        scene = Scene().queue("q").claim("shared", 2).group("g", root=PodSet("", 2))
+        scene.pod("g", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
         assert asked_by_next(state, state.groups["g"]) == (2,)
+
+    def test_a_claim_that_a_placed_pod_uses_is_not_asked_for(self) -> None:
+        scene = Scene().node("n", 2).queue("q").claim("shared", 2, "n").group("g")
+        scene.pod("g", "n", claims=("shared",)).pod("g", claims=("shared",))
+        state = scene.state()
+        assert asked_by_next(state, state.groups["g"]) == (0,)
 
 
 def _givers(scene: Scene) -> list[str]:

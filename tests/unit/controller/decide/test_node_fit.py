@@ -1,0 +1,109 @@
+"""Which nodes a pod may be on (core/v1 selectors, affinity, taints and tolerations)."""
+
+from typing import Any
+
+import pytest
+
+from carina_dra.allocator.node import Node
+from carina_dra.resource import (
+    NodeSelector,
+    NodeSelectorOperator,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from controller.decide.node_fit import unsuitable
+from controller.model.node import ClusterNode, Taint
+from controller.model.pod import PodNeeds, Toleration
+
+
+def _node(**fields: Any) -> ClusterNode:
+    return ClusterNode(Node("n", {"zone": "a"}), 1_000, 1_000, **fields)
+
+
+def _affinity(operator: NodeSelectorOperator, key: str, *values: str) -> PodNeeds:
+    requirement = NodeSelectorRequirement(key, operator, values)
+    return PodNeeds(affinity=NodeSelector((NodeSelectorTerm((requirement,)),)))
+
+
+def test_a_node_without_constraints_is_suitable() -> None:
+    assert unsuitable(PodNeeds(), _node()) is None
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        (None, "taint k"),
+        (Toleration("k", "v"), None),
+        (Toleration("k", "v", effect="NoSchedule"), None),
+        (Toleration("k", "v", effect="NoExecute"), "taint k"),
+        (Toleration("k", "other"), "taint k"),
+        (Toleration("other", "v"), "taint k"),
+        (Toleration("k", exists=True), None),
+        (Toleration("other", exists=True), "taint k"),
+        (Toleration(exists=True), None),
+        (Toleration(exists=True, effect="NoExecute"), "taint k"),
+        (Toleration("", "v"), "taint k"),  # an empty key needs the operator Exists
+    ],
+)
+def test_a_taint_keeps_away_who_does_not_tolerate_it(
+    toleration: Toleration | None, expected: str | None
+) -> None:
+    needs = PodNeeds(tolerations=() if toleration is None else (toleration,))
+    assert unsuitable(needs, _node(taints=(Taint("k", "v"),))) == expected
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected"),
+    [("NoSchedule", "taint k"), ("NoExecute", "taint k"), ("PreferNoSchedule", None)],
+)
+def test_taints_that_are_preferences_do_not_matter(effect: str, expected: str | None) -> None:
+    assert unsuitable(PodNeeds(), _node(taints=(Taint("k", effect=effect),))) == expected
+
+
+def test_every_taint_has_to_be_tolerated() -> None:
+    needs = PodNeeds(tolerations=(Toleration("a", exists=True),))
+    assert unsuitable(needs, _node(taints=(Taint("a"), Taint("b")))) == "taint b"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "expected"),
+    [
+        (Toleration("node.kubernetes.io/unschedulable", exists=True), None),
+        (Toleration(exists=True), None),
+        (Toleration("node.kubernetes.io/unschedulable", exists=True, effect="NoSchedule"), None),
+        (Toleration("other", exists=True), "unschedulable"),
+    ],
+)
+def test_a_cordoned_node_takes_who_tolerates_that(
+    toleration: Toleration, expected: str | None
+) -> None:
+    needs = PodNeeds(tolerations=(toleration,))
+    assert unsuitable(needs, _node(unschedulable=True)) == expected
+
+
+def test_a_cordoned_node_takes_nobody_else() -> None:
+    assert unsuitable(PodNeeds(), _node(unschedulable=True)) == "unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ((("zone", "a"),), None),
+        ((("zone", "b"),), "node selector"),
+        ((("zone", "a"), ("rack", "1")), "node selector"),
+    ],
+)
+def test_the_node_has_every_label_of_the_selector(
+    selector: tuple[tuple[str, str], ...], expected: str | None
+) -> None:
+    assert unsuitable(PodNeeds(node_selector=selector), _node()) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [("a", None), ("b", "node affinity")])
+def test_node_affinity_has_to_match(value: str, expected: str | None) -> None:
+    assert unsuitable(_affinity(NodeSelectorOperator.IN, "zone", value), _node()) == expected
+
+
+def test_an_affinity_that_is_not_valid_matches_no_node() -> None:
+    needs = _affinity(NodeSelectorOperator.GREATER, "zone", "a", "b")
+    assert unsuitable(needs, _node()) == "node affinity that is not valid"

@@ -1,0 +1,120 @@
+"""Objects that the API server takes, though nobody in their right mind writes them."""
+
+from typing import Any
+
+from controller.decide.cycle import Engine, plan
+from controller.model.pod import Evicting, Pod, PodNeeds
+from controller.model.queue import Entitlement, Queue
+from controller.model.resource import Pods, Resource
+from controller.model.snapshot import Snapshot
+from controller.state.state import State
+from tests.unit.controller.decide.gpu_cluster import (
+    CLASS,
+    GPU,
+    NEEDS,
+    claim,
+    gpus,
+    group,
+    node,
+    queue,
+    running,
+    waiting,
+)
+
+
+def snapshot(**fields: Any) -> Snapshot:
+    """A node with eight GPUs and a queue."""
+    defaults = {
+        "nodes": (node(),),
+        "slices": (gpus(),),
+        "classes": (CLASS,),
+        "queues": (queue("q"),),
+    }
+    return Snapshot(now=1000, **{**defaults, **fields})
+
+
+def test_a_pod_that_names_a_claim_twice_gets_it_once() -> None:
+    asked = snapshot(
+        claims=(claim("a/c"),), groups=(group("a/g"),), pods=(waiting("a/p", "a/g", "a/c", "a/c"),)
+    )
+
+    (start,) = plan(asked).starts
+
+    assert [name for name, _ in start.allocations] == ["a/c"]
+
+
+def test_a_running_pod_that_names_a_claim_twice_can_go() -> None:
+    state = State(
+        snapshot(
+            claims=(claim("a/c", has=("n1/g0",)),),
+            groups=(group("a/g"),),
+            pods=(running("a/p", "a/g", "a/c", "a/c"),),
+        )
+    )
+
+    state.remove_pod("a/p")
+
+    assert state.accounts.allocated["q"] == (0,)
+    assert not Engine(state).decide().waiting
+
+
+def test_a_pod_that_names_a_budget_twice_spends_one_disruption() -> None:
+    state = State(snapshot(budgets={"b": 1}))
+
+    assert state.disrupt(running("a/p", "a/g", budgets=("b", "b")))
+
+    assert state.budgets == {"b": 0}
+
+
+def test_what_runs_in_a_queue_that_has_got_children_gives_to_them() -> None:
+    all_gpus = tuple(f"n1/g{index}" for index in range(8))
+    changed = snapshot(
+        queues=(queue("q"), queue("child", parent="q", quota=8)),
+        claims=(claim("a/old", 8, has=all_gpus), claim("a/new")),
+        groups=(group("a/old"), group("a/new", "child")),
+        pods=(running("a/old-0", "a/old", "a/old"), waiting("a/new-0", "a/new", "a/new")),
+    )
+
+    assert [(each.pod, each.group) for each in plan(changed).evictions] == [("a/old-0", "a/new")]
+
+
+def test_a_claim_with_the_name_of_its_pod_is_not_asked_for_any_more_when_both_are_gone() -> None:
+    entitlements: dict[Resource, Entitlement] = {GPU: Entitlement(0), Pods(): Entitlement(0)}
+    state = State(snapshot(queues=(Queue("q", entitlements=entitlements),)))
+    state.put_claim(claim("a/train"))
+    state.put_group(group("a/train"))
+    state.put_pod(waiting("a/train", "a/train", "a/train"))
+    assert state.accounts.requested["q"] == (1, 1)
+
+    state.remove_pod("a/train")
+    state.remove_claim("a/train")
+
+    assert state.accounts.requested["q"] == (0, 0)
+
+
+def test_nobody_is_promised_what_a_stuck_pod_holds() -> None:
+    stuck = Pod("a/v-1", NEEDS, Evicting("n1", stuck=True), "a/v", claims=("a/v-1",))
+    half_gone = snapshot(
+        slices=(gpus(count=2),),
+        claims=(claim("a/v-0", has=("n1/g0",)), claim("a/v-1", has=("n1/g1",)), claim("a/h", 2)),
+        groups=(group("a/v", least=2), group("a/h", priority=1)),
+        pods=(running("a/v-0", "a/v", "a/v-0"), stuck, waiting("a/h-0", "a/h", "a/h")),
+    )
+
+    decided = plan(half_gone)
+
+    assert not decided.nominations
+    assert not decided.evictions
+    assert decided.stale == ("a/v",)
+
+
+def test_no_more_pods_start_with_a_claim_than_may_use_it() -> None:
+    pods = [waiting(f"a/p-{index:03}", "a/g", "a/c", needs=PodNeeds()) for index in range(257)]
+    shared = snapshot(claims=(claim("a/c"),), groups=(group("a/g"),), pods=tuple(pods))
+
+    decided = plan(shared)
+
+    assert len(decided.starts) == 256
+    assert [str(each) for each in decided.waiting["a/g"]] == [
+        "pod a/p-256: claim a/c has 256 users, the most there can be"
+    ]
