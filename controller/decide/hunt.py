@@ -176,6 +176,8 @@ class Hunt:
 
     def _next_of_queue(self, queue: str) -> Unit | None:
         """Who goes next of the groups below a queue."""
+        if not self._eligibility.may_take_from_any():
+            return None
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
                 for pods in self._surplus(group):
@@ -208,6 +210,8 @@ class Hunt:
             return place
         skipped = self._search.begin()
         at = len(self._search.looked) - 1
+        if not self.moves and not self._eligibility.may_take_from_any():
+            return self._places.why_not(pod, within)
         for index, node in enumerate(self._nodes(pod, within, avoided)):
             if index < skipped:
                 continue

@@ -96,7 +96,7 @@ class State(Occupancy):
             return
         self._ask_again()
         self.node_moment += 1
-        self._devices_changed = True
+        self._notice_devices()
         if before is not None:
             self.capacity.remove(before)
         self.capacity.add(node)
@@ -112,7 +112,7 @@ class State(Occupancy):
         node = self.nodes.pop(name, None)
         if node is not None:
             self._ask_again()
-            self._devices_changed = True
+            self._notice_devices()
             self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
@@ -121,7 +121,7 @@ class State(Occupancy):
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.put(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -129,7 +129,7 @@ class State(Occupancy):
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -232,6 +232,7 @@ class State(Occupancy):
         self._devices_changed = False
         cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
         self.devices.leave_out(cordoned)
+        self.asking.forget_claims()
         if self.asking.depends_on_devices:
             for key in list(self._counted):
                 queue, _ = self._claim_requests[key]
@@ -244,6 +245,11 @@ class State(Occupancy):
         wake = self.memory.wake
         if wake is not None and now >= wake:
             self._ask_again()
+
+    def _notice_devices(self) -> None:
+        """What claims ask for may count differently now."""
+        self._devices_changed = True
+        self.asking.forget_claims()
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
