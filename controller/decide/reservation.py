@@ -30,13 +30,19 @@ class Reservations:
         """By group: when there is room for it, as a Unix time."""
 
     def consider(self, group: Group) -> None:
-        """Lets a group hold a reservation that has no room, if its queue has no other."""
+        """Lets a group hold a reservation that has no room, if it is the first of its queue."""
         self.held.pop(group.key, None)  # what it knew of the others may have changed
-        queues = {self._state.groups[key].queue for key in self.held}
-        if self._may_hold(group) and group.queue not in queues:
-            at = self._earliest(group)
-            if at is not None:
-                self.held[group.key] = at
+        if not self._may_hold(group):
+            return
+        groups = self._state.groups
+        rivals = [key for key in self.held if groups[key].queue == group.queue]
+        if any(groups[key].priority >= group.priority for key in rivals):
+            return
+        at = self._earliest(group)
+        if at is not None:
+            for key in rivals:
+                del self.held[key]
+            self.held[group.key] = at
 
     def end(self, group: Group) -> None:
         """Ends the reservation of a group that has its place, or waits for other things than room.
@@ -61,6 +67,8 @@ class Reservations:
             if own is not None and (own, group.key) <= (at, key):
                 continue
             first = self._state.groups[key]
+            if group.queue == first.queue and group.priority > first.priority:
+                continue  # it comes before the group in their queue
             ends = group.run_time is not None and self._state.now + group.run_time <= at
             gives_way = (
                 group.preemptible

@@ -1,9 +1,13 @@
 """Reservations of groups that wait for room, and what must not hold up others."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from controller.decide.cycle import Engine
 from controller.model.plan import Plan
+from controller.model.pod import PodNeeds
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
 from tests.unit.controller.decide.gpu_cluster import (
@@ -16,6 +20,7 @@ from tests.unit.controller.decide.gpu_cluster import (
     running,
     waiting,
 )
+from tests.unit.controller.scene import NOW, Scene, only, started
 
 _ALL = tuple(f"n1/g{index}" for index in range(8))
 
@@ -122,3 +127,81 @@ def test_who_was_behind_a_reservation_is_asked_again_when_it_has_ended() -> None
     cluster.state.remove_pod("q/big-1")
 
     assert [start.pod for start in cluster.settle().starts] == ["other/long-0"]
+
+
+def _reserved(**low: Any) -> Scene:
+    """Two GPUs, one in use for 100 s; `low` waits for both, and holds a reservation."""
+    scene = Scene(**only()).node("n", 2).queue("q", reserves=True).queue("other")
+    scene.runs("runs", "n", run_time=100, started=NOW)
+    scene.waits("low", gpus=2, created=1, **low)
+    scene.memory = scene.plan().memory
+    assert scene.memory.reservations == {"low": NOW + 100}
+    return scene
+
+
+class TestWhoMayStart:
+    """A pod with one GPU, for which there is room, beside a reservation."""
+
+    @pytest.mark.parametrize(
+        ("group", "starts"),
+        [
+            ({}, False),
+            ({"run_time": 100}, True),
+            ({"run_time": 101}, False),
+            ({"queue": "other", "priority": 9}, False),
+            ({"priority": 1}, True),  # it comes before `low` in their queue
+            ({"priority": -1}, True),  # `low` may preempt it
+            ({"priority": -1, "preemptible": False}, False),
+            ({"priority": -1, "queue": "other"}, False),
+        ],
+    )
+    def test_by_run_time_queue_and_priority(self, group: dict[str, Any], starts: bool) -> None:
+        scene = _reserved().queue("q", quota=9, reserves=True)
+        assert bool(started(scene.waits("new", created=2, **group).plan())) is starts
+
+    def test_a_group_that_does_not_preempt_holds_it_against_lower_priorities(self) -> None:
+        scene = _reserved(preempts=False).waits("new", created=2, priority=-1)
+        assert started(scene.plan()) == {}
+
+    def test_who_leaves_room_starts(self) -> None:
+        scene = _reserved().node("m", 1, labels={"kind": "m"})
+        scene.waits("new", created=2, needs=PodNeeds(node_selector=(("kind", "m"),)))
+        assert started(scene.plan()) == {"new-0": "m"}
+
+
+class TestWhoHoldsIt:
+    def test_the_first_group_of_a_queue_that_waits_for_room(self) -> None:
+        scene = _reserved().waits("second", gpus=2, created=2)
+        assert scene.plan().memory.reservations == {"low": NOW + 100}
+
+    def test_a_higher_priority_takes_it_over(self) -> None:
+        scene = _reserved().waits("high", gpus=2, created=2, priority=1)
+        assert scene.plan().memory.reservations == {"high": NOW + 100}
+
+    def test_each_queue_has_one_of_its_own(self) -> None:
+        scene = _reserved().queue("other", reserves=True)
+        plan = scene.waits("theirs", gpus=2, queue="other", created=2).plan()
+        assert set(plan.memory.reservations) == {"low", "theirs"}
+
+    def test_nobody_if_it_is_not_known_when_there_is_room(self) -> None:
+        scene = Scene(**only()).node("n", 2).queue("q", reserves=True).runs("runs", "n")
+        assert scene.waits("low", gpus=2).plan().memory.reservations == {}
+
+    def test_nobody_if_there_is_never_room(self) -> None:
+        scene = Scene(**only()).node("n", 2).queue("q", reserves=True)
+        scene.runs("runs", "n", run_time=100)
+        assert scene.waits("low", gpus=3).plan().memory.reservations == {}
+
+    def test_the_time_is_the_first_at_which_there_is_room(self) -> None:
+        scene = Scene(**only()).node("n", 4).queue("q", reserves=True)
+        for seconds in (400, 100, 300, 200):
+            scene.runs(f"r{seconds}", "n", run_time=seconds + 50, started=NOW - 50)
+        plan = scene.waits("low", gpus=3).plan()
+        assert plan.memory.reservations == {"low": NOW + 300}
+
+    def test_it_ends_when_the_group_has_started(self) -> None:
+        scene = _reserved()
+        del scene.pods["runs-0"], scene.claims["runs-0"]
+        scene.memory = replace(scene.memory, refusals={})
+        plan = scene.plan()
+        assert (started(plan), plan.memory.reservations) == ({"low-0": "n"}, {})
