@@ -98,6 +98,28 @@ class TestOrderOfVictims:
         assert evicted(plan) == []
         assert isinstance(_why(plan), NoVictims)
 
+    def test_one_group_moves_rather_than_two(self) -> None:
+        """The two go first, and would fit elsewhere; so does the one that frees as much."""
+        scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 4, labels={"kind": "n"})
+        scene.node("m", 2).runs("a", "n").runs("b", "n").runs("c", "n", gpus=2, priority=1)
+        needs = PodNeeds(node_selector=(("kind", "n"),))
+        plan = scene.waits("new", gpus=2, priority=9, needs=needs).plan()
+        assert evicted(plan) == ["c-0"]
+        assert nominated(plan) == {"new-0": "n", "c-0": "m"}
+
+    def test_two_groups_move_rather_than_one_falls(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 4, labels={"kind": "n"})
+        scene.node("m", 1).node("o", 1).runs("a", "n").runs("b", "n")
+        scene.runs("c", "n", gpus=2, priority=1)
+        needs = PodNeeds(node_selector=(("kind", "n"),))
+        plan = scene.waits("new", gpus=2, priority=9, needs=needs).plan()
+        assert set(nominated(plan)) == {"new-0", "a-0", "b-0"}
+
+    def test_evictions_count_as_steps(self) -> None:
+        few = _preempting(1).runs("old", "n").waits("new", priority=9).plan()
+        many = _preempting(3).runs("old", "n", "n", "n").waits("new", priority=9).plan()
+        assert many.steps - few.steps >= 2
+
 
 class TestPreempt:
     @pytest.mark.parametrize(
