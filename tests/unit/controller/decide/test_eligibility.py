@@ -143,6 +143,11 @@ class TestMayTakeFrom:
         own = Eligibility(state, shares_of(state), sibling, (1,), Action.RECLAIM)
         assert own.may_take_from("y1")
 
+    def test_what_still_runs_in_a_queue_above_gives(self) -> None:
+        scene = Scene().node("n", 10).queue("top", quota=10).queue("q", "top")
+        scene.runs("old", "n", queue="top").waits("new")
+        assert _eligibility(scene, Action.RECLAIM).may_take_from("top") is True
+
     @pytest.mark.parametrize("action", [Action.PREEMPT, Action.CONSOLIDATE])
     def test_other_actions_take_from_every_queue(self, action: Action) -> None:
         scene = Scene().node("n", 1).queue("q", limit=0).waits("new")
@@ -159,6 +164,28 @@ class TestMayTakeFrom:
         assert eligibility.may_take_from("other")
         full = Eligibility(state, shares_of(state), new, (1,), Action.RECLAIM)
         assert not full.may_take_from("other")
+
+
+class TestMayTakeFromAny:
+    @pytest.mark.parametrize(
+        ("action", "victim", "expected"),
+        [
+            (Action.PREEMPT, {"priority": 4}, True),
+            (Action.PREEMPT, {"priority": 5}, False),
+            (Action.PREEMPT, {"priority": 4, "queue": "over"}, False),
+            (Action.RECLAIM, {"queue": "over"}, True),
+            (Action.RECLAIM, {"queue": "within"}, False),
+            (Action.RECLAIM, {"queue": "gone"}, False),
+            (Action.RECLAIM, {}, False),
+            (Action.CONSOLIDATE, {"queue": "within"}, True),
+        ],
+    )
+    def test_by_who_has_a_place(
+        self, action: Action, victim: dict[str, Any], expected: bool
+    ) -> None:
+        scene = Scene().node("n", 8).queue("q", weight=0).queue("over", weight=0)
+        scene.queue("within", quota=8).runs("old", "n", **victim).waits("new", priority=5)
+        assert _eligibility(scene, action).may_take_from_any() is expected
 
 
 def _stays_fair(fair: tuple[int, int], has: tuple[int, int], *, gave: bool = True) -> bool:

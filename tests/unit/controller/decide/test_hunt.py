@@ -72,6 +72,13 @@ class TestOrderOfVictims:
         scene = _preempting(1).node("m", 1).runs("high", "n", priority=5).runs("low", "m")
         assert evicted(scene.waits("new", priority=9).plan()) == ["low-0"]
 
+    def test_the_nodes_are_tried_in_the_order_of_their_costs(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).queue("q")
+        for index, priority in enumerate([5, 4, 3, 6, 2, 7, 1, 8]):
+            scene.node(f"n{index}", 1).runs(f"p{priority}", f"n{index}", priority=priority)
+        plan = scene.waits("new", 8, least=0, priority=7).plan()
+        assert evicted(plan) == ["p1-0", "p2-0", "p3-0", "p4-0", "p5-0", "p6-0"]
+
     def test_the_node_where_fewer_have_to_go_is_chosen(self) -> None:
         scene = _preempting(2).node("m", 2)
         scene.runs("a", "n").runs("b", "n").runs("c", "m", gpus=2)
@@ -96,7 +103,8 @@ class TestOrderOfVictims:
         scene = _preempting(2).runs("low", "n").runs("high", "n", priority=10)
         plan = scene.waits("new", 2, priority=9).plan()
         assert evicted(plan) == []
-        assert isinstance(_why(plan), NoVictims)
+        why = "pod t/new-1 has no place on 1 nodes (devices on 1)"
+        assert _why(plan) == NoVictims("preempt", 1, why)
 
     def test_one_group_moves_rather_than_two(self) -> None:
         """The two go first, and would fit elsewhere; so does the one that frees as much."""

@@ -20,6 +20,7 @@ def _picture(state: State) -> object:
         dict(state.accounts.firm),
         dict(state.accounts.requested),
         dict(state.holds),
+        {queue: dict(of) for queue, of in state.holders.items() if of},
         {node: set(pods) for node, pods in state.on_node.items() if pods},
         {node: set(pods) for node, pods in state.leaving.items()},
         {node: set(pods) for node, pods in state.nominated.items()},
