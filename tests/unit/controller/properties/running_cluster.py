@@ -137,7 +137,9 @@ class RunningCluster:
             self.pods[start.pod] = replace(pod, state=Placed(start.node))
         for eviction in plan.evictions:
             self.evict(eviction.pod)
-        self.memory = plan.memory
+        kept = plan.memory
+        # What was refused may be possible after any change: who follows events knows of which.
+        self.memory = Memory(kept.nominations, reservations=kept.reservations)
         self._note_groups()
 
     def pass_round(self) -> None:

@@ -54,7 +54,7 @@ def _settles(cluster: RunningCluster) -> None:
             return
         cluster.apply(decided)
         cluster.pass_round()
-    pytest.fail(f"still deciding after {bound} rounds: {decided.starts} {decided.evictions}")
+    pytest.fail(f"something is still decided after {bound} rounds")
 
 
 @settings(max_examples=scaled(30))
@@ -116,12 +116,12 @@ def test_every_job_runs_that_would_run_alone(rng: Random) -> None:
 
 
 @settings(max_examples=scaled(15))
-@given(rng=st.randoms(use_true_random=False), gpus=st.integers(1, 4))
+@given(rng=st.randoms(use_true_random=False), gpus=st.sampled_from([2, 4]))
 def test_a_job_of_equal_priority_waits_for_those_before_it_only(rng: Random, gpus: int) -> None:
     """One-GPU jobs keep coming, two for each that ends: who came first, of a queue, starts first.
 
-    Both queues get every second GPU that becomes free, so a job starts at the latest when twice
-    as many have ended as came before it in its queue.
+    Two equal queues have equal parts of an even number of GPUs, so neither waits for the other. Of
+    an odd one, the first queue has one more at any time: only past usage would change that.
     """
     cluster = gpu_cluster(1, gpus, (queue("a"), queue("b")))
     created = 0

@@ -30,7 +30,10 @@ def test_a_state_that_follows_events_is_the_state_of_the_snapshot(rng: Random) -
         if turn:
             follow(state, before, cluster.snapshot(), rng)
         before = replace(cluster.snapshot(), memory=state.memory)
-        assert observe(state) == observe(State(before))
+        fresh = State(before)
+        for one in (state, fresh):
+            one.refresh()
+        assert observe(state) == observe(fresh)
         decided = engine.decide()
         assert decided == plan(before)
         cluster.apply(decided)
