@@ -107,6 +107,10 @@ class Hunt:
         """Where the search can go on."""
         return tuple(self._search.looked)
 
+    def someone_leaves(self) -> bool:
+        """Whether a pod has to go that runs, and not only pods placed in this cycle."""
+        return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
+
     def run(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
         """Gives the chunk, which asks for so much, its places with the evictions that it takes.
 
@@ -172,6 +176,8 @@ class Hunt:
 
     def _next_of_queue(self, queue: str) -> Unit | None:
         """Who goes next of the groups below a queue."""
+        if not self._eligibility.may_take_from_any():
+            return None
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
                 for pods in self._surplus(group):
@@ -204,6 +210,8 @@ class Hunt:
             return place
         skipped = self._search.begin()
         at = len(self._search.looked) - 1
+        if not self.moves and not self._eligibility.may_take_from_any():
+            return self._places.why_not(pod, within)
         for index, node in enumerate(self._nodes(pod, within, avoided)):
             if index < skipped:
                 continue

@@ -128,10 +128,11 @@ class Places:
         state = self._state
         fell: dict[str, int] = {}
         allowed = self._tied_to(pod)
-        near = allowed_by_pods(state, pod, self.suitable(pod.needs))
         names = state.nodes if within is None else within
+        suitable = self.suitable(pod.needs)
+        near = allowed_by_pods(state, pod, suitable)
         for name in names:
-            constraint = unsuitable(pod.needs, state.nodes[name])
+            constraint = None if name in suitable else unsuitable(pod.needs, state.nodes[name])
             if constraint is None and allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
             if constraint is None and near is not None and name not in near:
