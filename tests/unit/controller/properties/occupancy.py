@@ -17,7 +17,7 @@ from carina_dra.resource import (
     StringAttribute,
 )
 from controller.model.node import ClusterNode
-from controller.model.plan import Plan
+from controller.model.plan import Nomination, Plan, Start
 from controller.model.pod import Evicting, Pending, Placed, Pod
 from tests.unit.controller.properties.running_cluster import RunningCluster
 
@@ -29,6 +29,11 @@ class Occupancy:
     nodes: Mapping[str, str]
     """By pod."""
     claims: Mapping[str, Allocation]
+
+
+def placements(plan: Plan) -> tuple[Start | Nomination, ...]:
+    """The pods that get a place, now or later."""
+    return *plan.starts, *plan.nominations
 
 
 def occupancy_now(cluster: RunningCluster, plan: Plan) -> Occupancy:
@@ -65,7 +70,7 @@ def occupancy_later(cluster: RunningCluster, plan: Plan) -> Occupancy:
             case _:
                 pass
     given: dict[str, Allocation] = {}
-    for step in (*plan.starts, *plan.nominations):
+    for step in placements(plan):
         nodes[step.pod] = step.node
         given |= step.allocations
     claims: dict[str, Allocation] = {}
@@ -226,7 +231,7 @@ def wrong_steps(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     for key in placed:
         if not isinstance(cluster.pods[key].state, Pending) and key not in moved:
             yield f"{key} is placed, and is {cluster.pods[key].state}"
-    for step in (*plan.starts, *plan.nominations):
+    for step in placements(plan):
         yield from misplaced(cluster, cluster.pods[step.pod], step.node)
     for start in plan.starts:
         for key, _ in start.allocations:
