@@ -16,9 +16,10 @@ from carina_dra.resource import (
 )
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.plan import Memory
+from controller.model.plan import Action, Memory
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import Queue
+from controller.model.reason import NoVictims, OverFairShare, Reason
 from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
@@ -147,8 +148,11 @@ class State(Occupancy):
 
     def put_group(self, group: Group) -> None:
         """Adds or updates a group."""
-        if self.groups.get(group.key) == group:
+        before = self.groups.get(group.key)
+        if before == group:
             return
+        if before is not None and not _differ_in_history_only(before, group):
+            self._ask_again()
         pods = [self.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
             self._detach(pod)
@@ -180,6 +184,8 @@ class State(Occupancy):
             self._detach(before)
             if not isinstance(before.state, Pending | Gated):
                 self._ask_again()
+            elif isinstance(before.state, Pending) and not isinstance(pod.state, Pending | Placed):
+                self._ask_again_about_shares()
         self._attach(pod)
         self.journal.forget()
 
@@ -188,7 +194,9 @@ class State(Occupancy):
         pod = self.pods.get(key)
         if pod is not None:
             self._detach(pod)
-            if not isinstance(pod.state, Pending | Gated):
+            if isinstance(pod.state, Pending):
+                self._ask_again_about_shares()
+            elif not isinstance(pod.state, Gated):
                 self._ask_again()
             self.journal.forget()
 
@@ -197,8 +205,8 @@ class State(Occupancy):
         before = self.claims.get(claim.key)
         if before == claim:
             return
-        if before is not None and before.status.allocation != claim.status.allocation:
-            self._ask_again()
+        if before is not None and before.status.allocation not in (None, claim.status.allocation):
+            self._ask_again()  # one that gets devices leaves less to others, which helps nobody
         self._replace_claim(claim.key, claim)
 
     def remove_claim(self, key: str) -> None:
@@ -249,9 +257,16 @@ class State(Occupancy):
             kept = self.memory
             self.memory = Memory(kept.nominations, reservations=kept.reservations)
 
+    def _ask_again_about_shares(self) -> None:
+        """Less is asked for: the fair shares of others may be larger now."""
+        known = self.memory.refusals
+        refusals = {key: of for key, of in known.items() if not any(map(_is_of_shares, of))}
+        if len(refusals) < len(known):
+            self.memory = replace(self.memory, refusals=refusals)
+
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        if group in self.memory.refusals:
+        if group in self.memory.refusals or group in self.memory.cursors:
             refusals = {key: of for key, of in self.memory.refusals.items() if key != group}
             cursors = {key: of for key, of in self.memory.cursors.items() if key != group}
             self.memory = replace(self.memory, refusals=refusals, cursors=cursors)
@@ -385,3 +400,16 @@ class State(Occupancy):
         if allocation is None:
             return self.asking.asked(claim)
         return self.asking.given(claim, allocation)
+
+
+def _is_of_shares(reason: Reason) -> bool:
+    """Whether a group was refused because of what queues may count on."""
+    is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
+    return is_reclaim or isinstance(reason, OverFairShare)
+
+
+def _differ_in_history_only(one: Group, other: Group) -> bool:
+    """Whether two states of a group differ in nothing but what has happened to it."""
+    return other == replace(
+        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    )
