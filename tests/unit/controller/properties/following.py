@@ -41,9 +41,7 @@ def _events(state: State, before: Snapshot, after: Snapshot) -> Iterator[Callabl
 
 def observe(state: State) -> dict[str, object]:
     """All that a decision may depend on, without the order in which it came about."""
-    pools = {
-        PoolId(one.spec.driver, one.spec.pool.name) for one in state.cluster._slices.values()
-    }
+    pools = {PoolId(one.spec.driver, one.spec.pool.name) for one in state.cluster._slices.values()}
     return {
         "holds": dict(state.holds),
         "on node": _members(state.on_node),
