@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from carina_dra.resource import ResourceSlice, decode
 from controller.decide.cycle import Engine, plan
 from controller.model.pod import Evicting, Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
+from controller.model.reason import CutOffQueue
 from controller.model.resource import Pods, Resource
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
@@ -153,3 +156,20 @@ def test_a_slice_with_a_selector_that_is_not_valid_ends_no_cycle() -> None:
 
     assert [start.pod for start in decided.starts] == ["a/plain-0"]
     assert "has no place" in str(decided.waiting["a/high"][0])
+
+
+@pytest.mark.parametrize(
+    ("queues", "parent"),
+    [
+        ((queue("q", parent="gone"),), "gone"),
+        ((queue("q", parent="q"),), "q"),
+        ((queue("q", parent="up"), queue("up", parent="top"), queue("top", parent="up")), "up"),
+    ],
+    ids=["unknown parent", "its own parent", "below a cycle"],
+)
+def test_a_queue_whose_way_up_does_not_end_says_which_parent_is_wrong(
+    queues: tuple[Queue, ...], parent: str
+) -> None:
+    asked = snapshot(queues=queues, groups=(group("a/g"),), pods=(waiting("a/p", "a/g"),))
+
+    assert plan(asked).waiting == {"a/g": (CutOffQueue("q", parent),)}
