@@ -1,7 +1,7 @@
 """What claims and pods count in a queue's account: as asked, and as given."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
@@ -31,6 +31,9 @@ from controller.model.resource import (
     is_of_devices,
 )
 from controller.state.queue_tree import QueueTree
+
+_NEEDS: Final = 20_000
+"""Needs of pods of which it is remembered what they count; tenants may write new ones for ever."""
 
 
 class Asking:
@@ -64,6 +67,8 @@ class Asking:
         known = self._of_needs.get(needs)
         if known is None:
             known = tuple(_of_pod(needs, resource) for resource in self._resources)
+            if len(self._of_needs) >= _NEEDS:
+                self._of_needs.clear()
             self._of_needs[needs] = known
         return known
 
