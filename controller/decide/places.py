@@ -342,7 +342,10 @@ class Places:
                 continue
             selector = allocation.node_selector
             nodes = self._state.nodes.items()
-            reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            try:
+                reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            except AllocationError:  # a selector that is not valid reaches no node
+                reached = frozenset()
             tied = reached if tied is None else tied & reached
         return tied
 
