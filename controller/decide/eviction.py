@@ -8,7 +8,7 @@ from controller.decide.attempt import Enough, Got, Outcome, Refused
 from controller.decide.capacity import balance, excess
 from controller.decide.chunk import Chunk, next_chunk
 from controller.decide.eligibility import Eligibility
-from controller.decide.gang import Taken
+from controller.decide.gang import Taken, wait_together
 from controller.decide.hunt import CutShortError, Hunt
 from controller.decide.order import asked_by, givers
 from controller.decide.placement_policy import policy_of
@@ -96,15 +96,16 @@ class MakingRoom:
         if group.key in self._has_room and not hunt.evicted:
             state.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
-        for one in taken:
-            self._trial.wait(one.pod)
+        self._wait(hunt, taken)
         over = excess(state, before)
         if over is not None:
             state.rollback(mark)
             return over
         self._has_room.add(group.key)
-        if hunt.evicted:
-            self._trial.settle([group.key, *hunt.moved()])
+        self._trial.take_over(group.key, hunt.displaced())
+        self._trial.settle(hunt.moved())
+        if hunt.evicted and self._action is not Action.CONSOLIDATE:
+            self._trial.settle([group.key])
         return None
 
     def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:
@@ -123,6 +124,14 @@ class MakingRoom:
             skips=cursor.looked,
             moves=cursor.moves,
         )
+
+    def _wait(self, hunt: Hunt, taken: Sequence[Taken]) -> None:
+        """Has pods wait for those who must leave, if there are any."""
+        if hunt.someone_leaves():
+            for one in taken:
+                self._trial.wait(one.pod)
+        else:
+            wait_together(self._trial, hunt.group, taken)
 
     def _run(self, hunt: Hunt, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
         try:

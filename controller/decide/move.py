@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from controller.decide.capacity import refusal
 from controller.decide.chunk import Chunk, is_satisfied, next_chunk
-from controller.decide.gang import Gang
+from controller.decide.gang import Gang, wait_together
 from controller.decide.order import asked_by
 from controller.decide.placement_policy import policy_of
 from controller.decide.taker import Taker
@@ -32,7 +32,9 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
         if not isinstance(taken, Sequence):
             break
         for one in taken:
-            trial.wait(one.pod)
+            if trial.is_evicted(one.pod):
+                trial.wait(one.pod)  # until it has left its own place
+        wait_together(trial, group, taken)
         moved += len(taken)
     if (all_pods and moved < len(evicted)) or not is_satisfied(state, group):
         state.rollback(mark)

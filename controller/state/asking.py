@@ -18,6 +18,7 @@ from carina_dra.resource import (
     Exactly,
     FirstAvailable,
     ResourceClaim,
+    ResourceClaimSpec,
 )
 from controller.model.pod import PodNeeds
 from controller.model.resource import (
@@ -34,6 +35,8 @@ from controller.state.queue_tree import QueueTree
 
 _NEEDS: Final = 20_000
 """Needs of pods of which it is remembered what they count; tenants may write new ones for ever."""
+_SPECS: Final = 20_000
+"""Specs of claims of which it is remembered what they ask for."""
 
 
 class Asking:
@@ -61,6 +64,12 @@ class Asking:
         self.depends_on_devices = any(isinstance(one, CapacityOf) for one in tree.resources)
         """Whether what is asked for counts differently when the devices of the cluster change."""
         self._of_needs: dict[PodNeeds, Amounts] = {}
+        self._of_specs: dict[int, tuple[ResourceClaimSpec, Amounts]] = {}
+        """By the identity of a spec, which claims of one template share."""
+
+    def forget_claims(self) -> None:
+        """Takes notice that classes or devices have changed."""
+        self._of_specs.clear()
 
     def of_pod(self, needs: PodNeeds) -> Amounts:
         """What a pod counts without its claims."""
@@ -81,6 +90,15 @@ class Asking:
         """
         if not self._has_devices:
             return self._zero
+        spec = claim.spec
+        known = self._of_specs.get(id(spec))
+        if known is None:
+            if len(self._of_specs) >= _SPECS:
+                self._of_specs.clear()
+            known = self._of_specs[id(spec)] = spec, self._asked(claim)
+        return known[1]
+
+    def _asked(self, claim: ResourceClaim) -> Amounts:
         try:
             checked = check(claim, self._classes, self._features)
         except AllocationError:

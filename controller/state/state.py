@@ -96,7 +96,7 @@ class State(Occupancy):
             return
         self._ask_again()
         self.node_moment += 1
-        self._devices_changed = True
+        self._notice_devices()
         if before is not None:
             self.capacity.remove(before)
         self.capacity.add(node)
@@ -112,7 +112,7 @@ class State(Occupancy):
         node = self.nodes.pop(name, None)
         if node is not None:
             self._ask_again()
-            self._devices_changed = True
+            self._notice_devices()
             self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
@@ -121,7 +121,7 @@ class State(Occupancy):
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.put(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -129,7 +129,7 @@ class State(Occupancy):
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -151,8 +151,8 @@ class State(Occupancy):
         before = self.groups.get(group.key)
         if before == group:
             return
-        if before is not None and _as_victim(before) != _as_victim(group):
-            self._ask_again()  # others may get from it what they could not
+        if before is not None and not _differ_in_history_only(before, group):
+            self._ask_again()
         pods = [self.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
             self._detach(pod)
@@ -205,8 +205,8 @@ class State(Occupancy):
         before = self.claims.get(claim.key)
         if before == claim:
             return
-        if before is not None and before.status.allocation != claim.status.allocation:
-            self._ask_again()
+        if before is not None and before.status.allocation not in (None, claim.status.allocation):
+            self._ask_again()  # one that gets devices leaves less to others, which helps nobody
         self._replace_claim(claim.key, claim)
 
     def remove_claim(self, key: str) -> None:
@@ -232,6 +232,7 @@ class State(Occupancy):
         self._devices_changed = False
         cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
         self.devices.leave_out(cordoned)
+        self.asking.forget_claims()
         if self.asking.depends_on_devices:
             for key in list(self._counted):
                 queue, _ = self._claim_requests[key]
@@ -244,6 +245,11 @@ class State(Occupancy):
         wake = self.memory.wake
         if wake is not None and now >= wake:
             self._ask_again()
+
+    def _notice_devices(self) -> None:
+        """What claims ask for may count differently now."""
+        self._devices_changed = True
+        self.asking.forget_claims()
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
@@ -396,12 +402,14 @@ class State(Occupancy):
         return self.asking.given(claim, allocation)
 
 
-def _as_victim(group: Group) -> tuple[object, ...]:
-    """What decides whether a group, or a part of it, may be evicted for another."""
-    return group.queue, group.root, group.priority, group.preemptible
-
-
 def _is_of_shares(reason: Reason) -> bool:
     """Whether a group was refused because of what queues may count on."""
     is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
     return is_reclaim or isinstance(reason, OverFairShare)
+
+
+def _differ_in_history_only(one: Group, other: Group) -> bool:
+    """Whether two states of a group differ in nothing but what has happened to it."""
+    return other == replace(
+        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    )
