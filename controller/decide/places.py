@@ -1,6 +1,7 @@
 """The best place for one pod: a node with room for it, and devices for its claims there."""
 
 import uuid
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ class Places:
         self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
         self._classes_moment = -1
         self._masks: dict[PodNeeds, frozenset[str]] = {}
+        self._unsuited: dict[PodNeeds, Counter[str]] = {}
+        """By needs: on how many nodes each constraint keeps such pods away."""
         self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
@@ -126,22 +129,28 @@ class Places:
     def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
         """On how many nodes each constraint is the first that keeps the pod away."""
         state = self._state
-        fell: dict[str, int] = {}
-        allowed = self._tied_to(pod)
-        names = state.nodes if within is None else within
         suitable = self.suitable(pod.needs)
+        names = state.nodes if within is None else within
+        fell = Counter(self._unsuited[pod.needs]) if within is None else self._fell(pod, within)
+        allowed = self._tied_to(pod)
         near = allowed_by_pods(state, pod, suitable)
-        for name in names:
-            constraint = None if name in suitable else unsuitable(pod.needs, state.nodes[name])
-            if constraint is None and allowed is not None and name not in allowed:
+        for name in suitable if within is None else suitable & within:
+            if allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
-            if constraint is None and near is not None and name not in near:
+            elif near is not None and name not in near:
                 constraint = "pod affinity"
-            constraint = constraint or state.rooms[name].lacks(pod.needs) or "devices"
-            fell[constraint] = fell.get(constraint, 0) + 1
+            else:
+                constraint = state.rooms[name].lacks(pod.needs) or "devices"
+            fell[constraint] += 1
         counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
         noted, notes = self._noted
         return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
+
+    def _fell(self, pod: Pod, within: frozenset[str]) -> Counter[str]:
+        """On how many of some nodes each constraint keeps the pod away, whatever is on them."""
+        nodes = self._state.nodes
+        found = (unsuitable(pod.needs, nodes[name]) for name in within)
+        return Counter(constraint for constraint in found if constraint is not None)
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
@@ -149,12 +158,15 @@ class Places:
         if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
             self._mask_moment = state.node_moment
             self._masks.clear()
+            self._unsuited.clear()
             self._within.clear()
         known = self._masks.get(needs)
         if known is None:
             nodes = state.nodes.items()
-            found = (name for name, node in nodes if unsuitable(needs, node) is None)
-            known = self._masks[needs] = frozenset(found)
+            found = {name: unsuitable(needs, node) for name, node in nodes}
+            known = frozenset(name for name, constraint in found.items() if constraint is None)
+            self._masks[needs] = known
+            self._unsuited[needs] = Counter(one for one in found.values() if one is not None)
         return known
 
     def least_of(self, pods: Sequence[Pod]) -> Least:
@@ -330,7 +342,10 @@ class Places:
                 continue
             selector = allocation.node_selector
             nodes = self._state.nodes.items()
-            reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            try:
+                reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            except AllocationError:  # a selector that is not valid reaches no node
+                reached = frozenset()
             tied = reached if tied is None else tied & reached
         return tied
 

@@ -33,6 +33,8 @@ from controller.model.resource import (
 )
 from controller.state.queue_tree import QueueTree
 
+_NEEDS: Final = 20_000
+"""Needs of pods of which it is remembered what they count; tenants may write new ones for ever."""
 _SPECS: Final = 20_000
 """Specs of claims of which it is remembered what they ask for."""
 
@@ -74,6 +76,8 @@ class Asking:
         known = self._of_needs.get(needs)
         if known is None:
             known = tuple(_of_pod(needs, resource) for resource in self._resources)
+            if len(self._of_needs) >= _NEEDS:
+                self._of_needs.clear()
             self._of_needs[needs] = known
         return known
 
