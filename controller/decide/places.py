@@ -1,7 +1,7 @@
 """The best place for one pod: a node with room for it, and devices for its claims there."""
 
 import uuid
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
@@ -33,7 +33,7 @@ _REQUESTS: Final = 20_000
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 _MASKS: Final = 1_024
-"""Needs of pods whose suitable nodes are remembered."""
+"""Selections of nodes that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Least:
 
 
 Kind: TypeAlias = tuple[object, ...]
+_Selection: TypeAlias = tuple[object, ...]
+"""What of a pod says which nodes it may be on: its selector, its affinity and its tolerations."""
 
 
 class Places:
@@ -72,8 +74,8 @@ class Places:
         self._shares = 0
         self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
         self._classes_moment = -1
-        self._masks: dict[PodNeeds, frozenset[str]] = {}
-        self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
+        self._masks: dict[_Selection, tuple[frozenset[str], Mapping[str, str]]] = {}
+        self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
         """What was noted on the last search that was in vain, and for which pod."""
@@ -128,10 +130,11 @@ class Places:
         state = self._state
         fell: dict[str, int] = {}
         allowed = self._tied_to(pod)
-        near = allowed_by_pods(state, pod, self.suitable(pod.needs))
+        suitable, others = self._divided(pod.needs)
+        near = allowed_by_pods(state, pod, suitable)
         names = state.nodes if within is None else within
         for name in names:
-            constraint = unsuitable(pod.needs, state.nodes[name])
+            constraint = others.get(name)
             if constraint is None and allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
             if constraint is None and near is not None and name not in near:
@@ -144,16 +147,21 @@ class Places:
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
+        return self._divided(needs)[0]
+
+    def _divided(self, needs: PodNeeds) -> tuple[frozenset[str], Mapping[str, str]]:
+        """The nodes that such a pod may be on, and why it may not be on each of the others."""
         state = self._state
         if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
             self._mask_moment = state.node_moment
             self._masks.clear()
             self._within.clear()
-        known = self._masks.get(needs)
+        key = needs.node_selector, needs.affinity, needs.tolerations
+        known = self._masks.get(key)
         if known is None:
-            nodes = state.nodes.items()
-            found = (name for name, node in nodes if unsuitable(needs, node) is None)
-            known = self._masks[needs] = frozenset(found)
+            found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
+            others = {name: reason for name, reason in found.items() if reason is not None}
+            known = self._masks[key] = frozenset(found.keys() - others.keys()), others
         return known
 
     def least_of(self, pods: Sequence[Pod]) -> Least:
@@ -307,7 +315,7 @@ class Places:
         """The nodes that the pod may be on, with the claims that have devices."""
         names = self.suitable(pod.needs)
         if within is not None:
-            key = within, pod.needs
+            key = within, names
             known = self._within.get(key)
             if known is None:
                 if len(self._within) > _MASKS:
