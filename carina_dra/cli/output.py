@@ -4,9 +4,11 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import yaml
+
+_LIKE_NUMBERS: Final = frozenset("+-.0123456789")
 
 
 class OutputFormat(StrEnum):
@@ -38,7 +40,7 @@ def render(output: OutputFormat, *, document: Mapping[str, Any], table: Iterable
         case OutputFormat.JSON:
             return json.dumps(document, indent=2)
         case OutputFormat.YAML:
-            return yaml.dump(document, Dumper=_WithoutAliases, sort_keys=False).rstrip()
+            return yaml.dump(document, Dumper=YamlDumper, sort_keys=False).rstrip()
     assert_never(output)
 
 
@@ -51,8 +53,19 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
         yield "  ".join(cells).rstrip()
 
 
-class _WithoutAliases(yaml.SafeDumper):
-    """Writes an object that occurs twice in full both times, as JSON does."""
+class YamlDumper(yaml.SafeDumper):
+    """Writes an object that occurs twice in full both times, as JSON does.
+
+    Text that starts like a number is quoted: what reads as a number differs among YAML's readers.
+    """
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the same for all data
         return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        """A string, quoted where it might be read as a number."""
+        style = '"' if text[:1] in _LIKE_NUMBERS else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+YamlDumper.add_representer(str, YamlDumper.represent_text)

@@ -54,10 +54,22 @@ def next_chunk(
 
 def fullness(state: State, group: Group) -> Fullness:
     """How much of what it needs a group has."""
+    if isinstance(group.root, PodSet):
+        return _fullness_of_one(state, group.key, group.root.min_count)
     tally = _Tally(state, group)
     if not tally.is_satisfied(group.root):
         return Fullness.BELOW_MINIMUM
     return Fullness.ABOVE_MINIMUM if tally.has_surplus(group.root) else Fullness.AT_MINIMUM
+
+
+def _fullness_of_one(state: State, group: str, least: int) -> Fullness:
+    """Of a group with one pod set, to which all of its pods belong."""
+    members = state.members.get(group)
+    pods = (key for of in members.by_set.values() for key in of) if members is not None else ()
+    active = sum(key in state.holds for key in pods)
+    if active < least:
+        return Fullness.BELOW_MINIMUM
+    return Fullness.ABOVE_MINIMUM if active > least else Fullness.AT_MINIMUM
 
 
 def is_satisfied(state: State, group: Group, without: Container[str] = ()) -> bool:

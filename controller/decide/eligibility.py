@@ -100,6 +100,22 @@ class Eligibility:
         )
         return within and exceeds
 
+    def may_take_from_any(self) -> bool:
+        """Whether a queue that has to give has pods that may go, as things are in the trial."""
+        holders, tree = self._state.holders, self._state.tree
+        match self.action:
+            case Action.PREEMPT:
+                return any(one < self.group.priority for one in holders.get(self.group.queue, ()))
+            case Action.RECLAIM:
+                return any(
+                    self.may_take_from(queue)
+                    for queue, of in holders.items()
+                    if of and queue != self.group.queue and queue in tree.queues
+                )
+            case Action.CONSOLIDATE | Action.STALE:
+                return True
+        assert_never(self.action)
+
     def stays_fair(self, victims: Sequence[str]) -> bool:
         """Whether the group has, with what it gets, no more of its share than those who gave.
 

@@ -102,8 +102,10 @@ class MakingRoom:
             state.rollback(mark)
             return over
         self._has_room.add(group.key)
-        if hunt.evicted:
-            self._trial.settle([group.key, *hunt.moved()])
+        self._trial.take_over(group.key, hunt.displaced())
+        self._trial.settle(hunt.moved())
+        if hunt.evicted and self._action is not Action.CONSOLIDATE:
+            self._trial.settle([group.key])
         return None
 
     def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.decide.chunk import Chunk, active_pods, is_satisfied
+from controller.decide.chunk import Chunk, is_satisfied
 from controller.decide.places import Least, Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
@@ -217,7 +217,5 @@ def keep_together(trial: Trial) -> None:
 
 def _stands_now(trial: Trial, group: Group) -> bool:
     """Whether a group has its minimum without those of its pods that wait."""
-    placed = trial.placed
-    pods = active_pods(trial.state, group.key)
-    waiting = {pod.key for pod in pods if pod.key in placed and placed[pod.key].waits}
+    waiting = trial.waiting_pods(group)
     return not waiting or is_satisfied(trial.state, group, waiting)

@@ -176,6 +176,8 @@ class Hunt:
 
     def _next_of_queue(self, queue: str) -> Unit | None:
         """Who goes next of the groups below a queue."""
+        if not self._eligibility.may_take_from_any():
+            return None
         for group in self._victims.of_queue(queue, self._eligibility):
             if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
                 for pods in self._surplus(group):
@@ -208,6 +210,8 @@ class Hunt:
             return place
         skipped = self._search.begin()
         at = len(self._search.looked) - 1
+        if not self.moves and not self._eligibility.may_take_from_any():
+            return self._places.why_not(pod, within)
         for index, node in enumerate(self._nodes(pod, within, avoided)):
             if index < skipped:
                 continue
@@ -304,7 +308,7 @@ class Hunt:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
         group = self.evicted[at].group
         later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
-        return not later or is_satisfied(self._state, group, self._who_moves(group))
+        return not later or is_satisfied(self._state, group, self._trial.waiting_pods(group))
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -357,19 +361,12 @@ class Hunt:
         return self._whole(group)
 
     def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
-        """What a group can lose and keep its minimum, which those who move leave before they start.
-
-        Each of it by itself.
-        """
-        moving = self._who_moves(group)
+        """What a group can lose, each by itself, and have its minimum before any of it waits."""
+        waiting = self._trial.waiting_pods(group)
         for pods in surplus(self._state, group):
-            if not moving or is_satisfied(self._state, group, moving | {pod.key for pod in pods}):
+            keys = waiting.union(pod.key for pod in pods)
+            if not waiting or is_satisfied(self._state, group, keys):
                 yield pods
-
-    def _who_moves(self, group: Group) -> frozenset[str]:
-        """The pods of a group that have to leave, and have another place."""
-        pods = active_pods(self._state, group.key)
-        return frozenset(pod.key for pod in pods if self._trial.is_evicted(pod))
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
@@ -397,9 +394,25 @@ class Hunt:
         self.evicted.append(unit)
         return True
 
+    def displaced(self) -> list[str]:
+        """The groups that only had a place in this plan, and have lost it."""
+        evicted, holds = self._trial.evictions, self._state.holds
+        return [
+            unit.group.key
+            for unit in self.evicted
+            if any(pod.key not in evicted and pod.key not in holds for pod in unit.pods)
+        ]
+
     def moved(self) -> list[str]:
         """The groups with pods that leave, and have another place."""
-        return [group.key for group in self._victim_groups() if self._who_moves(group)]
+        holds = self._state.holds
+        return list(
+            {
+                unit.group.key: None
+                for unit in self.evicted
+                if any(self._trial.is_evicted(pod) and pod.key in holds for pod in unit.pods)
+            }
+        )
 
     def _victim_groups(self) -> list[Group]:
         """The groups that are evicted, the first ones first."""

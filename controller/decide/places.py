@@ -130,9 +130,9 @@ class Places:
         state = self._state
         fell: dict[str, int] = {}
         allowed = self._tied_to(pod)
+        names = state.nodes if within is None else within
         suitable, others = self._divided(pod.needs)
         near = allowed_by_pods(state, pod, suitable)
-        names = state.nodes if within is None else within
         for name in names:
             constraint = others.get(name)
             if constraint is None and allowed is not None and name not in allowed:

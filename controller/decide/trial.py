@@ -1,10 +1,11 @@
 """What has been decided so far; every step is undone with the state that it changed."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from controller.decide.domain import Domains
 from controller.decide.places import Place, Places
+from controller.model.group import Group
 from controller.model.plan import Action, Eviction
 from controller.model.pod import Pod
 from controller.state.state import State
@@ -51,6 +52,18 @@ class Trial:
             self.state.nominate(pod.key)
             self.state.journal.put(self.placed, pod.key, Decided(decided.place, waits=True))
 
+    def waiting_pods(self, group: Group) -> frozenset[str]:
+        """The pods of a group that have a place, but wait for others to leave it."""
+        members = self.state.members.get(group.key)
+        if members is None or not self.state.nominated:
+            return frozenset()
+        return frozenset(
+            key
+            for pods in members.by_set.values()
+            for key in pods
+            if key in self.placed and self.placed[key].waits
+        )
+
     def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
         """Whether a claim has devices that it must lose first, or gets them with pods that wait."""
         claims = self.state.claims
@@ -85,6 +98,13 @@ class Trial:
                         hold.node for pod in pods if (hold := self.state.holds.get(pod))
                     )
 
+    def take_over(self, group: str, displaced: Collection[str]) -> None:
+        """Has those who were evicted for displaced groups go for this group."""
+        if displaced:
+            for pod, eviction in self.evictions.items():
+                if eviction.group in displaced:
+                    self.evictions[pod] = replace(eviction, group=group)
+
     def is_evicted(self, pod: Pod) -> bool:
         """Whether a pod has to leave the place that it had before."""
         return pod.key in self.evictions
@@ -111,6 +131,11 @@ class Trial:
             return False
         if place is not None:
             allocations = dict(place.allocations)
+            shared = (key for key in pod.claims if key not in allocations)
+            if any(state.allocation(key) is None for key in shared):
+                return False  # who brought its devices has lost its place, too
+            if node not in self.places.candidates(pod, None):
+                return False
         else:
             allocations = {
                 key: allocation

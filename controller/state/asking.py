@@ -1,7 +1,7 @@
 """What claims and pods count in a queue's account: as asked, and as given."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
@@ -18,6 +18,7 @@ from carina_dra.resource import (
     Exactly,
     FirstAvailable,
     ResourceClaim,
+    ResourceClaimSpec,
 )
 from controller.model.pod import PodNeeds
 from controller.model.resource import (
@@ -31,6 +32,9 @@ from controller.model.resource import (
     is_of_devices,
 )
 from controller.state.queue_tree import QueueTree
+
+_SPECS: Final = 20_000
+"""Specs of claims of which it is remembered what they ask for."""
 
 
 class Asking:
@@ -58,6 +62,12 @@ class Asking:
         self.depends_on_devices = any(isinstance(one, CapacityOf) for one in tree.resources)
         """Whether what is asked for counts differently when the devices of the cluster change."""
         self._of_needs: dict[PodNeeds, Amounts] = {}
+        self._of_specs: dict[int, tuple[ResourceClaimSpec, Amounts]] = {}
+        """By the identity of a spec, which claims of one template share."""
+
+    def forget_claims(self) -> None:
+        """Takes notice that classes or devices have changed."""
+        self._of_specs.clear()
 
     def of_pod(self, needs: PodNeeds) -> Amounts:
         """What a pod counts without its claims."""
@@ -76,6 +86,15 @@ class Asking:
         """
         if not self._has_devices:
             return self._zero
+        spec = claim.spec
+        known = self._of_specs.get(id(spec))
+        if known is None:
+            if len(self._of_specs) >= _SPECS:
+                self._of_specs.clear()
+            known = self._of_specs[id(spec)] = spec, self._asked(claim)
+        return known[1]
+
+    def _asked(self, claim: ResourceClaim) -> Amounts:
         try:
             checked = check(claim, self._classes, self._features)
         except AllocationError:

@@ -1,11 +1,14 @@
 """What queues and reasons need to know of the devices of a cluster."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.node_offer import Offer
+from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.selector_budget import BudgetError
 from carina_dra.placement.supply import Supply
 from carina_dra.quantity import Quantity
@@ -37,7 +40,8 @@ class Devices:
 
     def has_any(self, node: str) -> bool:
         """Whether a node offers devices."""
-        return bool(self._cluster.offer(node).pools)
+        offer = self._offer(node)
+        return offer is not None and bool(offer.pools)
 
     def spare(self) -> int:
         """How many more devices claims could have at most, if others kept as many as they have."""
@@ -46,7 +50,7 @@ class Devices:
     def most_free(self, node: str) -> int:
         """How many requests for a device could have one of a node at most."""
         free = 0
-        for offered in self._cluster.offer(node).ready:
+        for offered in self._ready(node):
             pool = self._cluster.pool_state(offered)
             usable = pool.free & offered.here
             free += _MANY if usable & offered.shareable else usable.bit_count()
@@ -56,10 +60,21 @@ class Devices:
         """What is free of the node's own devices, in millionths of a card."""
         return sum(
             _CARD - used
-            for offered in self._cluster.offer(node).ready
+            for offered in self._ready(node)
             for group, used in self._cluster.pool_state(offered).uses
             if group.is_own
         )
+
+    def _offer(self, node: str) -> Offer | None:
+        """The pools of a node; None if nothing can be allocated there, since a slice is wrong."""
+        try:
+            return self._cluster.offer(node)
+        except AllocationError:
+            return None
+
+    def _ready(self, node: str) -> Sequence[OfferedPool]:
+        offer = self._offer(node)
+        return () if offer is None else offer.ready
 
     def leave_out(self, nodes: Collection[str]) -> None:
         """Counts none of the devices of some nodes in what there is."""

@@ -31,6 +31,8 @@ class Hold:
     node: str
     queue: str
     """The queue that is charged; ROOT for a pod that no queue is responsible for."""
+    priority: int
+    """That of its group."""
 
 
 class Occupancy:
@@ -49,6 +51,8 @@ class Occupancy:
         self.pods: dict[str, Pod] = {}
         self.holds: dict[str, Hold] = {}
         """The pods that have a place, here and now or as soon as others have left it."""
+        self.holders: dict[str, dict[int, int]] = {}
+        """By queue and priority: how many pods have a place."""
         self.on_node: dict[str, dict[str, None]] = {}
         """The pods that have a place on each node."""
         self.versions: dict[str, int] = {}
@@ -206,6 +210,10 @@ class Occupancy:
         group = None if pod.group is None else self.groups.get(pod.group)
         return group is None or group.preemptible
 
+    def _priority_of(self, pod: Pod) -> int:
+        group = None if pod.group is None else self.groups.get(pod.group)
+        return 0 if group is None else group.priority
+
     def _assign(self, claim: str, allocation: Allocation) -> None:
         self._assigned[claim] = allocation
         self.journal.record(partial(self._assigned.pop, claim))
@@ -217,7 +225,7 @@ class Occupancy:
     def occupy(self, pod: Pod, node: str, *, charged: bool = True) -> None:
         """Gives a pod a place, with the devices that its claims have."""
         queue, preemptible = self.queue_of(pod) if charged else ROOT, self._is_preemptible(pod)
-        self._take_place(pod, Hold(node, queue))
+        self._take_place(pod, Hold(node, queue, self._priority_of(pod)))
         self.journal.record(partial(self._give_place, pod))
         self.accounts.take(queue, self.asking.of_pod(pod.needs), preemptible=preemptible)
         for claim in pod.claims:
@@ -241,6 +249,8 @@ class Occupancy:
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
         self.holds[pod.key] = hold
+        holders = self.holders.setdefault(hold.queue, {})
+        holders[hold.priority] = holders.get(hold.priority, 0) + 1
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         self.on_node.setdefault(hold.node, {})[pod.key] = None
         room = self.rooms.get(hold.node)
@@ -249,6 +259,10 @@ class Occupancy:
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
+        holders = self.holders[hold.queue]
+        holders[hold.priority] -= 1
+        if not holders[hold.priority]:
+            del holders[hold.priority]
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         del self.on_node[hold.node][pod.key]
         room = self.rooms.get(hold.node)

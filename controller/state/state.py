@@ -16,9 +16,10 @@ from carina_dra.resource import (
 )
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.plan import Memory
+from controller.model.plan import Action, Memory
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import Queue
+from controller.model.reason import NoVictims, OverFairShare, Reason
 from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
@@ -95,7 +96,7 @@ class State(Occupancy):
             return
         self._ask_again()
         self.node_moment += 1
-        self._devices_changed = True
+        self._notice_devices()
         if before is not None:
             self.capacity.remove(before)
         self.capacity.add(node)
@@ -111,7 +112,7 @@ class State(Occupancy):
         node = self.nodes.pop(name, None)
         if node is not None:
             self._ask_again()
-            self._devices_changed = True
+            self._notice_devices()
             self.capacity.remove(node)
             self.node_moment += 1
             self.cluster.remove_node(name)
@@ -120,7 +121,7 @@ class State(Occupancy):
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.put(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -128,7 +129,7 @@ class State(Occupancy):
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
-        self._devices_changed = True
+        self._notice_devices()
         self.feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -183,6 +184,8 @@ class State(Occupancy):
             self._detach(before)
             if not isinstance(before.state, Pending | Gated):
                 self._ask_again()
+            elif isinstance(before.state, Pending) and not isinstance(pod.state, Pending | Placed):
+                self._ask_again_about_shares()
         self._attach(pod)
         self.journal.forget()
 
@@ -191,7 +194,9 @@ class State(Occupancy):
         pod = self.pods.get(key)
         if pod is not None:
             self._detach(pod)
-            if not isinstance(pod.state, Pending | Gated):
+            if isinstance(pod.state, Pending):
+                self._ask_again_about_shares()
+            elif not isinstance(pod.state, Gated):
                 self._ask_again()
             self.journal.forget()
 
@@ -227,6 +232,7 @@ class State(Occupancy):
         self._devices_changed = False
         cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
         self.devices.leave_out(cordoned)
+        self.asking.forget_claims()
         if self.asking.depends_on_devices:
             for key in list(self._counted):
                 queue, _ = self._claim_requests[key]
@@ -240,15 +246,27 @@ class State(Occupancy):
         if wake is not None and now >= wake:
             self._ask_again()
 
+    def _notice_devices(self) -> None:
+        """What claims ask for may count differently now."""
+        self._devices_changed = True
+        self.asking.forget_claims()
+
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
             self.memory = Memory(kept.nominations, reservations=kept.reservations)
 
+    def _ask_again_about_shares(self) -> None:
+        """Less is asked for: the fair shares of others may be larger now."""
+        known = self.memory.refusals
+        refusals = {key: of for key, of in known.items() if not any(map(_is_of_shares, of))}
+        if len(refusals) < len(known):
+            self.memory = replace(self.memory, refusals=refusals)
+
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        if group in self.memory.refusals:
+        if group in self.memory.refusals or group in self.memory.cursors:
             refusals = {key: of for key, of in self.memory.refusals.items() if key != group}
             cursors = {key: of for key, of in self.memory.cursors.items() if key != group}
             self.memory = replace(self.memory, refusals=refusals, cursors=cursors)
@@ -382,6 +400,12 @@ class State(Occupancy):
         if allocation is None:
             return self.asking.asked(claim)
         return self.asking.given(claim, allocation)
+
+
+def _is_of_shares(reason: Reason) -> bool:
+    """Whether a group was refused because of what queues may count on."""
+    is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
+    return is_reclaim or isinstance(reason, OverFairShare)
 
 
 def _differ_in_history_only(one: Group, other: Group) -> bool:

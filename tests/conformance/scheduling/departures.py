@@ -8,10 +8,6 @@ DEPARTURES: Final[Mapping[str, str]] = {
         "a pod starts now on a GPU that is free, rather than wait for a share of one that another "
         "leaves"
     ),
-    "integration-consolidation-and-reclaim-001.json": (
-        "no plan evicts pods for a group from which it takes the room again: the reclaim follows a "
-        "cycle after the consolidation"
-    ),
     "integration-reclaim-022.json": (
         "a queue below its quota gets it back from one above: the expectation works around a loop "
         "in the source's own allocation, as its name says"

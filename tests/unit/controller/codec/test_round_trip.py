@@ -5,6 +5,7 @@ import json
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from carina_dra.cli.output import YamlDumper
 from controller.codec.file import read_snapshot, write_snapshot
 from controller.codec.queue import read_queue, write_queue
 from controller.codec.snapshot import plan_document, read_plan, snapshot_documents
@@ -27,7 +28,7 @@ def test_a_snapshot_survives_json(snapshot: Snapshot) -> None:
 @_LARGE
 @given(snapshots())
 def test_a_snapshot_survives_yaml(snapshot: Snapshot) -> None:
-    text = yaml.safe_dump_all(snapshot_documents(snapshot), allow_unicode=True)
+    text = yaml.dump_all(snapshot_documents(snapshot), Dumper=YamlDumper, allow_unicode=True)
     assert read_snapshot("a.yaml", text.encode()) == snapshot
 
 

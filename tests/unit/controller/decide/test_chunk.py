@@ -2,9 +2,17 @@
 
 import pytest
 
-from controller.decide.chunk import Chunk, Fullness, fullness, is_satisfied, next_chunk, surplus
+from controller.decide.chunk import (
+    Chunk,
+    Fullness,
+    active_pods,
+    fullness,
+    is_satisfied,
+    next_chunk,
+    surplus,
+)
 from controller.model.group import PodSet, SubGroup, SubGroups
-from controller.model.pod import Ended, Evicting, Gated
+from controller.model.pod import Ended, Evicting, Gated, PodState
 from controller.model.reason import TooFewPods
 from controller.state.state import State
 from tests.unit.controller.scene import Scene, names, pods_of
@@ -73,16 +81,13 @@ class TestPodSet:
         scene.pod("g", gpus=0, name="held", pod_set="a", state=Gated())
         assert _next(scene) == TooFewPods("a", 1, 2)
 
-    @pytest.mark.parametrize("gone", [Ended(succeeded=True), Evicting("n")])
-    def test_pods_that_have_ended_or_leave_do_not_count_as_placed(self, gone: Ended) -> None:
+    @pytest.mark.parametrize(
+        "gone", [Ended(succeeded=True), Evicting("n"), Evicting("n", stuck=True)]
+    )
+    def test_pods_that_have_ended_or_leave_do_not_count_as_placed(self, gone: PodState) -> None:
         scene = _fill(_scene(PodSet("a", 1)), "a", waiting=1)
         scene.pod("g", gpus=0, name="gone", pod_set="a", state=gone)
         assert pods_of(_next(scene)) == ["a0"]
-
-    def test_pods_that_do_not_end_still_have_their_place(self) -> None:
-        scene = _fill(_scene(PodSet("a", 1)), "a")
-        scene.pod("g", gpus=0, name="stuck", pod_set="a", state=Evicting("n", stuck=True))
-        assert _fullness(scene) is Fullness.AT_MINIMUM
 
     def test_the_only_pod_set_takes_pods_of_every_name(self) -> None:
         assert pods_of(_next(_fill(_scene(PodSet("a", 1)), "", waiting=1))) == ["0"]
@@ -158,12 +163,23 @@ class TestSubGroups:
         assert pods_of(_next(scene)) == ["c0", "c1", "a0"]
 
     def test_the_fill_of_nested_sub_groups_is_a_part_of_their_least(self) -> None:
-        inner = SubGroups("in", (PodSet("a", 4), PodSet("b", 1)), 1)
-        scene = _scene(SubGroups("", (PodSet("c", 2), inner), 2))
-        _fill(scene, "b", placed=1)  # all of the least that the sub-group can do with
-        _fill(scene, "c", placed=3, waiting=1)
-        _fill(scene, "a", waiting=4)
-        assert pods_of(_next(scene)) == ["a0", "a1", "a2", "a3"]
+        inner = SubGroups("a", (PodSet("x", 4), PodSet("y", 1)), 1)
+        scene = _scene(SubGroups("", (inner, PodSet("z", 2)), 2))
+        _fill(scene, "x", waiting=4)
+        _fill(scene, "y", placed=2)  # twice what the sub-group can do with
+        _fill(scene, "z", placed=3, waiting=1)
+        assert pods_of(_next(scene)) == ["z3"]
+
+    def test_a_sub_group_that_has_its_minimum_does_not_stand_in_for_another(self) -> None:
+        assert _next(_tree(("a", 1, 1, 1), ("b", 2, 0, 1), least=2)) == TooFewPods("b", 1, 2)
+
+
+def test_the_pods_that_have_a_place_come_in_their_order() -> None:
+    scene = _scene(PodSet("", 1))
+    scene.pod("g", "n", gpus=0, name="b", created=1).pod("g", "n", gpus=0, name="a", created=2)
+    state = scene.pod("g", gpus=0, name="waits").state()
+    assert names(active_pods(state, "g")) == ["b", "a"]
+    assert active_pods(state, "gone") == []
 
 
 class TestFullness:
@@ -224,3 +240,6 @@ class TestSurplus:
     def test_what_is_left_of_a_broken_sub_group_goes(self) -> None:
         scene = _tree(("a", 1, 1, 0), ("b", 2, 1, 0), least=1)
         assert _losses(scene) == [["b0"]]
+
+    def test_a_sub_group_without_pods_has_nothing_to_lose(self) -> None:
+        assert _losses(_tree(("a", 1, 1, 0), ("b", 2, 0, 2), least=1)) == []

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from carina_dra.resource import ResourceSlice, decode
 from controller.decide.cycle import Engine, plan
 from controller.model.pod import Evicting, Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
@@ -118,3 +119,37 @@ def test_no_more_pods_start_with_a_claim_than_may_use_it() -> None:
     assert [str(each) for each in decided.waiting["a/g"]] == [
         "pod a/p-256: claim a/c has 256 users, the most there can be"
     ]
+
+
+def test_a_slice_with_a_selector_that_is_not_valid_ends_no_cycle() -> None:
+    wrong = decode(
+        ResourceSlice,
+        {
+            "metadata": {"name": "wrong"},
+            "spec": {
+                "driver": "wrong",
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}
+                    ]
+                },
+                "pool": {"name": "wrong", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "g0"}],
+            },
+        },
+    )
+    asked = snapshot(
+        slices=(gpus(count=1), wrong),
+        claims=(claim("a/low", has=("n1/g0",)), claim("a/high")),
+        groups=(group("a/low"), group("a/high", priority=1), group("a/plain")),
+        pods=(
+            running("a/low-0", "a/low", "a/low"),
+            waiting("a/high-0", "a/high", "a/high"),
+            waiting("a/plain-0", "a/plain"),
+        ),
+    )
+
+    decided = plan(asked)
+
+    assert [start.pod for start in decided.starts] == ["a/plain-0"]
+    assert "has no place" in str(decided.waiting["a/high"][0])

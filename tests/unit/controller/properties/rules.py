@@ -67,7 +67,7 @@ def _split_groups(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
             group, pods, placed - evicted | started | nominated
         ):
             yield f"{group.key} is nominated, and has less than it needs"
-        keeps = placed - evicted
+        keeps = placed - evicted | started
         if (
             before
             and any(pod.key in evicted for pod in pods)
@@ -261,7 +261,7 @@ def _wrong_victims(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
         pods = [pod for pod in cluster.pods.values() if pod.group == group.key]
         keeps = {
             pod.key for pod in pods if isinstance(pod.state, Placed) and pod.key not in evicted
-        }
+        } | {step.pod for step in plan.starts}
         placed = {pod.key for pod in pods if isinstance(pod.state, Placed)}
         if _has_minimum(group, pods, placed) and not _has_minimum(group, pods, keeps):
             safe = _safe_until(cluster, group, taker, one.action)

@@ -57,12 +57,20 @@ def test_a_node_takes_as_many_pods_as_it_says() -> None:
     assert room.lacks(PodNeeds()) == "pods"
 
 
-@pytest.mark.parametrize("what", ["cpu", "memory"])
-def test_who_needs_nothing_of_it_has_room_where_others_have_too_much(what: str) -> None:
+@pytest.mark.parametrize(
+    ("taken", "more", "what"),
+    [
+        (PodNeeds(cpu=2_000), PodNeeds(cpu=1), "cpu"),
+        (PodNeeds(memory=2_000), PodNeeds(memory=1), "memory"),
+    ],
+)
+def test_who_needs_nothing_of_it_has_room_where_others_have_too_much(
+    taken: PodNeeds, more: PodNeeds, what: str
+) -> None:
     room = Room(_node())
-    room.take(PodNeeds(**{what: 2_000}))
+    room.take(taken)
     assert room.lacks(PodNeeds()) is None
-    assert room.lacks(PodNeeds(**{what: 1})) == what
+    assert room.lacks(more) == what
 
 
 @pytest.mark.parametrize(
