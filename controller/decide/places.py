@@ -2,11 +2,11 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
@@ -34,7 +34,7 @@ _REQUESTS: Final = 20_000
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 _MASKS: Final = 1_024
-"""Needs of pods whose suitable nodes are remembered."""
+"""Selections of nodes that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,18 @@ class Least:
 
 
 Kind: TypeAlias = tuple[object, ...]
+_Selection: TypeAlias = tuple[object, ...]
+"""What of a pod says which nodes it may be on: its selector, its affinity and its tolerations."""
+
+
+class _Division(NamedTuple):
+    """The nodes of a cluster for a selection, whatever is on them now."""
+
+    suitable: frozenset[str]
+    others: Mapping[str, str]
+    """Why such a pod may not be on each of the other nodes."""
+    fell: Counter[str]
+    """On how many nodes each of these constraints is the first."""
 
 
 class Places:
@@ -73,10 +85,8 @@ class Places:
         self._shares = 0
         self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
         self._classes_moment = -1
-        self._masks: dict[PodNeeds, frozenset[str]] = {}
-        self._unsuited: dict[PodNeeds, Counter[str]] = {}
-        """By needs: on how many nodes each constraint keeps such pods away."""
-        self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
+        self._masks: dict[_Selection, _Division] = {}
+        self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
         """What was noted on the last search that was in vain, and for which pod."""
@@ -129,10 +139,14 @@ class Places:
     def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
         """On how many nodes each constraint is the first that keeps the pod away."""
         state = self._state
-        suitable = self.suitable(pod.needs)
-        names = state.nodes if within is None else within
-        fell = Counter(self._unsuited[pod.needs]) if within is None else self._fell(pod, within)
         allowed = self._tied_to(pod)
+        names = state.nodes if within is None else within
+        suitable, others, fell_of_all = self._divided(pod.needs)
+        fell = (
+            Counter(fell_of_all)
+            if within is None
+            else Counter(others[name] for name in within if name in others)
+        )
         near = allowed_by_pods(state, pod, suitable)
         for name in suitable if within is None else suitable & within:
             if allowed is not None and name not in allowed:
@@ -146,27 +160,24 @@ class Places:
         noted, notes = self._noted
         return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 
-    def _fell(self, pod: Pod, within: frozenset[str]) -> Counter[str]:
-        """On how many of some nodes each constraint keeps the pod away, whatever is on them."""
-        nodes = self._state.nodes
-        found = (unsuitable(pod.needs, nodes[name]) for name in within)
-        return Counter(constraint for constraint in found if constraint is not None)
-
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
+        return self._divided(needs)[0]
+
+    def _divided(self, needs: PodNeeds) -> _Division:
+        """The nodes that such a pod may be on, and why it may not be on each of the others."""
         state = self._state
         if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
             self._mask_moment = state.node_moment
             self._masks.clear()
-            self._unsuited.clear()
             self._within.clear()
-        known = self._masks.get(needs)
+        key = needs.node_selector, needs.affinity, needs.tolerations
+        known = self._masks.get(key)
         if known is None:
-            nodes = state.nodes.items()
-            found = {name: unsuitable(needs, node) for name, node in nodes}
-            known = frozenset(name for name, constraint in found.items() if constraint is None)
-            self._masks[needs] = known
-            self._unsuited[needs] = Counter(one for one in found.values() if one is not None)
+            found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
+            others = {name: reason for name, reason in found.items() if reason is not None}
+            suitable = frozenset(found.keys() - others.keys())
+            known = self._masks[key] = _Division(suitable, others, Counter(others.values()))
         return known
 
     def least_of(self, pods: Sequence[Pod]) -> Least:
@@ -320,7 +331,7 @@ class Places:
         """The nodes that the pod may be on, with the claims that have devices."""
         names = self.suitable(pod.needs)
         if within is not None:
-            key = within, pod.needs
+            key = within, names
             known = self._within.get(key)
             if known is None:
                 if len(self._within) > _MASKS:
