@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.model.group import PodSet, SubGroups, TopologyConstraint
 from controller.model.plan import Action, Plan
+from controller.model.pod import PodNeeds
 from controller.model.reason import NoDomain, NoRoom
 from tests.unit.controller.scene import Scene, evicted, nominated, only, started
 
@@ -45,6 +46,23 @@ class TestAllOrNone:
         plan = scene.waits("g", 2, priority=1).plan()
         assert (started(plan), evicted(plan)) == ({}, ["old-0"])
         assert nominated(plan) == {"g-0": "n", "g-1": "n"}
+
+    def test_a_pod_starts_that_the_minimum_is_complete_with(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 2).queue("q").runs("old", "n")
+        plan = scene.waits("g", 2, least=1, priority=1).plan()
+        assert (started(plan), nominated(plan)) == ({"g-0": "n"}, {"g-1": "n"})
+
+    def test_a_pod_waits_if_another_of_its_gang_has_to_move(self) -> None:
+        scene = Scene(**only(Action.CONSOLIDATE)).queue("q", quota=9)
+        for name, kind in (("a", "other"), ("b", "b"), ("c", "other")):
+            scene.node(name, 2, labels={"kind": kind})
+        scene.runs("fixed", "b", "c", preemptible=False)
+        on_b = PodNeeds(node_selector=(("kind", "b"),))
+        elsewhere = PodNeeds(node_selector=(("kind", "other"),))
+        scene.group("g", root=PodSet("", 2)).pod("g", "a", needs=elsewhere).pod("g", needs=on_b)
+        plan = scene.waits("new", gpus=2).plan()
+        assert (started(plan), evicted(plan)) == ({}, ["g-0"])
+        assert nominated(plan) == {"new-0": "a", "g-0": "c", "g-1": "b"}
 
 
 class TestRequiredTopology:
