@@ -14,6 +14,7 @@ from controller.model.queue import Queue
 from controller.model.reason import (
     BadClaim,
     Behind,
+    CutOffQueue,
     Delayed,
     NoDomain,
     NoRoom,
@@ -112,6 +113,8 @@ def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
     match reason:
         case UnknownQueue(queue=queue):
             return _queue_helps(queue, queues)
+        case CutOffQueue(parent=parent):
+            return f"create queue {parent}, or give the queues below it another parent"
         case OverLimit() | OverQuota() | OverFairShare():
             return _amount_helps(reason)
         case NoRoom() | NoDomain() | NoVictims():

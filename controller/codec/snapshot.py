@@ -7,6 +7,7 @@ as the engine sees them, settings, and what the engine remembers. Pods are not c
 one of those does not say all that the engine knows of a pod, such as its rank and its budgets.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -138,9 +139,9 @@ def _read_rest(document: JsonObject) -> dict[str, Any]:
     members = _REST.read(_without_header(document, SNAPSHOT))
     for kind in ("groups", "pods"):
         keys = [each.key for each in members.get(kind, ())]
-        twice = [key for key in keys if keys.count(key) > 1] if len(set(keys)) < len(keys) else []
-        if twice:
-            raise BadValueError(f"has {kind} with the same key {twice[0]}; remove one of them")
+        twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+        if twice is not None:
+            raise BadValueError(f"has {kind} with the same key {twice}; remove one of them")
     return members
 
 
@@ -161,6 +162,8 @@ def _read(location: str, what: str, read: Any, document: JsonObject) -> Any:
     except BadValueError as error:
         parts = (location, what, error.path, error.problem)
         raise ManifestError(": ".join(part for part in parts if part)) from None
+    except RecursionError:
+        raise ManifestError(f"{location}: {what}: is nested too deeply") from None
 
 
 def _name(document: JsonObject) -> str:

@@ -46,6 +46,10 @@ def next_chunk(
     Below its minimum, that is what is missing of it. Then it is one more pod, or the minimum of one
     more sub-group. `among` are the pods that may be placed, if not those that wait for a place.
     """
+    names = [one.name for one in group.pod_sets]
+    if len(set(names)) < len(names):  # nobody can say to which of them a pod belongs
+        twice = next(one for one in group.pod_sets if names.count(one.name) > 1)
+        return TooFewPods(f"{twice.name} (named twice)", 0, twice.min_count)
     tally = _Tally(state, group, among)
     if tally.is_satisfied(group.root):
         return tally.more(group.root)

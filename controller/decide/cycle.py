@@ -24,7 +24,15 @@ from controller.decide.trial import Trial
 from controller.model.group import Group
 from controller.model.plan import Action, Cursor, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending
-from controller.model.reason import Behind, NoDomain, NoRoom, OverLimit, Reason, UnknownQueue
+from controller.model.reason import (
+    Behind,
+    CutOffQueue,
+    NoDomain,
+    NoRoom,
+    OverLimit,
+    Reason,
+    UnknownQueue,
+)
 from controller.model.resource import describe
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
@@ -125,8 +133,13 @@ class _Cycle:
             if state.tree.is_leaf(group.queue):
                 yield group
             else:
-                exists = group.queue in state.tree.queues
-                self._reasons[key] = [UnknownQueue(group.queue, exists)]
+                self._reasons[key] = [self._not_a_leaf(group.queue)]
+
+    def _not_a_leaf(self, queue: str) -> Reason:
+        tree = self._state.tree
+        if queue in tree.cut_off:
+            return CutOffQueue(queue, tree.cut_off[queue])
+        return UnknownQueue(queue, exists=queue in tree.queues)
 
     def _in_turn(self, groups: Iterable[Group], attempt: Attempt) -> list[Group]:
         """Tries groups in their order, again and again while they get something.

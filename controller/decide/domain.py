@@ -1,12 +1,15 @@
 """The domains of a topology: nodes with the same values of its labels."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from controller.model.group import TopologyConstraint
 from controller.state.state import State
 
 Domain = tuple[str, ...]
 """The values of the labels, from the widest level on: two racks of one name may be different."""
+_LEVELS: Final = 256
+"""Levels of which the domains are remembered; a group may name any label as one."""
 
 
 class Domains:
@@ -24,6 +27,8 @@ class Domains:
             self._by_level.clear()
         known = self._by_level.get((topology, level))
         if known is None:
+            if len(self._by_level) >= _LEVELS:
+                self._by_level.clear()
             known = self._by_level[topology, level] = self._divided(topology, level)
         return known
 

@@ -35,12 +35,17 @@ class Gang:
     """Places chunks with one way to give a pod a place."""
 
     def __init__(self, trial: Trial, take: Take, order: Order | None = None) -> None:
-        """`order` says which of the domains of a level come first, if not the fullest with room."""
+        """`order` says which of the domains of a level come first, if not the fullest with room.
+
+        Where nobody makes room (there is no `order`), pods of unlike sizes that have no room one
+        after the other are tried once more, the largest first.
+        """
         self._state = trial.state
         self._domains = trial.domains
         self._places = trial.places
         self._take = take
         self._order = order or _Fullness(trial.places).rank
+        self._sorts = order is None
         self._taken: list[Taken] = []
 
     def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
@@ -78,7 +83,22 @@ class Gang:
             reason = self._place(child, within)
             if reason is not None:
                 return reason
-        for together in self._bundles(chunk.pods):
+        mark, count = self._state.mark(), len(self._taken)
+        reason = self._place_in_turn(chunk.pods, within)
+        if reason is None or not self._sorts:
+            return reason
+        large_first = sorted(chunk.pods, key=self._size, reverse=True)
+        if large_first == list(chunk.pods):
+            return reason
+        self._state.rollback(mark)
+        del self._taken[count:]
+        return reason if self._place_in_turn(large_first, within) else None
+
+    def _size(self, pod: Pod) -> tuple[int, int, int]:
+        return self._places.least_devices(pod), pod.needs.cpu, pod.needs.memory
+
+    def _place_in_turn(self, pods: Sequence[Pod], within: frozenset[str] | None) -> Reason | None:
+        for together in self._bundles(pods):
             reason = self._place_together(together, within)
             if reason is not None:
                 return reason

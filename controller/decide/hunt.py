@@ -52,6 +52,8 @@ class _Search:
 
     skips: tuple[int, ...]
     looked: list[int] = field(default_factory=list)
+    has_advanced: bool = False
+    """Whether it has looked at a node that no earlier cycle has looked at."""
 
     def begin(self) -> int:
         """How many nodes are known to have no place for the next pod."""
@@ -215,7 +217,7 @@ class Hunt:
         for index, node in enumerate(self._nodes(pod, within, avoided)):
             if index < skipped:
                 continue
-            if self._last_step is not None and self._places.steps >= self._last_step:
+            if self._is_over() and self._search.has_advanced:
                 raise CutShortError
             mark, count = self._state.mark(), len(self.evicted)
             made = self._make_room(pod, node)
@@ -224,7 +226,12 @@ class Hunt:
             self._state.rollback(mark)
             del self.evicted[count:]
             self._search.looked[at] += 1
+            self._search.has_advanced = True
         return self._places.why_not(pod, within)
+
+    def _is_over(self) -> bool:
+        """Whether as much has been tried as may be; a search still looks at one node more."""
+        return self._last_step is not None and self._places.steps >= self._last_step
 
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)

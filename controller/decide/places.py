@@ -1,11 +1,12 @@
 """The best place for one pod: a node with room for it, and devices for its claims there."""
 
 import uuid
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
@@ -33,7 +34,7 @@ _REQUESTS: Final = 20_000
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 _MASKS: Final = 1_024
-"""Needs of pods whose suitable nodes are remembered."""
+"""Selections of nodes that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,18 @@ class Least:
 
 
 Kind: TypeAlias = tuple[object, ...]
+_Selection: TypeAlias = tuple[object, ...]
+"""What of a pod says which nodes it may be on: its selector, its affinity and its tolerations."""
+
+
+class _Division(NamedTuple):
+    """The nodes of a cluster for a selection, whatever is on them now."""
+
+    suitable: frozenset[str]
+    others: Mapping[str, str]
+    """Why such a pod may not be on each of the other nodes."""
+    fell: Counter[str]
+    """On how many nodes each of these constraints is the first."""
 
 
 class Places:
@@ -72,8 +85,8 @@ class Places:
         self._shares = 0
         self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
         self._classes_moment = -1
-        self._masks: dict[PodNeeds, frozenset[str]] = {}
-        self._within: dict[tuple[frozenset[str], PodNeeds], frozenset[str]] = {}
+        self._masks: dict[_Selection, _Division] = {}
+        self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
         """What was noted on the last search that was in vain, and for which pod."""
@@ -126,35 +139,45 @@ class Places:
     def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
         """On how many nodes each constraint is the first that keeps the pod away."""
         state = self._state
-        fell: dict[str, int] = {}
         allowed = self._tied_to(pod)
         names = state.nodes if within is None else within
-        suitable = self.suitable(pod.needs)
+        suitable, others, fell_of_all = self._divided(pod.needs)
+        fell = (
+            Counter(fell_of_all)
+            if within is None
+            else Counter(others[name] for name in within if name in others)
+        )
         near = allowed_by_pods(state, pod, suitable)
-        for name in names:
-            constraint = None if name in suitable else unsuitable(pod.needs, state.nodes[name])
-            if constraint is None and allowed is not None and name not in allowed:
+        for name in suitable if within is None else suitable & within:
+            if allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
-            if constraint is None and near is not None and name not in near:
+            elif near is not None and name not in near:
                 constraint = "pod affinity"
-            constraint = constraint or state.rooms[name].lacks(pod.needs) or "devices"
-            fell[constraint] = fell.get(constraint, 0) + 1
+            else:
+                constraint = state.rooms[name].lacks(pod.needs) or "devices"
+            fell[constraint] += 1
         counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
         noted, notes = self._noted
         return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
         """The nodes that such a pod may be on, whatever is on them now."""
+        return self._divided(needs)[0]
+
+    def _divided(self, needs: PodNeeds) -> _Division:
+        """The nodes that such a pod may be on, and why it may not be on each of the others."""
         state = self._state
         if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
             self._mask_moment = state.node_moment
             self._masks.clear()
             self._within.clear()
-        known = self._masks.get(needs)
+        key = needs.node_selector, needs.affinity, needs.tolerations
+        known = self._masks.get(key)
         if known is None:
-            nodes = state.nodes.items()
-            found = (name for name, node in nodes if unsuitable(needs, node) is None)
-            known = self._masks[needs] = frozenset(found)
+            found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
+            others = {name: reason for name, reason in found.items() if reason is not None}
+            suitable = frozenset(found.keys() - others.keys())
+            known = self._masks[key] = _Division(suitable, others, Counter(others.values()))
         return known
 
     def least_of(self, pods: Sequence[Pod]) -> Least:
@@ -308,7 +331,7 @@ class Places:
         """The nodes that the pod may be on, with the claims that have devices."""
         names = self.suitable(pod.needs)
         if within is not None:
-            key = within, pod.needs
+            key = within, names
             known = self._within.get(key)
             if known is None:
                 if len(self._within) > _MASKS:
@@ -330,7 +353,10 @@ class Places:
                 continue
             selector = allocation.node_selector
             nodes = self._state.nodes.items()
-            reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            try:
+                reached = frozenset(name for name, node in nodes if selects(selector, node.node))
+            except AllocationError:  # a selector that is not valid reaches no node
+                reached = frozenset()
             tied = reached if tied is None else tied & reached
         return tied
 

@@ -20,6 +20,21 @@ class UnknownQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOffQueue:
+    """The way up from the queue does not end: a parent does not exist, or is below itself."""
+
+    queue: str
+    parent: str
+    """The queue above it that does not exist, or is below itself."""
+
+    def __str__(self) -> str:
+        return (
+            f"queue {self.queue} takes no work: {self.parent!r}, a parent of it, does not exist, "
+            "or is below itself"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TooFewPods:
     """A pod set has fewer pods than it needs, not counting those that are held back."""
 
@@ -174,6 +189,7 @@ class SearchCut:
 
 Reason: TypeAlias = (
     UnknownQueue
+    | CutOffQueue
     | TooFewPods
     | BadClaim
     | OverLimit

@@ -1,6 +1,7 @@
 """Scenarios in files."""
 
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Final
 
 from carina_dra.cli.manifest import ManifestError, ManifestObjects
@@ -44,7 +45,10 @@ def read_trace(source: str, content: bytes, overrides: Overrides = NO_OVERRIDES)
 
 
 def _read_snapshot(source: str, content: bytes, overrides: Overrides) -> Trace:
-    trace = replay(source, read_snapshot(source, content))
+    snapshot = read_snapshot(source, content)
+    if isinf(snapshot.now):
+        raise ManifestError(f"{source}: {SNAPSHOT}: now: is infinite; write a time in seconds")
+    trace = replay(source, snapshot)
     if overrides.until is not None:
         trace = replace(trace, until=trace.start.now + overrides.until)
     return trace
@@ -88,6 +92,8 @@ def _decode(location: str, body: JsonObject) -> Scenario:
         scenario: Scenario = codec_of(Scenario).read(members)
     except BadValueError as error:
         raise _refusal(location, error) from None
+    except RecursionError:
+        raise ManifestError(f"{location}: {KIND}: is nested too deeply") from None
     return scenario
 
 

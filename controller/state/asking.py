@@ -33,8 +33,8 @@ from controller.model.resource import (
 )
 from controller.state.queue_tree import QueueTree
 
-_SPECS: Final = 20_000
-"""Specs of claims of which it is remembered what they ask for."""
+_REMEMBERED: Final = 20_000
+"""Needs of pods, and specs of claims, of which it is remembered what they ask for."""
 
 
 class Asking:
@@ -73,6 +73,8 @@ class Asking:
         """What a pod counts without its claims."""
         known = self._of_needs.get(needs)
         if known is None:
+            if len(self._of_needs) >= _REMEMBERED:
+                self._of_needs.clear()
             known = tuple(_of_pod(needs, resource) for resource in self._resources)
             self._of_needs[needs] = known
         return known
@@ -89,7 +91,7 @@ class Asking:
         spec = claim.spec
         known = self._of_specs.get(id(spec))
         if known is None:
-            if len(self._of_specs) >= _SPECS:
+            if len(self._of_specs) >= _REMEMBERED:
                 self._of_specs.clear()
             known = self._of_specs[id(spec)] = spec, self._asked(claim)
         return known[1]

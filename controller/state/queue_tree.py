@@ -30,9 +30,13 @@ class QueueTree:
         self.queues: dict[str, Queue] = {}
         self.paths: dict[str, tuple[str, ...]] = {}
         """From each queue to the top, itself first; ROOT has a path of its own."""
+        self.cut_off: dict[str, str] = {}
+        """The queues that are not in the tree: which parent does not exist, or is below itself."""
         for name, queue in by_name.items():
             path = _path(name, by_name)
-            if path is not None:
+            if isinstance(path, str):
+                self.cut_off[name] = path
+            else:
                 self.queues[name], self.paths[name] = queue, path
         self.paths[ROOT] = (ROOT,)
         self.children: dict[str, list[str]] = {ROOT: []}
@@ -110,10 +114,13 @@ class QueueTree:
         return Entitlement(quota=together, weight=UNNAMED.weight)
 
 
-def _path(name: str, queues: Mapping[str, Queue]) -> tuple[str, ...] | None:
-    path = [name]
-    while (parent := queues[path[-1]].parent) is not None:
+def _path(name: str, queues: Mapping[str, Queue]) -> tuple[str, ...] | str:
+    """From a queue to the top, or the parent with which the way ends before."""
+    path = {name: None}
+    queue = queues[name]
+    while (parent := queue.parent) is not None:
         if parent not in queues or parent in path:
-            return None
-        path.append(parent)
+            return parent
+        path[parent] = None
+        queue = queues[parent]
     return tuple(path)

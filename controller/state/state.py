@@ -151,7 +151,11 @@ class State(Occupancy):
         before = self.groups.get(group.key)
         if before == group:
             return
-        if before is not None and not _differ_in_history_only(before, group):
+        if before is not None and _differ_in_history_only(before, group):
+            self.groups[group.key] = group
+            self._touch(group.key)
+            return
+        if before is not None:
             self._ask_again()
         pods = [self.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
@@ -204,6 +208,13 @@ class State(Occupancy):
         """Adds or updates a claim."""
         before = self.claims.get(claim.key)
         if before == claim:
+            return
+        if before is not None and _ask_and_have_the_same(before, claim):
+            self.claims[claim.key] = claim
+            for pod in self._referrers.get(claim.key, ()):
+                group = self.pods[pod].group
+                if group is not None:
+                    self._touch(group)
             return
         if before is not None and before.status.allocation not in (None, claim.status.allocation):
             self._ask_again()  # one that gets devices leaves less to others, which helps nobody
@@ -264,12 +275,25 @@ class State(Occupancy):
         if len(refusals) < len(known):
             self.memory = replace(self.memory, refusals=refusals)
 
+    @property
+    def memory(self) -> Memory:
+        """What the last cycle has left, without what has changed since."""
+        if self._forgotten:
+            known, forgotten = self._memory, self._forgotten
+            refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
+            cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
+            self.memory = replace(known, refusals=refusals, cursors=cursors)
+        return self._memory
+
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
+        self._memory = memory
+        self._forgotten: set[str] = set()
+
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        if group in self.memory.refusals or group in self.memory.cursors:
-            refusals = {key: of for key, of in self.memory.refusals.items() if key != group}
-            cursors = {key: of for key, of in self.memory.cursors.items() if key != group}
-            self.memory = replace(self.memory, refusals=refusals, cursors=cursors)
+        if group in self._memory.refusals or group in self._memory.cursors:
+            self._forgotten.add(group)
 
     def _pods_of(self, group: str) -> Iterator[str]:
         members = self.members.get(group)
@@ -413,3 +437,8 @@ def _differ_in_history_only(one: Group, other: Group) -> bool:
     return other == replace(
         one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
     )
+
+
+def _ask_and_have_the_same(one: ResourceClaim, other: ResourceClaim) -> bool:
+    """Whether two states of a claim differ in nothing but its users, its labels and the like."""
+    return one.spec == other.spec and one.status.allocation == other.status.allocation

@@ -12,6 +12,7 @@ from controller.model.queue import Queue
 from controller.model.reason import (
     BadClaim,
     Behind,
+    CutOffQueue,
     Delayed,
     NoDomain,
     NoRoom,
@@ -61,6 +62,7 @@ def plan(**fields: Any) -> Plan:
     [
         (UnknownQueue("vison", exists=False), "create the queue, or name another one; did you"),
         (UnknownQueue("company", exists=True), "create the queue, or name another one; write one"),
+        (CutOffQueue("vision", "company"), "create queue company, or give the queues below it an"),
         (TooFewPods("", 1, 4), "create 3 more pods, open their scheduling gates, or lower"),
         (BadClaim("a/p", "there is no claim a/c"), "correct the claim, or create what it names"),
         (OverLimit("q", _GPUS, 8, 6, 4), "wait until work of the queue ends, or raise its limit"),

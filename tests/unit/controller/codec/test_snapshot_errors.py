@@ -1,5 +1,6 @@
 """What is wrong with a snapshot is said with its file, document, field and reason."""
 
+import json
 from typing import Any
 
 import pytest
@@ -172,3 +173,12 @@ def test_an_unknown_field_of_a_newer_api_can_be_let_pass() -> None:
     assert len(read_snapshot("a.yaml", content, strict=False).classes) == 1
     with pytest.raises(ManifestError, match="newer: is not a field"):
         read_snapshot("a.yaml", content)
+
+
+def test_a_tree_of_groups_that_is_too_deep_is_refused() -> None:
+    part: dict[str, Any] = {"podSet": {"name": "", "minCount": 1}}
+    for _ in range(300):
+        part = {"subGroups": {"name": "", "minCount": 1, "children": [part]}}
+
+    with pytest.raises(ManifestError, match=r"document 1: Snapshot: is nested too deeply"):
+        read_snapshot("a.json", json.dumps(group(root=part)).encode())

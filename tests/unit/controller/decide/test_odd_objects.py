@@ -1,11 +1,23 @@
 """Objects that the API server takes, though nobody in their right mind writes them."""
 
+from dataclasses import replace
 from typing import Any
 
-from carina_dra.resource import ResourceSlice, decode
+import pytest
+
+from carina_dra.resource import (
+    NodeSelector,
+    NodeSelectorOperator,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ResourceSlice,
+    decode,
+)
 from controller.decide.cycle import Engine, plan
+from controller.model.group import Group, PodSet, SubGroups
 from controller.model.pod import Evicting, Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
+from controller.model.reason import CutOffQueue
 from controller.model.resource import Pods, Resource
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
@@ -153,3 +165,49 @@ def test_a_slice_with_a_selector_that_is_not_valid_ends_no_cycle() -> None:
 
     assert [start.pod for start in decided.starts] == ["a/plain-0"]
     assert "has no place" in str(decided.waiting["a/high"][0])
+
+
+@pytest.mark.parametrize(
+    ("queues", "parent"),
+    [
+        ((queue("q", parent="gone"),), "gone"),
+        ((queue("q", parent="q"),), "q"),
+        ((queue("q", parent="up"), queue("up", parent="top"), queue("top", parent="up")), "up"),
+    ],
+    ids=["unknown parent", "its own parent", "below a cycle"],
+)
+def test_a_queue_whose_way_up_does_not_end_says_which_parent_is_wrong(
+    queues: tuple[Queue, ...], parent: str
+) -> None:
+    asked = snapshot(queues=queues, groups=(group("a/g"),), pods=(waiting("a/p", "a/g"),))
+
+    assert plan(asked).waiting == {"a/g": (CutOffQueue("q", parent),)}
+
+
+def test_pod_sets_of_one_name_start_nothing_and_end_no_cycle() -> None:
+    both = SubGroups("", (PodSet("x", 1), PodSet("x", 1)), 2)
+    asked = snapshot(
+        groups=(Group("a/g", "q", both), group("a/other")),
+        pods=(
+            waiting("a/p", "a/g", pod_set="x"),
+            waiting("a/p2", "a/g", pod_set="x"),
+            waiting("a/other-0", "a/other"),
+        ),
+    )
+
+    decided = plan(asked)
+
+    assert [start.pod for start in decided.starts] == ["a/other-0"]
+    assert str(decided.waiting["a/g"][0]) == "pod set x (named twice) has 0 of 1 pods"
+
+
+def test_a_claim_whose_devices_are_on_no_valid_nodes_ends_no_cycle() -> None:
+    lost = claim("a/c", has=("n1/g0",))
+    wrong = NodeSelectorRequirement("k", NodeSelectorOperator("Gt"), ("x",))
+    selector = NodeSelector((NodeSelectorTerm(match_expressions=(wrong,)),))
+    assert lost.status.allocation is not None
+    allocation = replace(lost.status.allocation, node_selector=selector)
+    lost = replace(lost, status=replace(lost.status, allocation=allocation))
+    asked = snapshot(claims=(lost,), groups=(group("a/g"),), pods=(waiting("a/p", "a/g", "a/c"),))
+
+    assert "its claim's devices on 1" in str(plan(asked).waiting["a/g"][0])

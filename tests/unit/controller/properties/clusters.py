@@ -110,6 +110,8 @@ def devices_of(node: str, kind: str, cards: int) -> Iterator[ResourceSlice]:
                     DRIVER, ResourcePool(node, 1, 2), OnNode(node), shared_counters=sets
                 ),
             )
+        case _:
+            pass  # a node without devices
 
 
 def _node(rng: Random, index: int) -> ClusterNode:

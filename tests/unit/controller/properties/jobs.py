@@ -200,4 +200,5 @@ def _wants(rng: Random, offered: Sequence[str]) -> tuple[DeviceRequest, ...]:
             names = rng.sample(("gpu", "half", "quarter"), 2)
             alternatives = tuple(DeviceSubRequest(name, name) for name in names)
             return (DeviceRequest("devices", FirstAvailable(alternatives)),)
-    return ()
+        case _:
+            return ()

@@ -1,7 +1,7 @@
 """Whether nodes and devices have room for those who hold them, without the engine's own books."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from carina_dra.resource import (
@@ -17,9 +17,8 @@ from carina_dra.resource import (
     StringAttribute,
 )
 from controller.model.node import ClusterNode
-from controller.model.plan import Plan
+from controller.model.plan import Nomination, Plan, Start
 from controller.model.pod import Evicting, Pending, Placed, Pod
-from tests.unit.controller.properties.clusters import DRIVER
 from tests.unit.controller.properties.running_cluster import RunningCluster
 
 
@@ -30,6 +29,11 @@ class Occupancy:
     nodes: Mapping[str, str]
     """By pod."""
     claims: Mapping[str, Allocation]
+
+
+def placements(plan: Plan) -> tuple[Start | Nomination, ...]:
+    """The pods that get a place, now or later."""
+    return *plan.starts, *plan.nominations
 
 
 def occupancy_now(cluster: RunningCluster, plan: Plan) -> Occupancy:
@@ -66,7 +70,7 @@ def occupancy_later(cluster: RunningCluster, plan: Plan) -> Occupancy:
             case _:
                 pass
     given: dict[str, Allocation] = {}
-    for step in (*plan.starts, *plan.nominations):
+    for step in placements(plan):
         nodes[step.pod] = step.node
         given |= step.allocations
     claims: dict[str, Allocation] = {}
@@ -182,51 +186,53 @@ def _overused_devices(cluster: RunningCluster, claims: Mapping[str, Allocation])
     holders: dict[tuple[str, str], list[DeviceResult]] = defaultdict(list)
     for allocation in claims.values():
         for result in allocation.devices.results:
-            assert result.driver == DRIVER
             holders[result.pool, result.device].append(result)
     published = _published(cluster)
-    consumed: dict[tuple[str, str, str], int] = defaultdict(int)
     for (pool, name), results in holders.items():
         device = published[pool, name]
         if not device.allow_multiple_allocations:
             if len(results) > 1:
                 yield f"{name} of {pool} is allocated {len(results)} times"
-        else:
-            for of, capacity in device.capacity.items():
-                used = sum(one.consumed_capacity[of].value() for one in results)
-                if used > capacity.value.value():
-                    yield f"{name} of {pool} has {capacity.value} of {of}, and {used} are in use"
-        for one in device.consumes_counters:
+            continue
+        for of, capacity in device.capacity.items():
+            used = sum(one.consumed_capacity[of].value() for one in results)
+            if used > capacity.value.value():
+                yield f"{name} of {pool} has {capacity.value} of {of}, and {used} are in use"
+    yield from _overused_counters(cluster, holders.keys())
+
+
+def _overused_counters(cluster: RunningCluster, in_use: Iterable[tuple[str, str]]) -> Iterator[str]:
+    published = _published(cluster)
+    consumed: dict[tuple[str, str, str], int] = defaultdict(int)
+    for pool, name in in_use:
+        for one in published[pool, name].consumes_counters:
             for counter, amount in one.counters.items():
                 consumed[pool, one.counter_set, counter] += amount.value.value()
-    for published_slice in cluster.slices:
-        for counters in published_slice.spec.shared_counters:
+    for each in cluster.slices:
+        for counters in each.spec.shared_counters:
             for counter, has in counters.counters.items():
-                used = consumed[published_slice.spec.pool.name, counters.name, counter]
+                used = consumed[each.spec.pool.name, counters.name, counter]
                 if used > has.value.value():
                     yield f"{counters.name} has {has.value} {counter}, and {used} are in use"
 
 
 def wrong_steps(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     """Steps for pods that are not in a state for them."""
-    starts = [step.pod for step in plan.starts]
     nominations = [step.pod for step in plan.nominations]
+    placed = [step.pod for step in plan.starts] + nominations
     evictions = [step.pod for step in plan.evictions]
-    for pods in (starts + nominations, evictions):
+    for pods in (placed, evictions):
         yield from (f"{pod} is decided on twice" for pod in {*pods} if pods.count(pod) > 1)
     for eviction in plan.evictions:
         state = cluster.pods[eviction.pod].state
         if state != Placed(eviction.node):
             yield f"{eviction.pod} is evicted from {eviction.node}, and is {state}"
-    for step in (*plan.starts, *plan.nominations):
-        pod = cluster.pods[step.pod]
-        moves = step.pod in nominations and step.pod in evictions
-        if not isinstance(pod.state, Pending) and not moves:
-            yield f"{step.pod} is placed, and is {pod.state}"
-        yield from misplaced(cluster, pod, step.node)
-        for key, _ in step.allocations:
-            if key not in pod.claims:
-                yield f"{step.pod} brings devices for {key}, which is not its claim"
+    moved = {*nominations} & {*evictions}
+    for key in placed:
+        if not isinstance(cluster.pods[key].state, Pending) and key not in moved:
+            yield f"{key} is placed, and is {cluster.pods[key].state}"
+    for step in placements(plan):
+        yield from misplaced(cluster, cluster.pods[step.pod], step.node)
     for start in plan.starts:
         for key, _ in start.allocations:
             if cluster.claims[key].status.allocation is not None:

@@ -21,6 +21,7 @@ from tests.unit.controller.properties.occupancy import (
     occupancy_later,
     occupancy_now,
     overuse,
+    placements,
     wrong_steps,
 )
 from tests.unit.controller.properties.running_cluster import (
@@ -84,7 +85,7 @@ def _has_minimum(group: Group, pods: Iterable[Pod], active: set[str]) -> bool:
 def _scattered_groups(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     """Groups that get a place outside of the domain where they have to be together."""
     later = occupancy_later(cluster, plan).nodes
-    decided = {step.pod for step in (*plan.starts, *plan.nominations)}
+    decided = {step.pod for step in placements(plan)}
     labels = {node.name: node.node.labels for node in cluster.nodes}
     for group in cluster.groups.values():
         for part in _parts(group.root):
@@ -243,7 +244,7 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
 
 def _wrong_victims(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     """Evictions that nobody may ask for, or that nobody gets a place for."""
-    served = {cluster.pods[one.pod].group for one in (*plan.starts, *plan.nominations)}
+    served = {cluster.pods[one.pod].group for one in placements(plan)}
     moved = {one.pod for one in plan.nominations}
     evicted = {one.pod for one in plan.evictions}
     for one in plan.evictions:

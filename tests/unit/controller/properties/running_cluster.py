@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Final
 
 from carina_dra.resource import (
     Allocation,
@@ -30,7 +31,7 @@ from tests.unit.controller.properties.clusters import (
 )
 from tests.unit.controller.properties.jobs import Job, Slot, claim, random_job
 
-STUCK_AFTER = 2
+STUCK_AFTER: Final = 2
 """Rounds after which a pod that is being evicted counts as stuck."""
 
 
@@ -62,6 +63,8 @@ class RunningCluster:
     claims: dict[str, ResourceClaim] = field(default_factory=dict)
     may_miss: dict[str, int] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    jobs: list[Job] = field(default_factory=list)
+    """All that have been submitted."""
     _lives: dict[str, _Life] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
@@ -94,6 +97,7 @@ class RunningCluster:
     def submit(self, jobs: Iterable[Job]) -> None:
         """Adds jobs, whose pods wait for a place."""
         for job in jobs:
+            self.jobs.append(job)
             self.groups[job.group.key] = job.group
             self.claims |= {one.key: one for one in job.shared}
             self.may_miss |= job.budgets
@@ -105,12 +109,15 @@ class RunningCluster:
         for key in [pod.key for pod in self.pods.values() if pod.group == group]:
             self._remove(key)
         del self.groups[group]
+        for job in self.jobs:
+            if job.group.key == group:
+                for one in job.shared:
+                    del self.claims[one.key]
 
     def evict(self, key: str) -> None:
         """A pod is deleted, by whomever; it holds what it has for a time."""
         pod = self.pods[key]
-        if not isinstance(pod.state, Placed):
-            raise AssertionError(f"{key} is evicted, and is {pod.state}")
+        assert isinstance(pod.state, Placed), f"{key} is evicted, and is {pod.state}"
         self.pods[key] = replace(pod, state=Evicting(pod.state.node))
         self._lives[key].rounds_left = self.rng.choice(self.rounds_to_leave)
         if pod.group in self.groups:
@@ -130,7 +137,9 @@ class RunningCluster:
             self.pods[start.pod] = replace(pod, state=Placed(start.node))
         for eviction in plan.evictions:
             self.evict(eviction.pod)
-        self.memory = plan.memory
+        kept = plan.memory
+        # What was refused may be possible after any change: who follows events knows of which.
+        self.memory = Memory(kept.nominations, reservations=kept.reservations)
         self._note_groups()
 
     def pass_round(self) -> None:

@@ -172,3 +172,9 @@ def test_another_seed_gives_other_jobs_and_the_same_seed_the_same() -> None:
         return [job.arrival for job in read_trace("s.json", content, Overrides(seed=seed)).jobs]
 
     assert arrivals(1) == arrivals(1) != arrivals(2)
+
+
+def test_a_snapshot_without_a_time_to_begin_at_is_refused() -> None:
+    snapshot = {"apiVersion": HEADER["apiVersion"], "kind": "Snapshot", "now": "inf"}
+
+    assert refusal(snapshot) == "s.yaml: Snapshot: now: is infinite; write a time in seconds"

@@ -1,0 +1,42 @@
+"""What is remembered between cycles does not grow with what tenants write."""
+
+from controller.decide.domain import Domains
+from controller.model.pod import PodNeeds
+from controller.model.snapshot import Snapshot
+from controller.state.state import State
+from tests.unit.controller.decide.gpu_cluster import group, node, queue, waiting
+
+
+def objects_of(root: object, depth: int = 3) -> int:
+    """How many entries the collections that an object has hold, and those of its own objects."""
+    found = len(root) if isinstance(root, dict | list | set) else 0
+    if depth and hasattr(root, "__dict__"):
+        found += sum(objects_of(each, depth - 1) for each in vars(root).values())
+    return found
+
+
+def test_pods_that_come_and_go_leave_nothing_behind() -> None:
+    state = State(Snapshot(now=0, nodes=(node(),), queues=(queue("q"),), groups=(group("a/g"),)))
+
+    def pass_by(first: int, last: int) -> int:
+        for cpu in range(first, last):
+            state.put_pod(waiting("a/p", "a/g", needs=PodNeeds(cpu=cpu)))
+            state.remove_pod("a/p")
+        return objects_of(state)
+
+    before = pass_by(0, 20_000)
+
+    assert pass_by(20_000, 60_000) <= before
+
+
+def test_levels_that_groups_make_up_are_forgotten() -> None:
+    domains = Domains(State(Snapshot(now=0, nodes=(node(),))))
+
+    def ask_for(first: int, last: int) -> int:
+        for level in range(first, last):
+            domains.of("made-up", f"level-{level}")
+        return objects_of(domains)
+
+    before = ask_for(0, 256)
+
+    assert ask_for(256, 2_000) <= before
