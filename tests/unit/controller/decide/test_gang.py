@@ -94,6 +94,10 @@ class TestRequiredTopology:
         plan = self._uneven(("a1", 2), ("a2", 2), ("b1", 4))
         assert set(started(plan).values()) == {"b1"}
 
+    def test_a_preferred_level_alone_is_named_in_the_reason(self) -> None:
+        plan = _gang(_racks(("a1", 1), ("b1", 1)), 3, preferred="rack")
+        assert plan.waiting["gang"] == (NoRoom("t/gang-2", 2, (("devices", 2),)),)
+
     def test_a_level_that_no_node_has_is_none(self) -> None:
         plan = _gang(_racks(("a1", 2)), 2, required="row")
         assert plan.waiting["gang"] == (NoDomain("row", 0),)
@@ -146,6 +150,14 @@ class TestSubGroups:
             scene.pod("gang", pod_set=part)
         places = started(scene.plan())
         assert places["gang-0"] == places["gang-1"] != places["gang-2"] == places["gang-3"]
+
+    def test_no_part_starts_if_another_has_no_room(self) -> None:
+        topology = TopologyConstraint("t", required="rack")
+        parts = (PodSet("x", 2, topology), PodSet("y", 2, topology))
+        scene = _racks(("a1", 2), ("b1", 1)).group("gang", root=SubGroups("", parts, 2))
+        for part in ("x", "x", "y", "y"):
+            scene.pod("gang", pod_set=part)
+        assert started(scene.plan()) == {}
 
     def test_the_parts_are_within_the_domain_of_the_whole(self) -> None:
         rack = TopologyConstraint("t", required="rack")
