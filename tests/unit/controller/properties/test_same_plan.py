@@ -49,6 +49,7 @@ def test_a_decision_leaves_the_state_as_it_was(rng: Random) -> None:
     state = State(before)
     engine = Engine(state)
     for _ in range(_ROUNDS):
+        state.refresh()
         observed = observe(state)
         decided = engine.decide()
         assert observe(state) == observed
