@@ -64,10 +64,8 @@ class Gang:
             return self._place_parts(chunk, within)
         failed: Reason | None = None
         tried = 0
-        narrowest: str | None = None
-        for level, nodes in self._candidates(chunk, constraint, within):
+        for nodes in self._candidates(chunk, constraint, within):
             tried += 1
-            narrowest = narrowest or level
             mark, count = self._state.mark(), len(self._taken)
             failed = self._place_parts(chunk, nodes)
             if failed is None:
@@ -156,13 +154,13 @@ class Gang:
 
     def _candidates(
         self, chunk: Chunk, constraint: TopologyConstraint, within: frozenset[str] | None
-    ) -> Iterator[tuple[str | None, frozenset[str] | None]]:
+    ) -> Iterator[frozenset[str] | None]:
         """The domains that may have room: narrow ones before wide ones, the fullest first."""
         least = self._places.least_of(list(chunk.all_pods()))
         here = [self._state.holds[key].node for key in chunk.held]
         for level in self._domains.levels(constraint):
             if level is None:
-                yield None, within
+                yield within
                 continue
             domains = self._domains.of(constraint.topology, level)
             if here:
@@ -177,7 +175,7 @@ class Gang:
                 if rank is not None:
                     rooms.append(((*rank, domain), nodes))
             for _, nodes in sorted(rooms, key=itemgetter(0)):
-                yield level, nodes
+                yield nodes
 
 
 class _Fullness:

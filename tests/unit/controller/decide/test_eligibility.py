@@ -227,6 +227,13 @@ class TestStaysFair:
         scene.runs("theirs", "n", queue="y1").waits("more", gpus=9, queue="y1")
         assert not _eligibility(scene, Action.RECLAIM).stays_fair(["y1"])
 
+    def test_what_moves_below_one_queue_does_not_matter_above_it(self) -> None:
+        scene = Scene().node("n", 8).queue("x", quota=1, weight=0)
+        scene.queue("x1", "x", quota=4, weight=0).queue("x2", "x")
+        scene.runs("mine", "n", queue="x1").waits("new", queue="x1")
+        scene.runs("theirs", "n", gpus=2, queue="x2")
+        assert _eligibility(scene, Action.RECLAIM).stays_fair(["x2"])
+
     @pytest.mark.parametrize("action", [Action.PREEMPT, Action.CONSOLIDATE])
     def test_other_actions_need_not_stay_fair(self, action: Action) -> None:
         scene = Scene().node("n", 8).queue("q", weight=0).queue("other")

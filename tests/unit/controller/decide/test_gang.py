@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.model.group import PodSet, SubGroups, TopologyConstraint
 from controller.model.plan import Action, Plan
+from controller.model.pod import PodNeeds
 from controller.model.reason import NoDomain, NoRoom
 from tests.unit.controller.scene import Scene, evicted, nominated, only, started
 
@@ -46,6 +47,23 @@ class TestAllOrNone:
         assert (started(plan), evicted(plan)) == ({}, ["old-0"])
         assert nominated(plan) == {"g-0": "n", "g-1": "n"}
 
+    def test_a_pod_starts_that_the_minimum_is_complete_with(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 2).queue("q").runs("old", "n")
+        plan = scene.waits("g", 2, least=1, priority=1).plan()
+        assert (started(plan), nominated(plan)) == ({"g-0": "n"}, {"g-1": "n"})
+
+    def test_a_pod_waits_if_another_of_its_gang_has_to_move(self) -> None:
+        scene = Scene(**only(Action.CONSOLIDATE)).queue("q", quota=9)
+        for name, kind in (("a", "other"), ("b", "b"), ("c", "other")):
+            scene.node(name, 2, labels={"kind": kind})
+        scene.runs("fixed", "b", "c", preemptible=False)
+        on_b = PodNeeds(node_selector=(("kind", "b"),))
+        elsewhere = PodNeeds(node_selector=(("kind", "other"),))
+        scene.group("g", root=PodSet("", 2)).pod("g", "a", needs=elsewhere).pod("g", needs=on_b)
+        plan = scene.waits("new", gpus=2).plan()
+        assert (started(plan), evicted(plan)) == ({}, ["g-0"])
+        assert nominated(plan) == {"new-0": "a", "g-0": "c", "g-1": "b"}
+
 
 class TestRequiredTopology:
     def test_the_pods_are_in_one_domain(self) -> None:
@@ -75,6 +93,10 @@ class TestRequiredTopology:
     def test_a_domain_that_turns_out_too_small_leaves_nothing_behind(self) -> None:
         plan = self._uneven(("a1", 2), ("a2", 2), ("b1", 4))
         assert set(started(plan).values()) == {"b1"}
+
+    def test_a_preferred_level_alone_is_named_in_the_reason(self) -> None:
+        plan = _gang(_racks(("a1", 1), ("b1", 1)), 3, preferred="rack")
+        assert plan.waiting["gang"] == (NoRoom("t/gang-2", 2, (("devices", 2),)),)
 
     def test_a_level_that_no_node_has_is_none(self) -> None:
         plan = _gang(_racks(("a1", 2)), 2, required="row")
@@ -128,6 +150,14 @@ class TestSubGroups:
             scene.pod("gang", pod_set=part)
         places = started(scene.plan())
         assert places["gang-0"] == places["gang-1"] != places["gang-2"] == places["gang-3"]
+
+    def test_no_part_starts_if_another_has_no_room(self) -> None:
+        topology = TopologyConstraint("t", required="rack")
+        parts = (PodSet("x", 2, topology), PodSet("y", 2, topology))
+        scene = _racks(("a1", 2), ("b1", 1)).group("gang", root=SubGroups("", parts, 2))
+        for part in ("x", "x", "y", "y"):
+            scene.pod("gang", pod_set=part)
+        assert started(scene.plan()) == {}
 
     def test_the_parts_are_within_the_domain_of_the_whole(self) -> None:
         rack = TopologyConstraint("t", required="rack")

@@ -123,6 +123,27 @@ class TestOrderOfVictims:
         plan = scene.waits("new", gpus=2, priority=9, needs=needs).plan()
         assert set(nominated(plan)) == {"new-0", "a-0", "b-0"}
 
+    def test_a_group_shrinks_on_the_node_where_room_is_made(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).queue("q").node("n", 1, labels={"kind": "n"})
+        scene.node("m", 1).runs("old", "n", "m", least=1)
+        needs = PodNeeds(node_selector=(("kind", "n"),))
+        assert evicted(scene.waits("new", priority=9, needs=needs).plan()) == ["old-0"]
+
+    def test_all_of_many_go_if_it_takes_all(self) -> None:
+        scene = _preempting(11)
+        for index in range(11):
+            scene.runs(f"p{index:02}", "n")
+        plan = scene.waits("new", gpus=11, priority=9).plan()
+        assert len(evicted(plan)) == 11
+        assert nominated(plan) == {"new-0": "n"}
+
+    @pytest.mark.parametrize("gpus", [9, 10])
+    def test_of_many_no_more_go_than_it_takes(self, gpus: int) -> None:
+        scene = _preempting(20)
+        for index in range(20):
+            scene.runs(f"p{index:02}", "n")
+        assert len(evicted(scene.waits("new", gpus=gpus, priority=9).plan())) == gpus
+
     def test_evictions_count_as_steps(self) -> None:
         few = _preempting(1).runs("old", "n").waits("new", priority=9).plan()
         many = _preempting(3).runs("old", "n", "n", "n").waits("new", priority=9).plan()
@@ -327,6 +348,14 @@ class TestConsolidate:
         scene = Scene(**only(Action.CONSOLIDATE), consolidation_limit=limit).queue("q")
         scene.node("a", 4).node("b", 4).runs("x", "a", "a").runs("y", "b", "b")
         assert len(evicted(scene.waits("new", gpus=4).plan())) == moved
+
+    def test_nobody_moves_who_need_not(self) -> None:
+        """The small group goes first, and comes back when the big one has made the room."""
+        scene = Scene(**only(Action.CONSOLIDATE)).queue("q").node("n", 3, labels={"kind": "n"})
+        scene.node("m", 2).runs("a", "n").runs("b", "n", gpus=2)
+        needs = PodNeeds(node_selector=(("kind", "n"),))
+        plan = scene.waits("new", gpus=2, needs=needs).plan()
+        assert (evicted(plan), nominated(plan)) == (["b-0"], {"new-0": "n", "b-0": "m"})
 
     def test_min_runtimes_do_not_keep_a_group_from_moving(self) -> None:
         scene = Scene(**only(Action.CONSOLIDATE), preempt_min_runtime=99, reclaim_min_runtime=99)
