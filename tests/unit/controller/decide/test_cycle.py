@@ -227,6 +227,14 @@ class TestCursor:
         assert evicted(plan) == []
         assert len({one.action for one in plan.memory.cursors.values()}) == 1
 
+    def test_actions_that_came_before_it_are_not_tried_again(self) -> None:
+        scene = self._scene(4).queue("q", weight=0)
+        scene.settings = replace(scene.settings, actions=(Action.RECLAIM, Action.PREEMPT))
+        first = scene.plan()
+        assert [type(one) for one in first.waiting["new"]] == [NoRoom, OverFairShare, SearchCut]
+        scene.memory = first.memory
+        assert [type(one) for one in scene.plan().waiting["new"]] == [NoRoom, SearchCut]
+
 
 def test_fair_shares_are_told_by_queue_and_resource() -> None:
     scene = Scene().node("n", 4).queue("a").queue("b").waits("x", 8, queue="a")

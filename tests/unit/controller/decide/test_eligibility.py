@@ -187,6 +187,11 @@ class TestMayTakeFromAny:
         scene.queue("within", quota=8).runs("old", "n", **victim).waits("new", priority=5)
         assert _eligibility(scene, action).may_take_from_any() is expected
 
+    def test_what_still_runs_in_a_queue_above_gives(self) -> None:
+        scene = Scene().node("n", 10).queue("top", quota=10).queue("q", "top")
+        scene.runs("old", "n", queue="top").waits("new")
+        assert _eligibility(scene, Action.RECLAIM).may_take_from_any() is True
+
 
 def _stays_fair(fair: tuple[int, int], has: tuple[int, int], *, gave: bool = True) -> bool:
     """Whether q stays fair beside `other` that gave, by fair shares and what they have then."""

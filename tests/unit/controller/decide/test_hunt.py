@@ -208,7 +208,8 @@ class TestLimits:
 
     def test_a_limit_above_is_met_by_groups_below_it(self) -> None:
         scene = Scene(**only(Action.RECLAIM)).node("n", 8).queue("top", limit=2)
-        scene.queue("q", "top", quota=1).queue("other", "top", quota=1).queue("far")
+        scene.queue("q", "top", quota=1).queue("other", "top", quota=1)
+        scene.queue("far", weight=0, priority=1)  # it would give first
         scene.runs("theirs", "n", "n", queue="other", least=1).runs("else", "n", queue="far")
         assert evicted(scene.waits("new").plan()) == ["theirs-1"]
 
@@ -432,3 +433,11 @@ def test_each_pod_of_a_group_that_grows_makes_room_for_itself() -> None:
 def test_an_eviction_names_the_group_for_which_the_pod_goes() -> None:
     (eviction,) = _preempting(1).runs("old", "n").waits("new", priority=1).plan().evictions
     assert (eviction.node, eviction.action, eviction.group) == ("n", Action.PREEMPT, "new")
+
+
+def test_a_group_for_which_others_go_is_not_evicted_in_the_same_plan() -> None:
+    scene = Scene(**only(Action.RECLAIM, Action.PREEMPT)).node("n", 4).queue("q", quota=2, weight=0)
+    scene.queue("other").runs("theirs", "n", "n", "n", queue="other", least=0).runs("mine", "n")
+    plan = scene.waits("new").waits("high", gpus=2, priority=9).plan()
+    assert evicted(plan) == ["theirs-2"]
+    assert nominated(plan) == {"new-0": "n"}

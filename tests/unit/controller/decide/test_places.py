@@ -10,7 +10,7 @@ from carina_dra.resource import ConsumerReference, ResourceClaimStatus
 from controller.decide.places import Place, Places
 from controller.decide.trial import Trial
 from controller.model.node import Taint
-from controller.model.pod import Evicting, PodNeeds
+from controller.model.pod import Evicting, PodAffinity, PodNeeds
 from controller.model.queue import QUEUE_LABEL
 from controller.model.reason import BadClaim, NoRoom
 from controller.state.state import State
@@ -249,3 +249,44 @@ def test_places_that_were_looked_for_are_counted() -> None:
     trial = Scene().node("n", 2).queue("q").waits("new").trial()
     trial.places.find(trial.state.pods["t/new-0"], BINPACK)
     assert trial.places.steps == 1
+
+
+def test_what_is_remembered_of_nodes_changes_with_them() -> None:
+    scene = Scene().node("a", 1).node("b", 1).queue("q").waits("new")
+    trial = scene.trial()
+    pod, both = trial.state.pods["t/new-0"], frozenset("ab")
+    assert _node(trial.places.find(pod, BINPACK, both)) == ("a", False)
+    trial.state.put_node(replace(scene.nodes["a"], unschedulable=True))
+    assert _node(trial.places.find(pod, BINPACK, both)) == ("b", False)
+
+
+def test_who_waits_for_a_place_does_not_take_room_from_who_can_start_now() -> None:
+    scene = Scene().node("a", cpu=100).queue("q")
+    scene.pod(None, gpus=0, name="leaver", state=Evicting("a"), needs=PodNeeds(cpu=60))
+    scene.waits("first", gpus=0, needs=PodNeeds(cpu=50))
+    trial = scene.waits("new", gpus=0, needs=PodNeeds(cpu=40)).trial()
+    pods = trial.state.pods
+    trial.take(pods["t/first-0"], Place("a", (), waits=True))
+    assert _node(trial.places.find(pods["t/new-0"], BINPACK)) == ("a", False)
+
+
+def test_pods_that_share_a_claim_are_of_a_kind_of_their_own() -> None:
+    scene = Scene().node("n", 2).queue("q").claim("x").claim("y").group("g")
+    for claim in ("x", "x", "y", "y"):
+        scene.pod("g", claims=(claim,))
+    trial = scene.trial()
+    kinds = {key: trial.places.kind(pod) for key, pod in trial.state.pods.items()}
+    assert kinds["t/g-0"] == kinds["t/g-1"]
+    assert kinds["t/g-0"] != kinds["t/g-2"]
+
+
+def test_labels_make_a_kind_only_where_affinity_looks_at_them() -> None:
+    affine = PodNeeds(pod_affinity=(PodAffinity("zone", (("app", "a"),), anti=False),))
+    scene = Scene().node("n").queue("q").group("g")
+    for needs in (PodNeeds(), affine):
+        for label in ("a", "b"):
+            scene.pod("g", gpus=0, needs=needs, labels={"app": label})
+    trial = scene.trial()
+    plain_a, plain_b, affine_a, affine_b = map(trial.places.kind, trial.state.pods.values())
+    assert plain_a == plain_b
+    assert affine_a != affine_b
