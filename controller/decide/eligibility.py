@@ -102,7 +102,7 @@ class Eligibility:
 
     def may_take_from_any(self) -> bool:
         """Whether a queue that has to give has pods that may go, as things are in the trial."""
-        holders, tree = self._state.holders, self._state.tree
+        holders = self._state.holders
         match self.action:
             case Action.PREEMPT:
                 return any(one < self.group.priority for one in holders.get(self.group.queue, ()))
@@ -110,7 +110,7 @@ class Eligibility:
                 return any(
                     self.may_take_from(queue)
                     for queue, of in holders.items()
-                    if of and queue != self.group.queue and queue in tree.queues
+                    if of and queue != self.group.queue and queue in self._state.tree.queues
                 )
             case Action.CONSOLIDATE | Action.STALE:
                 return True

@@ -7,9 +7,12 @@ group of one.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from carina_dra.allocator.preference import Policy
+
+DEEPEST: Final = 16
+"""So many levels the tree of a group has at most; upstream's has 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,11 @@ SubGroup: TypeAlias = PodSet | SubGroups
 
 @dataclass(frozen=True)
 class Group:
-    """Pods of one queue that start together, or not at all."""
+    """Pods of one queue that start together, or not at all.
+
+    Raises:
+        ValueError: the tree has more than `DEEPEST` levels.
+    """
 
     key: str
     """`namespace/name`."""
@@ -79,16 +86,31 @@ class Group:
     placement: Policy | None = None
     """Which nodes and devices come first; None for the queue's."""
 
+    def __post_init__(self) -> None:
+        if _levels(self.root) > DEEPEST:
+            raise ValueError(f"group {self.key}: has more than {DEEPEST} levels of sub-groups")
+
     @cached_property
     def pod_sets(self) -> tuple[PodSet, ...]:
         """All pod sets, in their order."""
         return tuple(_pod_sets(self.root))
 
 
-def _pod_sets(part: SubGroup) -> Iterator[PodSet]:
-    match part:
-        case PodSet():
-            yield part
-        case SubGroups(children=children):
-            for child in children:
-                yield from _pod_sets(child)
+def _pod_sets(root: SubGroup) -> Iterator[PodSet]:
+    left = [root]  # whatever its depth, which a tenant chooses
+    while left:
+        part = left.pop()
+        match part:
+            case PodSet():
+                yield part
+            case SubGroups(children=children):
+                left += reversed(children)
+
+
+def _levels(root: SubGroup) -> int:
+    """How many levels a tree has."""
+    levels, parts = 0, [root]
+    while parts:
+        levels += 1
+        parts = [child for part in parts if isinstance(part, SubGroups) for child in part.children]
+    return levels

@@ -21,16 +21,16 @@ class UnknownQueue:
 
 @dataclass(frozen=True, slots=True)
 class CutOffQueue:
-    """The way up from the queue does not end: a parent does not exist, or is below itself."""
+    """The way up from the queue does not end, or is too long."""
 
     queue: str
     parent: str
-    """The queue above it that does not exist, or is below itself."""
+    """The queue above it that does not exist, is below itself, or has too many levels below it."""
 
     def __str__(self) -> str:
         return (
             f"queue {self.queue} takes no work: {self.parent!r}, a parent of it, does not exist, "
-            "or is below itself"
+            "is below itself, or has more than 63 levels below it"
         )
 
 

@@ -141,11 +141,14 @@ class Occupancy:
             self.journal.record(partial(self.cluster.allocate, claim, held))
 
     def show(self, claim: str) -> None:
-        """Has the devices of a claim in use; to be rolled back."""
+        """Has the devices in use that a claim has, whatever it gets instead; to be rolled back."""
         allocation = self.claims[claim].status.allocation if claim in self.claims else None
-        if allocation is not None and self.cluster.allocation(claim) is None:
-            self.cluster.allocate(claim, allocation)
-            self.journal.record(partial(self.cluster.release, claim))
+        held = self.cluster.allocation(claim)
+        if allocation is None or held == allocation:
+            return
+        holder = claim if held is None else f"{claim} as it is"
+        self.cluster.allocate(holder, allocation)
+        self.journal.record(partial(self.cluster.release, holder))
 
     def look_again(self, nodes: Iterable[str]) -> None:
         """Has what is remembered of the pods on nodes be forgotten."""

@@ -8,6 +8,8 @@ from carina_dra.allocator.preference import Policy
 from controller.model.queue import UNNAMED, Entitlement, Queue
 from controller.model.resource import Resource, describe, is_of_devices
 
+_DEEPEST: Final = 64
+"""So many levels a tree of queues may have."""
 ROOT: Final = ""
 """The name of what is above all queues; it accounts for what no queue is responsible for."""
 
@@ -119,7 +121,7 @@ def _path(name: str, queues: Mapping[str, Queue]) -> tuple[str, ...] | str:
     path = {name: None}
     queue = queues[name]
     while (parent := queue.parent) is not None:
-        if parent not in queues or parent in path:
+        if parent not in queues or parent in path or len(path) >= _DEEPEST:
             return parent
         path[parent] = None
         queue = queues[parent]

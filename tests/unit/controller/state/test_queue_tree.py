@@ -140,3 +140,10 @@ class TestSettings:
         spread, default = Policy(Order.SPREAD), Policy(Order.FRAGMENTATION)
         tree = QueueTree([_queue("a", placement=spread), _queue("b", "a"), _queue("c")])
         assert [tree.placement(name, default) for name in "abc"] == [spread, spread, default]
+
+
+def test_a_tree_has_at_most_64_levels() -> None:
+    chain = [Queue("0"), *(Queue(str(level), str(level - 1)) for level in range(1, 2_000))]
+    tree = QueueTree(chain)
+    assert tree.queues.keys() == {str(level) for level in range(64)}
+    assert tree.cut_off["64"] == "0"
