@@ -184,6 +184,8 @@ class State(Occupancy):
         before = self.pods.get(pod.key)
         if before == pod:
             return
+        if before is None and isinstance(pod.state, Pending):
+            self._ask_again_about_shares()
         if before is not None:
             self._detach(before)
             if not isinstance(before.state, Pending | Gated):
@@ -269,7 +271,7 @@ class State(Occupancy):
             self.memory = Memory(kept.nominations, reservations=kept.reservations)
 
     def _ask_again_about_shares(self) -> None:
-        """Less is asked for: the fair shares of others may be larger now."""
+        """What is asked for has changed: fair shares may be larger now."""
         known = self.memory.refusals
         refusals = {key: of for key, of in known.items() if not any(map(_is_of_shares, of))}
         if len(refusals) < len(known):
