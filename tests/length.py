@@ -15,6 +15,19 @@ def scaled(number: int) -> int:
     Raises:
         ValueError: the environment's factor is not a positive number.
     """
+    return max(1, round(number * _factor()))
+
+
+def is_longer() -> bool:
+    """Whether tests run longer than by default.
+
+    Raises:
+        ValueError: the environment's factor is not a positive number.
+    """
+    return _factor() > 1
+
+
+def _factor() -> float:
     text = os.environ.get(_VARIABLE, "1")
     try:
         factor = float(text)
@@ -22,4 +35,4 @@ def scaled(number: int) -> int:
         factor = 0.0
     if not 0 < factor < float("inf"):
         raise ValueError(f"{_VARIABLE}={text} is not a positive number; 1 is the default")
-    return max(1, round(number * factor))
+    return factor

@@ -29,6 +29,8 @@ from controller.model.reason import (
     CutOffQueue,
     NoDomain,
     NoRoom,
+    NoVictims,
+    OverFairShare,
     OverLimit,
     Reason,
     UnknownQueue,
@@ -88,6 +90,7 @@ class _Cycle:
         self._shares = shares
         self._broken = broken
         self._first_step = trial.places.steps
+        self._refusals = self._still_refused()
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
@@ -128,12 +131,19 @@ class _Cycle:
         state = self._state
         for key in sorted(state.waiting):
             group = state.groups.get(key)
-            if group is None or key in state.memory.refusals:
+            if group is None or key in self._refusals:
                 continue
             if state.tree.is_leaf(group.queue):
                 yield group
             else:
                 self._reasons[key] = [self._not_a_leaf(group.queue)]
+
+    def _still_refused(self) -> Mapping[str, tuple[Reason, ...]]:
+        """What earlier cycles have refused, but for what other fair shares may make possible."""
+        memory = self._state.memory
+        if memory.fair_shares == self._fair_shares():
+            return memory.refusals
+        return {key: of for key, of in memory.refusals.items() if not any(map(_is_of_shares, of))}
 
     def _not_a_leaf(self, queue: str) -> Reason:
         tree = self._state.tree
@@ -205,6 +215,7 @@ class _Cycle:
             refusals={key: of for key, of in waiting.items() if key not in asked_again},
             cursors=dict(sorted(self._cursors.items())),
             reservations={k: at for k, at in self._reservations.held.items() if k in waiting},
+            fair_shares=self._fair_shares(),
             wake=self._wake,
         )
         return Plan(
@@ -212,7 +223,7 @@ class _Cycle:
             nominations=tuple(nominations),
             evictions=tuple(trial.evictions.values()),
             waiting=waiting,
-            fair_shares=self._fair_shares(),
+            fair_shares=memory.fair_shares,
             memory=memory,
             stale=tuple(self._stale),
             steps=trial.places.steps - self._first_step,
@@ -221,7 +232,7 @@ class _Cycle:
 
     def _waiting(self) -> Mapping[str, tuple[Reason, ...]]:
         """The groups that want more than they have got, with the reasons."""
-        reasons = {**self._state.memory.refusals, **self._reasons}
+        reasons = {**self._refusals, **self._reasons}
         return {
             key: tuple(reasons[key])
             for key in sorted(reasons)
@@ -234,3 +245,9 @@ class _Cycle:
         return {
             queue: dict(zip(names, self._shares.fair(queue), strict=True)) for queue in tree.queues
         }
+
+
+def _is_of_shares(reason: Reason) -> bool:
+    """Whether a group was refused because of what queues may count on."""
+    is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
+    return is_reclaim or isinstance(reason, OverFairShare)

@@ -75,6 +75,8 @@ class Memory:
     """By group: what has been refused, and why, while nothing relevant has changed."""
     cursors: Mapping[str, Cursor] = field(default_factory=dict)
     """By group: where its search for victims goes on that was cut short."""
+    fair_shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By queue and resource, as in the plan: those that the refusals rest on."""
     reservations: Mapping[str, float] = field(default_factory=dict)
     """By group that waits for room: when there will be room for it, as a Unix time."""
     wake: float | None = None

@@ -16,10 +16,9 @@ from carina_dra.resource import (
 )
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.plan import Action, Memory
+from controller.model.plan import Memory
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import Queue
-from controller.model.reason import NoVictims, OverFairShare, Reason
 from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
@@ -184,14 +183,10 @@ class State(Occupancy):
         before = self.pods.get(pod.key)
         if before == pod:
             return
-        if before is None and isinstance(pod.state, Pending):
-            self._ask_again_about_shares()
         if before is not None:
             self._detach(before)
             if not isinstance(before.state, Pending | Gated):
                 self._ask_again()
-            elif isinstance(before.state, Pending) and not isinstance(pod.state, Pending | Placed):
-                self._ask_again_about_shares()
         self._attach(pod)
         self.journal.forget()
 
@@ -200,9 +195,7 @@ class State(Occupancy):
         pod = self.pods.get(key)
         if pod is not None:
             self._detach(pod)
-            if isinstance(pod.state, Pending):
-                self._ask_again_about_shares()
-            elif not isinstance(pod.state, Gated):
+            if not isinstance(pod.state, Pending | Gated):
                 self._ask_again()
             self.journal.forget()
 
@@ -269,13 +262,6 @@ class State(Occupancy):
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
             self.memory = Memory(kept.nominations, reservations=kept.reservations)
-
-    def _ask_again_about_shares(self) -> None:
-        """What is asked for has changed: fair shares may be larger now."""
-        known = self.memory.refusals
-        refusals = {key: of for key, of in known.items() if not any(map(_is_of_shares, of))}
-        if len(refusals) < len(known):
-            self.memory = replace(self.memory, refusals=refusals)
 
     @property
     def memory(self) -> Memory:
@@ -426,12 +412,6 @@ class State(Occupancy):
         if allocation is None:
             return self.asking.asked(claim)
         return self.asking.given(claim, allocation)
-
-
-def _is_of_shares(reason: Reason) -> bool:
-    """Whether a group was refused because of what queues may count on."""
-    is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
-    return is_reclaim or isinstance(reason, OverFairShare)
 
 
 def _differ_in_history_only(one: Group, other: Group) -> bool:
