@@ -76,6 +76,23 @@ class Eligibility:
                 return OverFairShare(queue, resource, fair[at], allocated[at], self._asked[at])
         return None
 
+    def exceeds_share(self, has: Amounts) -> OverFairShare | None:
+        """Whether a preemption has taken more for its queue, and more than the fair share.
+
+        What is left over where it evicts would else be taken by those who cannot keep it: others
+        reclaim it, and so on. Where there is room without evictions, a queue may exceed its share.
+        `has` is what the queue has before victims move to such room.
+        """
+        if self.action is not Action.PREEMPT:
+            return None
+        queue, tree = self.group.queue, self._state.tree
+        fair = self._shares.fair(queue)
+        for at in self._involved:
+            if has[at] > self._before[at] and has[at] > fair[at]:
+                resource = tree.resources[at]
+                return OverFairShare(queue, resource, fair[at], self._before[at], self._asked[at])
+        return None
+
     def may_take_from(self, victim: str) -> bool:
         """Whether the queue of a victim has to give, as things are in the trial.
 

@@ -97,7 +97,7 @@ class MakingRoom:
             state.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
         self._wait(hunt, taken)
-        over = excess(state, before)
+        over = excess(state, before) or eligibility.exceeds_share(hunt.has)
         if over is not None:
             state.rollback(mark)
             return over

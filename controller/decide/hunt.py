@@ -94,6 +94,8 @@ class Hunt:
         """Whether groups may go whose queue need not give."""
         self._spared: frozenset[str] = frozenset()
         """Groups that are not evicted, since it may do without them."""
+        self.has = self._state.accounts.allocated[self.group.queue]
+        """What the queue has with the chunk, and without those who were evicted."""
         self.evicted: list[Unit] = []
         """Who has been evicted, in this order."""
         self.wake: float | None = None
@@ -153,6 +155,7 @@ class Hunt:
         if over is not None:
             return over
         taken = self._gang().place(chunk)
+        self.has = self._state.accounts.allocated[self.group.queue]
         if not isinstance(taken, Sequence):
             return NoVictims(self._action, self._victims.count, str(taken))
         if self._action is not Action.CONSOLIDATE:
