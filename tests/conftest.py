@@ -5,19 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.length import is_longer
-
 pytest_plugins = ("tests.real_kubernetes", "tests.oracle.fixtures")
 
 # How long an example takes says more about the machine, which may be busy, than about the code.
-# The examples are the same in every run of the default length, so that what fails is the change.
-# Longer runs look for new ones.
-settings.register_profile(
-    "carina",
-    deadline=None,
-    derandomize=not is_longer(),
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("carina", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("carina")
 
 

@@ -3,18 +3,18 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.decide.cycle import plan
 from controller.model.group import Group
 from controller.model.pod import Placed
-from tests.length import scaled
 from tests.unit.controller.properties.contention import (
     contended_cluster,
     gpu_cluster,
     queue,
 )
+from tests.unit.controller.properties.examples import examples
 from tests.unit.controller.properties.jobs import simple_job
 from tests.unit.controller.properties.running_cluster import (
     STUCK_AFTER,
@@ -26,13 +26,13 @@ _QUIET = 8
 """Rounds without a decision after which a cluster counts as settled."""
 
 
-@settings(max_examples=scaled(30))
+@examples(30)
 @given(st.randoms(use_true_random=False))
 def test_a_contended_cluster_settles(rng: Random) -> None:
     _settles(contended_cluster(rng))
 
 
-@settings(max_examples=scaled(20))
+@examples(20)
 @given(st.randoms(use_true_random=False))
 def test_a_random_cluster_settles(rng: Random) -> None:
     _settles(random_cluster(rng, plan))
@@ -57,7 +57,7 @@ def _settles(cluster: RunningCluster) -> None:
     pytest.fail(f"something is still decided after {bound} rounds")
 
 
-@settings(max_examples=scaled(30))
+@examples(30)
 @given(
     rng=st.randoms(use_true_random=False),
     quota=st.integers(1, 8),
@@ -91,7 +91,7 @@ def test_a_queue_gets_its_quota_back_in_a_cycle_for_each_of_its_jobs(
     assert all(_runs(cluster, job.group) for job in owners)
 
 
-@settings(max_examples=scaled(15))
+@examples(15)
 @given(st.randoms(use_true_random=False))
 def test_every_job_runs_that_would_run_alone(rng: Random) -> None:
     """Jobs that have run for some rounds end; each evicted one begins again.
@@ -116,7 +116,7 @@ def test_every_job_runs_that_would_run_alone(rng: Random) -> None:
     pytest.fail(f"after {bound} rounds, these have not run: {sorted(cluster.groups)}")
 
 
-@settings(max_examples=scaled(15))
+@examples(15)
 @given(rng=st.randoms(use_true_random=False), gpus=st.sampled_from([2, 4]))
 def test_a_job_of_equal_priority_waits_for_those_before_it_only(rng: Random, gpus: int) -> None:
     """One-GPU jobs keep coming, more than end: who came first, of a queue, starts first.

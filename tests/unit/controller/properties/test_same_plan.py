@@ -4,14 +4,14 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.decide.cycle import Engine, plan
 from controller.model.plan import Memory
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
-from tests.length import scaled
+from tests.unit.controller.properties.examples import examples
 from tests.unit.controller.properties.following import follow, observe
 from tests.unit.controller.properties.running_cluster import random_cluster
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 _ROUNDS = 6
 
 
-@settings(max_examples=scaled(25))
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_a_state_that_follows_events_is_the_state_of_the_snapshot(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
@@ -41,7 +41,7 @@ def test_a_state_that_follows_events_is_the_state_of_the_snapshot(rng: Random) -
         cluster.pass_round()
 
 
-@settings(max_examples=scaled(25))
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_a_decision_leaves_the_state_as_it_was(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
@@ -61,7 +61,7 @@ def test_a_decision_leaves_the_state_as_it_was(rng: Random) -> None:
         state.memory = decided.memory
 
 
-@settings(max_examples=scaled(25))
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_the_objects_does_not_matter(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
@@ -73,7 +73,7 @@ def test_the_order_of_the_objects_does_not_matter(rng: Random) -> None:
         cluster.pass_round()
 
 
-@settings(max_examples=scaled(25))
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_nothing_is_possible_that_is_remembered_as_refused(rng: Random) -> None:
     cluster = random_cluster(rng, plan)

@@ -3,7 +3,7 @@
 from itertools import product
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.decide.cycle import plan
@@ -11,13 +11,14 @@ from controller.model.plan import Plan
 from controller.model.resource import describe
 from tests.length import scaled
 from tests.unit.controller.properties.clusters import leaves
+from tests.unit.controller.properties.examples import examples
 from tests.unit.controller.properties.rules import entitlement_of, violations
 from tests.unit.controller.properties.running_cluster import RunningCluster, random_cluster
 
 _ROUNDS = 6
 
 
-@settings(max_examples=scaled(40))
+@examples(40)
 @given(st.randoms(use_true_random=False))
 def test_no_plan_of_a_random_cluster_breaks_a_rule(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
@@ -34,7 +35,7 @@ def test_no_plan_of_a_long_run_breaks_a_rule() -> None:
             cluster.pass_round()
 
 
-@settings(max_examples=scaled(40))
+@examples(40)
 @given(st.randoms(use_true_random=False))
 def test_children_divide_the_fair_share_of_their_queue(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
@@ -57,7 +58,7 @@ def test_children_divide_the_fair_share_of_their_queue(rng: Random) -> None:
             assert total >= share
 
 
-@settings(max_examples=scaled(40))
+@examples(40)
 @given(st.randoms(use_true_random=False))
 def test_no_fair_share_is_above_a_limit(rng: Random) -> None:
     cluster = random_cluster(rng, plan)
