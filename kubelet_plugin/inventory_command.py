@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, columns, render
+from carina_dra.process import logs
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
 from kubelet_plugin.cdi.driver_root import nvml_libraries
@@ -46,7 +47,6 @@ from kubelet_plugin.prepare.mig_intent_file import MigIntentFiles
 from kubelet_plugin.publish.arrangement import arranged
 from kubelet_plugin.publish.pool import pool
 from kubelet_plugin.publish.sync import resource_slices
-from kubelet_plugin.report import logs
 from kubelet_plugin.settings import mig_intents
 
 GPUS_FOUND: Final = 0

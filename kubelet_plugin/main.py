@@ -19,6 +19,9 @@ from carina_dra.kube.connection import ConfigurationError, Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.service_account import from_service_account
+from carina_dra.process import logs
+from carina_dra.process.http_endpoint import HttpEndpoint
+from carina_dra.process.settings import SettingsError
 from kubelet_plugin import memory, settings
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
@@ -56,12 +59,10 @@ from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
-from kubelet_plugin.report import logs
 from kubelet_plugin.report.claim import ClaimReport
-from kubelet_plugin.report.http_endpoint import HttpEndpoint
 from kubelet_plugin.report.metrics import Metrics
 from kubelet_plugin.report.node import NodeReport
-from kubelet_plugin.settings import Settings, SettingsError
+from kubelet_plugin.settings import Settings
 
 PROGRAM = "carina-kubelet-plugin"
 _NAME_INTERVAL = 2.0

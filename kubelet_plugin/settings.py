@@ -1,22 +1,16 @@
-"""The plugin's settings, from flags, the environment, a file and defaults, in this precedence.
+"""The plugin's settings."""
 
-Each setting has three spellings: `driver_root` in the file, `CARINA_DRIVER_ROOT` in the environment
-and `--driver-root` as a flag. Unknown names in the file and among the flags are errors, since they
-are most likely misspelled. Unknown names in the environment are ignored, since Kubernetes adds
-variables for Services there.
-"""
-
-import argparse
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.functional_validators import AfterValidator, BeforeValidator
+from pydantic import Field, model_validator
+from pydantic.functional_validators import BeforeValidator
 
+from carina_dra.process import settings as process_settings
+from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
 from kubelet_plugin.devices.publish_settings import (
@@ -25,63 +19,21 @@ from kubelet_plugin.devices.publish_settings import (
     PublishSettings,
 )
 
-ENVIRONMENT_PREFIX = "CARINA_"
-_DNS_LABELS = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
-_DRIVER_NAME = r"^(?=[a-z])" + _DNS_LABELS[1:]  # the CDI vendor, which begins with a letter
 _SOCKET_PATH_BYTES = 107
-
-
-class SettingsError(ValueError):
-    """Invalid settings; the message names each setting, its source, and the allowed values."""
-
-
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute():
-        raise ValueError("must be an absolute path")
-    return path
-
-
-def _http_address(text: str) -> str:
-    if text == "off":
-        return text
-    host, separator, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not separator or not port.isdecimal() or int(port) > 65535 or (":" in host) != bracketed:
-        raise ValueError("must be HOST:PORT, such as 0.0.0.0:8080 or [::]:8080, or off")
-    ip_address(host.strip("[]"))
-    return text
-
-
-def _off(value: object) -> object:
-    return "off" if value is False else value  # YAML reads an unquoted off as False
 
 
 def _kinds(value: object) -> object:
     return parse_kinds(value) if isinstance(value, str) else value
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address)]
 DeviceKinds = Annotated[frozenset[DeviceKind], BeforeValidator(_kinds)]
 
 
-class Settings(BaseModel):
+class Settings(ProcessSettings):
     """The settings of the plugin."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        regex_engine="python-re",  # already loaded; the default engine takes half a megabyte more
-    )
-
     node_name: str = Field(
-        pattern=_DNS_LABELS, max_length=253, description="name of this node's Node object"
-    )
-    driver_name: str = Field(
-        "gpu.carina.dev",
-        pattern=_DRIVER_NAME,
-        max_length=63,
-        description="name of the DRA driver; the first character is a letter",
+        pattern=DNS_LABELS, max_length=253, description="name of this node's Node object"
     )
     kubelet_root: AbsolutePath = Field(
         Path("/var/lib/kubelet"),
@@ -169,22 +121,6 @@ class Settings(BaseModel):
         "withhold",
         description="what to do with GPUs that a device plugin or another DRA driver also offers "
         "on this node: withhold them, or publish them, in which case two pods may get the same GPU",
-    )
-    http_address: HttpAddress = Field(
-        "[::]:8080",
-        description="HOST:PORT that serves /metrics, /healthz and /readyz; host [::] serves IPv4 "
-        "and IPv6, or only IPv4 if the kernel has no IPv6; off disables the endpoint",
-    )
-    kubeconfig: AbsolutePath | None = Field(
-        None, description="kubeconfig file; default: the pod's ServiceAccount"
-    )
-    service_account: AbsolutePath = Field(
-        Path("/var/run/secrets/kubernetes.io/serviceaccount"),
-        description="folder with the ServiceAccount's token and ca.crt",
-    )
-    log_format: Literal["json", "text"] = Field("json", description="format of log lines")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="lowest severity that is logged"
     )
 
     @model_validator(mode="after")
@@ -299,69 +235,12 @@ def load(
     Raises:
         SettingsError: a setting is unknown, missing or invalid.
     """
-    parser = argparse.ArgumentParser(
-        prog=program,
+    return process_settings.load(
+        Settings,
+        arguments,
+        environment,
+        program=program,
+        version=version,
         description="Carina's kubelet plugin. It offers this node's GPUs through Dynamic Resource "
         "Allocation (DRA).",
-        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"{program} {version}")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with settings")
-    for name, field in Settings.model_fields.items():
-        default = "" if field.is_required() or field.default is None else f" [{field.default}]"
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            default=argparse.SUPPRESS,
-            metavar=name.rpartition("_")[2].upper(),
-            help=f"{field.description}{default}".replace("%", "%%"),
-        )
-    flags = vars(parser.parse_args(arguments))
-    file: Path | None = flags.pop("config")
-    layers = {
-        "the environment": _from_environment(environment),
-        "the flags": flags,
-    }
-    if file is not None:
-        layers = {str(file): _from_file(file), **layers}
-    values = {name: value for layer in layers.values() for name, value in layer.items()}
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        raise SettingsError(
-            "; ".join(_problem(e["loc"], e["type"], e["msg"], layers) for e in error.errors())
-        ) from None
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    spellings = {ENVIRONMENT_PREFIX + name.upper(): name for name in Settings.model_fields}
-    return {spellings[name]: value for name, value in environment.items() if name in spellings}
-
-
-def _from_file(file: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415 - takes a megabyte, and most plugins have no file
-
-    try:
-        content = yaml.safe_load(file.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"settings file {file} cannot be read: {error}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise SettingsError(f"settings file {file} must contain `name: value` lines")
-    return {str(name): value for name, value in content.items()}
-
-
-def _problem(
-    path: tuple[int | str, ...], kind: str, message: str, layers: Mapping[str, Mapping[str, Any]]
-) -> str:
-    if not path:
-        return message.removeprefix("Value error, ")
-    name = str(path[0])
-    sources = [source for source, layer in layers.items() if name in layer]
-    if kind == "missing":
-        spellings = f"--{name.replace('_', '-')} or {ENVIRONMENT_PREFIX}{name.upper()}"
-        return f"{name} is not set; set {spellings}"
-    if kind == "extra_forbidden":
-        return f"{name}, set by {sources[-1]}, is not a setting; --help lists them"
-    value = layers[sources[-1]][name]
-    return f"{name} is {value!r}, set by {sources[-1]}: {message.removeprefix('Value error, ')}"

@@ -8,12 +8,15 @@ These rules keep two processes from leading at once:
 - `renew_deadline` is shorter than the duration of the lease by the time that the work has to stop,
   so it has stopped before another process may lead.
 - Every write has the version that was read, so if two processes write, one fails.
+- Work that asks `leading` before each write writes nothing after a pause beyond the deadline. The
+  versions of what it writes are no protection: another leader may have changed other objects.
 
 A leader that stops in an orderly way clears the holder, so that the next one need not wait.
 https://kubernetes.io/docs/concepts/architecture/leases/
 """
 
 import logging
+import math
 import random
 import threading
 import time
@@ -151,12 +154,16 @@ class LeaderElector:
         self._now = now
         self._draw = draw
         self._observation: Observation | None = None
-        self._leading = threading.Event()
+        self._leads_until = -math.inf
 
     @property
     def leading(self) -> bool:
-        """Whether this process leads now."""
-        return self._leading.is_set()
+        """Whether this process leads now. Any thread may ask, best right before each write.
+
+        False as soon as a process continues that was paused beyond its deadline, although its work
+        has not been stopped yet.
+        """
+        return self._clock() < self._leads_until
 
     def run(self, work: Callable[[threading.Event], None], stopping: threading.Event) -> Outcome:
         """Waits for the lease, then calls `work` and renews the lease until the work ends.
@@ -172,29 +179,31 @@ class LeaderElector:
             if stopping.wait(self._timing.retry_period * (1 + self._draw())):
                 return Outcome.STOPPED
         _log.info("leading", extra={"lease": str(self._lease), "identity": self._identity})
-        self._leading.set()
+        self._leads_until = renewed_at + self._timing.renew_deadline
         try:
-            return self._lead(_Work(work), stopping, renewed_at)
+            return self._lead(_Work(work), stopping)
         finally:
-            self._leading.clear()
+            self._leads_until = -math.inf
 
-    def _lead(self, work: "_Work", stopping: threading.Event, renewed_at: float) -> Outcome:
+    def _lead(self, work: "_Work", stopping: threading.Event) -> Outcome:
         timing = self._timing
+        time_to_stop = timing.duration - timing.renew_deadline
         while not work.ended:
-            deadline = renewed_at + timing.renew_deadline
+            deadline = self._leads_until
             remaining = deadline - self._clock()
             if remaining <= 0 or self._held_by_another():
                 _log.warning(
                     "leadership lost", extra={"lease": str(self._lease), "identity": self._identity}
                 )
-                work.stop(timeout=renewed_at + timing.duration - self._clock())
+                work.stop(timeout=deadline + time_to_stop - self._clock())
                 return Outcome.LOST
             if stopping.wait(min(timing.retry_period, remaining)):
                 break
-            attempt = self._attempt(deadline=deadline)
-            renewed_at = renewed_at if attempt is None else attempt
+            renewed_at = self._attempt(deadline=deadline)
+            if renewed_at is not None:
+                self._leads_until = renewed_at + timing.renew_deadline
         try:
-            work.stop(timeout=renewed_at + timing.duration - self._clock())
+            work.stop(timeout=self._leads_until + time_to_stop - self._clock())
         finally:
             if work.ended:
                 self._release()

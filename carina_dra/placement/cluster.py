@@ -132,6 +132,16 @@ class Cluster:
 
     # Slices.
 
+    @property
+    def slices(self) -> Mapping[str, ResourceSlice]:
+        """The slices by name, also those that no pool uses at present."""
+        return self._slices
+
+    @property
+    def rules(self) -> Mapping[str, DeviceTaintRule]:
+        """The taint rules by name."""
+        return self._rules
+
     def put_slice(self, published: ResourceSlice) -> None:
         """Adds or updates a slice."""
         name = published.metadata.name

@@ -5,17 +5,14 @@ started. Each probe opens its own connections, because an open connection does n
 file of its socket is removed.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import grpc
 
+from carina_dra.process.http_endpoint import Probe
 from kubelet_plugin.kubelet.dra_service import SUPPORTED_VERSIONS
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
-
-Probe: TypeAlias = Callable[[], str | None]
-"""Returns None on success, else the problem."""
 
 _TIMEOUT: Final = 5.0
 """Seconds."""

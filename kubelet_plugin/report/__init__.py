@@ -1,1 +1,1 @@
-"""What operators see: Events, metrics, logs, health over HTTP."""
+"""What operators see of the plugin: Events and metrics."""

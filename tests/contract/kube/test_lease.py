@@ -1,6 +1,7 @@
 """Leader election: one leads, and another does when it is gone."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -131,6 +132,21 @@ def test_a_network_that_swallows_everything_is_no_excuse(
     disturbed.proxy.fall_silent()
     eventually(lambda: len(election.log) == 3)
     assert election.log == ["first begins", "first ends", "second begins"]
+
+
+def test_who_was_paused_beyond_its_deadline_leads_no_more_even_before_it_notices(
+    api: Client, election: Election
+) -> None:
+    pause = 0.0
+    elector = LeaderElector(
+        api, election.lease, "first", timing=FAST, clock=lambda: time.monotonic() + pause
+    )
+    first = Candidate("first", elector, election.log)
+    election.candidates.append(first)
+    eventually(lambda: elector.leading)
+    pause = FAST.renew_deadline
+    assert not elector.leading
+    eventually(lambda: first.outcome is Outcome.LOST)
 
 
 def test_an_outage_shorter_than_the_deadline_changes_nothing(

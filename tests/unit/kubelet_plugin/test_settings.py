@@ -1,4 +1,4 @@
-"""Settings: their precedence, and errors that name the setting."""
+"""The plugin's settings, and what follows from them."""
 
 from pathlib import Path
 
@@ -6,25 +6,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from carina_dra.process.settings import SettingsError
 from kubelet_plugin.devices.order import DeviceOrder
-from kubelet_plugin.settings import Settings, SettingsError, load
+from kubelet_plugin.settings import Settings, load
 
 
 def loaded(*flags: str, **environment: str) -> Settings:
     return load(flags, environment, program="plugin", version="1")
-
-
-def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("node_name: file\ndriver_name: file.example.com\npoll_seconds: 1\n")
-    settings = loaded(
-        *("--config", str(file), "--node-name", "flag"),
-        CARINA_NODE_NAME="environment",
-        CARINA_DRIVER_NAME="environment.example.com",
-    )
-    assert settings.node_name == "flag"
-    assert settings.driver_name == "environment.example.com"
-    assert settings.poll_seconds == 1
 
 
 @pytest.mark.parametrize(
@@ -42,10 +30,6 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
         (("--node-name", "n", "--device-kinds", ""), "'' is not a kind of device; write"),
         (("--node-name", "n", "--device-order", "full"), "'none', 'binpack', 'spread' or 'frag"),
         (("--node-name", "n", "--reorder-seconds", "0.5"), "greater than or equal to 1"),
-        (("--node-name", "n", "--http-address", "8080"), "must be HOST:PORT"),
-        (("--node-name", "n", "--http-address", "::1:8080"), "must be HOST:PORT"),
-        (("--node-name", "n", "--http-address", "[::1]:70000"), "must be HOST:PORT"),
-        (("--node-name", "n", "--http-address", "localhost:80"), "not appear to be an IPv4 or"),
         (("--node-name", "n", "--kubelet-root", "/" + "x" * 90), "longer than the 107 bytes"),
     ],
 )
@@ -55,38 +39,6 @@ def test_errors_name_the_setting_and_the_allowed_values(
     with pytest.raises(SettingsError) as caught:
         loaded(*flags)
     assert problem in str(caught.value)
-
-
-def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("node_nam: n\n")
-    with pytest.raises(SettingsError, match=r"node_nam, set by .*settings\.yaml, is not a setting"):
-        loaded("--node-name", "n", "--config", str(file))
-
-
-@pytest.mark.parametrize("written", ["off", "'off'", "no", "false"])
-def test_the_http_endpoint_can_be_turned_off_in_the_file(tmp_path: Path, written: str) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text(f"http_address: {written}\n")
-    assert loaded("--node-name", "n", "--config", str(file)).http_address == "off"
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0:8080", "[::]:8080", "[fd00::1]:0", "off"])
-def test_addresses_of_the_http_endpoint(address: str) -> None:
-    assert loaded("--node-name", "n", "--http-address", address).http_address == address
-
-
-def test_the_default_address_serves_ipv4_and_ipv6() -> None:
-    settings = loaded("--node-name", "n")
-    assert settings.http_address == "[::]:8080"
-    description = Settings.model_fields["http_address"].description
-    assert "serves IPv4 and IPv6" in str(description)
-
-
-def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.touch()
-    assert loaded("--node-name", "n", "--config", str(file)) == loaded("--node-name", "n")
 
 
 @pytest.mark.parametrize(
@@ -122,21 +74,6 @@ def test_kinds_can_be_a_list_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("device_kinds: [gpu]\n")
     assert loaded("--node-name", "n", "--config", str(file)).published_kinds == {"gpu"}
-
-
-def test_an_abbreviated_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        loaded("--node-name", "n", "--driver", "gpu.example.com")
-    assert "unrecognized arguments: --driver" in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"none\.yaml cannot be read"):
-        loaded("--node-name", "n", "--config", str(tmp_path / "none.yaml"))
-
-
-def test_variables_that_kubernetes_adds_for_services_are_ignored() -> None:
-    assert loaded(CARINA_NODE_NAME="n", CARINA_CONTROLLER_SERVICE_HOST="10.0.0.1").node_name == "n"
 
 
 @pytest.mark.parametrize(

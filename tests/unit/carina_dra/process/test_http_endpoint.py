@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from kubelet_plugin.report.http_endpoint import HttpEndpoint
+from carina_dra.process.http_endpoint import HttpEndpoint
 from tests.eventually import eventually
 
 LIMIT = 8

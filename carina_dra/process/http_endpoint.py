@@ -1,8 +1,6 @@
-"""The plugin's HTTP endpoint: /metrics, /healthz and /readyz.
+"""The HTTP endpoint of a process: /metrics, /healthz and /readyz.
 
-/healthz calls the plugin through both of its sockets, as the kubelet does, so that a plugin that
-the kubelet cannot reach is restarted. /readyz reports whether the slices are published and the
-kubelet has registered the plugin.
+/healthz tells the kubelet whether to restart the process; /readyz, whether it does its work.
 
 Every pod of the cluster can connect, so the cost of clients is bounded. One thread serves all
 connections. Their number is limited, and each has a deadline that covers it from accept to close.
@@ -24,11 +22,12 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Final, TypeAlias
 
-from kubelet_plugin.kubelet.probe import Probe
+Probe: TypeAlias = Callable[[], str | None]
+"""Returns None on success, else the problem."""
 
 _CONNECTIONS: Final = 128
 _DEADLINE: Final = 15.0
-"""Seconds. A probe of both sockets takes at most 10, and the kubelet waits for 15 (deploy/)."""
+"""Seconds. A probe takes at most 10, and the kubelet waits for 15 (deploy/)."""
 _HEAD_BYTES: Final = 8192
 """Bytes of a request line and headers; the kubelet and Prometheus send a few hundred."""
 _BACKLOG: Final = 1024
@@ -245,7 +244,7 @@ def _computed(page: _Page) -> _Answer:
         return page()
     except Exception:  # noqa: BLE001 - a defect must not affect other requests
         _log.exception("HTTP request failed")
-        return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; check the plugin's log")
+        return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; see the log of this process")
 
 
 def _probe_answer(problem: str | None) -> _Answer:

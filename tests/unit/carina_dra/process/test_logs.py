@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from kubelet_plugin.report import logs
+from carina_dra.process import logs
 
 
 @pytest.fixture(autouse=True)
