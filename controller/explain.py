@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.resource.errors import did_you_mean
 from controller.codec.amount import write_amount
+from controller.decide.order import rank_of_group
 from controller.model.group import Group
 from controller.model.plan import Eviction, Nomination, Plan, Start
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
@@ -28,6 +29,9 @@ from controller.model.reason import (
     UnknownQueue,
 )
 from controller.model.snapshot import Snapshot
+from controller.state.state import State
+
+_NONE_REFUSED: Final[Mapping[str, str]] = {}
 
 
 class UnknownGroupError(ValueError):
@@ -44,6 +48,16 @@ class Because:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of a group among those of its queue that wait."""
+
+    position: int
+    """1 for the group that comes first."""
+    waiting: int
+    """How many groups of the queue wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a plan means for a group."""
 
@@ -56,6 +70,8 @@ class Explanation:
     evictions: tuple[Eviction, ...]
     because: tuple[Because, ...]
     """Why it does not get all that it asks for."""
+    turn: Turn | None = None
+    """Its place in its queue; None if it does not wait, or is not asked for."""
 
     @property
     def waits(self) -> bool:
@@ -63,8 +79,67 @@ class Explanation:
         return bool(self.because or self.nominations)
 
 
-def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the controller does not decide on a group."""
+
+    group: str
+    pods: Mapping[str, int]
+    """How many of its pods are in each state."""
+    refused: str
+    """The reason, and what would help."""
+
+
+Answer: TypeAlias = Explanation | Refusal
+
+
+def group_named(snapshot: Snapshot, name: str, refused: Mapping[str, str] = _NONE_REFUSED) -> str:
+    """The key of a group, from the key itself or from what users know of the group.
+
+    `namespace/name` is a PodGroup, a pod of the group, or the object that owns the pods, such as a
+    Job, if there is only one of this name.
+
+    refused: groups that are not in the snapshot, by key.
+
+    Raises:
+        UnknownGroupError: it names no group, or several.
+    """
+    keys = [*(group.key for group in snapshot.groups), *refused]
+    if name in keys:
+        return name
+    for pod in snapshot.pods:
+        if pod.key == name:
+            if pod.group is None:
+                raise UnknownGroupError(
+                    f"pod {name} names no queue, so kube-scheduler alone decides on it; see its "
+                    "Events"
+                )
+            return pod.group
+    namespace, _, last = name.rpartition("/")
+    owned = [key for key in keys if _is_owned(key, namespace, last)]
+    if len(owned) == 1:
+        return owned[0]
+    if owned:
+        raise UnknownGroupError(f"{name} names several groups; write {' or '.join(owned)}")
+    remedy = did_you_mean(name, keys) if keys else "the snapshot has no groups"
+    raise UnknownGroupError(f"there is no group or pod {name!r}; {remedy}")
+
+
+def turn_of(state: State, key: str) -> Turn | None:
+    """The place of a group in its queue; None if it does not wait."""
+    group = state.groups.get(key)
+    if group is None or key not in state.waiting:
+        return None
+    waiting = (state.groups[one] for one in state.waiting if one in state.groups)
+    rivals = [rank_of_group(state, one) for one in waiting if one.queue == group.queue]
+    own = rank_of_group(state, group)
+    return Turn(1 + sum(rank < own for rank in rivals), len(rivals))
+
+
+def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) -> Explanation:
     """Explains what the plan for a snapshot means for one of its groups.
+
+    turn: its place in its queue, by `turn_of`.
 
     Raises:
         UnknownGroupError: there is no such group.
@@ -83,13 +158,30 @@ def explain(snapshot: Snapshot, plan: Plan, key: str) -> Explanation:
             Because(str(reason), what_helps(reason, snapshot.queues))
             for reason in dict.fromkeys(plan.waiting.get(key, ()))
         ),
+        turn=turn,
     )
 
 
-def lines(explanation: Explanation) -> Iterator[str]:
+def refusal(snapshot: Snapshot, key: str, why: str) -> Refusal:
+    """Explains that a group is not decided on."""
+    pods = Counter(_state(pod) for pod in snapshot.pods if pod.group == key)
+    return Refusal(key, dict(pods), why)
+
+
+def lines(answer: Answer) -> Iterator[str]:
     """The explanation for people."""
-    pods = ", ".join(f"{count} {state}" for state, count in explanation.pods.items()) or "none"
-    yield f"{explanation.group}: queue {explanation.queue}, pods: {pods}"
+    match answer:
+        case Refusal(group=group, pods=pods, refused=refused):
+            yield f"{group}: pods: {_counts(pods)}"
+            yield f"it is refused: {refused}"
+        case Explanation():
+            yield from _explanation_lines(answer)
+        case _:
+            assert_never(answer)
+
+
+def _explanation_lines(explanation: Explanation) -> Iterator[str]:
+    yield (f"{explanation.group}: queue {explanation.queue}, pods: {_counts(explanation.pods)}")
     for start in explanation.starts:
         yield f"pod {start.pod} starts on node {start.node} now"
     for nomination in explanation.nominations:
@@ -99,6 +191,9 @@ def lines(explanation: Explanation) -> Iterator[str]:
         )
     for eviction in explanation.evictions:
         yield f"pod {eviction.pod} is evicted ({eviction.action}) for group {eviction.group}"
+    if explanation.turn is not None:
+        turn = explanation.turn
+        yield f"it is number {turn.position} of {turn.waiting} that wait in the queue"
     if explanation.because:
         yield "it waits for more, since"
     for because in explanation.because:
@@ -106,6 +201,10 @@ def lines(explanation: Explanation) -> Iterator[str]:
         yield f"  what helps: {because.help}"
     if not (explanation.waits or explanation.starts or explanation.evictions):
         yield "it has all that it asks for"
+
+
+def _counts(pods: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in pods.items()) or "none"
 
 
 def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
@@ -194,6 +293,12 @@ def _find(groups: Iterable[Group], key: str) -> Group:
         remedy = did_you_mean(key, by_key) if by_key else "the snapshot has no groups"
         raise UnknownGroupError(f"there is no group {key!r}; {remedy}")
     return by_key[key]
+
+
+def _is_owned(key: str, namespace: str, name: str) -> bool:
+    """Whether a key is `namespace/kind/name`."""
+    parts = key.split("/")
+    return len(parts) == 3 and (parts[0], parts[2]) == (namespace, name)
 
 
 def _state(pod: Pod) -> str:

@@ -8,10 +8,11 @@ from typing import Annotated, Final, TypeAlias, assert_never
 from carina_dra.quantity import Format, Quantity
 from carina_dra.resource.errors import BadValueError, expected
 from carina_dra.resource.value_codec import LEAVES, Codec
+from controller.codec.checked import Checked
 from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
 
 _PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|h|m|s)")
-_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
+_DURATION: Final = re.compile(r"([0-9]{1,18}(\.[0-9]{1,18})?(ms|h|m|s))+")
 _SECONDS: Final[Mapping[str, Decimal]] = {
     "h": Decimal(3600),
     "m": Decimal(60),
@@ -41,23 +42,38 @@ def write_duration(seconds: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number != "0") or "0s"
 
 
-Duration: TypeAlias = Annotated[float, Codec(read_duration, write_duration)]
+DURATION: Final = Checked(
+    read_duration,
+    write_duration,
+    {"type": "string", "pattern": f"^({_DURATION.pattern})$", "maxLength": 64},
+)
+"""Files may also have a number of seconds."""
+Duration: TypeAlias = Annotated[float, DURATION]
 """Seconds, written as `1h30m`."""
 
 
 def read_amount(resource: Resource, value: object) -> int:
     """An amount of a resource in its units, from a quantity such as `8`, `640Gi` or `500m`.
 
+    As in Kubernetes, fractions of a milli-CPU and of a byte are rounded up.
+
     Raises:
-        BadValueError: the value is no quantity, negative, or a fraction of the unit.
+        BadValueError: the value is no quantity, or negative; or it is not a plain whole number
+            although devices or pods are counted.
     """
     quantity: Quantity = LEAVES[Quantity].read(value)
-    unit = 10**6 if isinstance(resource, Cpu) else 10**9
-    amount, rest = divmod(quantity.nanos, unit)
-    if amount < 0 or rest:
-        what = "a number of milli-CPU" if isinstance(resource, Cpu) else "a whole number"
-        raise BadValueError(f"is {value!r:.80}; write {what}, not negative")
-    return amount
+    if quantity.nanos < 0:
+        raise BadValueError(f"is {value!r:.80}; it must not be negative")
+    match resource:
+        case Cpu():
+            return quantity.milli_value()
+        case Memory() | CapacityOf():
+            return quantity.value()
+        case DevicesOf() | Pods():
+            if quantity.nanos % 10**9 or (type(value) is str and not value.isdecimal()):
+                raise BadValueError(f"is {value!r:.80}; write a whole number without a unit")
+            return quantity.value()
+    assert_never(resource)
 
 
 def write_amount(resource: Resource, amount: int) -> object:

@@ -14,6 +14,8 @@ from controller.model.node import ClusterNode, Taint
 
 _PODS: Final = 110
 """How many pods a node takes that does not say so: the kubelet's default."""
+_OWN: Final = frozenset({"cpu", "memory", "pods"})
+"""What is allocatable and has a field of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,8 @@ class _Node(Struct):
 def read_node(body: JsonObject) -> ClusterNode:
     """Reads a Node. What the engine does not need of it is free.
 
-    A node whose condition Ready does not hold counts as unschedulable. Of what is allocatable, cpu,
-    memory, pods and extended resources matter, not ephemeral-storage and the like.
+    A node whose condition Ready does not hold counts as unschedulable. What is allocatable besides
+    cpu, memory and pods is all in `extended`, ephemeral storage and huge pages too.
 
     Raises:
         BadValueError: the body is not a Node, or says nothing of its cpu and memory.
@@ -74,7 +76,7 @@ def read_node(body: JsonObject) -> ClusterNode:
         cpu=allocatable["cpu"].milli_value(),
         memory=allocatable["memory"].value(),
         pods=allocatable["pods"].value() if "pods" in allocatable else _PODS,
-        extended={name: amount.value() for name, amount in allocatable.items() if "/" in name},
+        extended={name: of.value() for name, of in allocatable.items() if name not in _OWN},
         taints=tuple(Taint(each.key, each.value, each.effect) for each in node.spec.taints),
         unschedulable=node.spec.unschedulable or ready not in ([], ["True"]),
     )

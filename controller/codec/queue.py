@@ -14,20 +14,35 @@ spec:
   - name: memory
     quota: unlimited
   reclaimMinRuntime: 10m
+  namespaces:
+    names: [research-ml]
+
+Files may have numbers where the API server wants text: seconds of a duration, and fractions.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Annotated, Any, Final, TypeAlias, assert_never
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, assert_never
 
 from carina_dra.allocator.preference import Policy
-from carina_dra.resource import ObjectMeta
+from carina_dra.resource import JsonObject, ObjectMeta
 from carina_dra.resource.codec import codec as resource_codec
 from carina_dra.resource.errors import BadValueError
-from carina_dra.resource.value_codec import Codec
 from controller.codec.amount import Duration, read_amount, write_amount
+from controller.codec.checked import (
+    DNS_SUBDOMAIN,
+    LONGEST_LABEL,
+    LONGEST_NAME,
+    Checked,
+    Rule,
+    choice,
+    integer,
+    items,
+    text,
+)
+from controller.codec.namespaces import Namespaces
 from controller.codec.value import codec_of
 from controller.model.queue import UNNAMED, Entitlement, Queue
 from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
@@ -38,33 +53,154 @@ UNLIMITED: Final = "unlimited"
 """The quota of a queue to which all is guaranteed that it asks for."""
 _NAMED: Final[Mapping[str, Resource]] = {"cpu": Cpu(), "memory": Memory(), "pods": Pods()}
 
-_Quantity: TypeAlias = Annotated[object, Codec(lambda value: value, lambda value: value)]
+_INT_OR_STRING: Final[Mapping[str, object]] = {"x-kubernetes-int-or-string": True, "minimum": 0}
+_AMOUNT: Final = r"[0-9]{1,15}|[0-9]{1,6}(\.[0-9]{1,3})?(m|k|[MGT]|[KMGT]i)?"
+
+_Amount: TypeAlias = Annotated[
+    object,
+    Checked(
+        lambda value: value,
+        lambda value: value,
+        {**_INT_OR_STRING, "pattern": f"^({_AMOUNT})$", "maxLength": 16},
+    ),
+]
 """A quantity that is read when its resource is known."""
+_AmountOrAll: TypeAlias = Annotated[
+    object,
+    Checked(
+        lambda value: value,
+        lambda value: value,
+        {
+            **_INT_OR_STRING,
+            "pattern": f"^({UNLIMITED}|{_AMOUNT})$",
+            "maxLength": 16,
+        },
+    ),
+]
+_Weight: TypeAlias = Annotated[
+    Fraction,
+    Checked(
+        codec_of(Fraction).read,
+        codec_of(Fraction).write,
+        {
+            **_INT_OR_STRING,
+            "pattern": r"^[0-9]{1,9}(/[1-9][0-9]{0,8}|\.[0-9]{1,9})?$",
+            "maxLength": 19,
+        },
+    ),
+]
+QueueName: TypeAlias = Annotated[str, text("the name of a queue", DNS_SUBDOMAIN, LONGEST_LABEL)]
+Placement: TypeAlias = Annotated[
+    Policy,
+    Checked(
+        codec_of(Policy).read,
+        codec_of(Policy).write,
+        {
+            "type": "string",
+            "pattern": "^(upstream|(binpack|spread|fragmentation)"
+            "(/(binpack|spread|fragmentation|upstream))?)$",
+        },
+    ),
+]
+
+
+_CAPACITY_NAME: Final = text(
+    "the qualified name of a capacity",
+    rf"{DNS_SUBDOMAIN}/[A-Za-z_][A-Za-z0-9_]{{0,31}}",
+    LONGEST_NAME + 33,
+)
+
+
+def _is_whole(field_name: str) -> Rule:
+    amount = f"self.{field_name}"
+    return Rule(
+        f"!has({amount}) || has(self.capacity) || has(self.name) && self.name != 'pods' || "
+        f"type({amount}) == int || string({amount}).matches('^([0-9]+|{UNLIMITED})$')",
+        f"{field_name} of devices and of pods is a number; write it without a unit",
+    )
+
+
+def _occurs_once(member: str) -> Rule:
+    return Rule(
+        f"!has(self.resources) || self.resources.all(a, !has(a.{member}) || "
+        f"self.resources.exists_one(b, has(b.{member}) && b.{member} == a.{member}))",
+        f"resources: a {member} occurs twice; remove one of them",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class QueueResource:
-    """What a queue may have of one resource: of devices of a class, a capacity, or a name."""
+    """What a queue may have of one resource.
 
-    device_class: str | None = None
-    capacity: str | None = None
-    name: str | None = None
-    quota: _Quantity = None
-    limit: _Quantity = None
-    weight: Fraction = UNNAMED.weight
+    The resource is the devices of a DeviceClass, a capacity of devices, or cpu, memory or pods.
+    """
+
+    RULES: ClassVar = (
+        Rule(
+            "[has(self.deviceClass), has(self.capacity), has(self.name)].filter(x, x).size() == 1",
+            "write one of deviceClass, capacity and name",
+        ),
+        _is_whole("quota"),
+        _is_whole("limit"),
+        Rule(
+            "!has(self.quota) || !has(self.limit) || self.quota == 'unlimited' || "
+            "quantity(string(self.quota)).compareTo(quantity(string(self.limit))) <= 0",
+            "quota must not be more than limit; lower quota, or raise or remove limit",
+        ),
+    )
+
+    device_class: (
+        Annotated[str, text("the name of a DeviceClass", DNS_SUBDOMAIN, LONGEST_NAME)] | None
+    ) = None
+    """The name of a DeviceClass, whose devices are counted, such as `gpu.carina.dev`."""
+    capacity: Annotated[str, _CAPACITY_NAME] | None = None
+    """The qualified name of a capacity of devices, such as `gpu.carina.dev/memory`. What the
+    devices in use have of it is added up."""
+    name: Annotated[str, choice(*_NAMED)] | None = None
+    """`cpu`, `memory` or `pods`: what pods request, or their number."""
+    quota: _AmountOrAll = None
+    """How much is guaranteed: a number of devices or pods, a quantity such as `64Gi`, or
+    `unlimited` for all that the queue asks for. Groups that are not preemptible never have more
+    together. The default is 0."""
+    limit: _Amount = None
+    """How much the groups of the queue, and of all queues below it, have together at most. There is
+    no limit if it is absent."""
+    weight: _Weight = UNNAMED.weight
+    """The queue's part of what is left over after all quotas, in relation to its siblings: a
+    number, or a text such as `1/3` or `0.5`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """The spec of a Queue; absent fields have the defaults of `Queue`."""
+    """Where a queue is in the tree of queues, what it may have, and who may use it."""
 
-    parent: str | None = None
-    priority: int = 100
-    resources: tuple[QueueResource, ...] = ()
+    RULES: ClassVar = tuple(map(_occurs_once, ("deviceClass", "capacity", "name")))
+
+    parent: QueueName | None = None
+    """The queue above this one. Queues without a parent divide the cluster. Only queues without
+    queues below them take pods."""
+    priority: Annotated[int, integer(-(2**31), 2**31 - 1)] = 100
+    """Of what is left over after all quotas, queues of a higher priority get their part first."""
+    resources: Annotated[tuple[QueueResource, ...], items(lambda: codec_of(QueueResource), 32)] = ()
+    """What the queue may have, by resource. Of a resource that is not named it has weight 1 and no
+    limit. Its quota is then the sum of the quotas of the queues below it for devices, and unlimited
+    for cpu, memory and pods."""
     preempt_min_runtime: Duration | None = None
+    """For how long a group that runs is safe from groups of its own queue, such as `10m`. If it is
+    absent, that of the parent holds."""
     reclaim_min_runtime: Duration | None = None
-    placement: Policy | None = None
+    """For how long a group that runs is safe from other queues, such as `1h30m`. If it is absent,
+    that of the parent holds."""
+    placement: Placement | None = None
+    """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
+    order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the parent
+    holds."""
     reserves: bool = False
+    """Whether the first group that waits for room has a reservation, which no other group may
+    delay. This needs groups that say how long they run."""
+    namespaces: Namespaces | None = None
+    """The namespaces whose pods and claims may name this queue. If it is absent, all namespaces
+    may. What a queue above this one does not allow, this one does not allow either."""
 
     def queue(self, name: str, created: float = 0) -> Queue:
         """The queue with this spec.
@@ -114,23 +250,36 @@ class _Document:
     kind: str
     metadata: ObjectMeta
     spec: QueueSpec = field(default_factory=QueueSpec)
+    status: JsonObject = field(default_factory=dict)
+    """What the controller said last; not read."""
 
 
 def read_queue(body: object) -> Queue:
-    """Reads a Queue object.
+    """Reads a Queue object as the engine has it; who may use it and its status are not looked at.
+
+    Raises:
+        BadValueError: the object is not a valid Queue.
+    """
+    return read_document(body)[0]
+
+
+def read_document(body: object) -> tuple[Queue, ObjectMeta, QueueSpec]:
+    """Reads a Queue object; its status is not looked at.
 
     Raises:
         BadValueError: the object is not a valid Queue.
     """
     document: _Document = codec_of(_Document).read(body)
-    if not document.metadata.name:
+    metadata = document.metadata
+    if not metadata.name:
         raise BadValueError("lacks metadata.name")
-    created = document.metadata.creation_timestamp
+    created = metadata.creation_timestamp
     try:
-        return document.spec.queue(document.metadata.name, created.timestamp() if created else 0)
+        queue = document.spec.queue(metadata.name, created.timestamp() if created else 0)
     except BadValueError as error:
         error.steps.append(".spec")
         raise
+    return queue, metadata, document.spec
 
 
 def write_queue(queue: Queue) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Members:
         hints = get_type_hints(cls, include_extras=True)
         self._kind = cls.__name__
         self._members = {
-            _camel_case(field.name): _Member(
+            json_name(field.name): _Member(
                 field.name,
                 _AMOUNTS.get((cls, field.name), hints[field.name]),
                 _default(field, hints),
@@ -143,7 +143,7 @@ def _object(cls: Any) -> Codec:
 def _union(kinds: list[Any]) -> Codec:
     if len(kinds) == 1:
         return codec_of(kinds[0])
-    names = {_camel_case(_first_lower(kind.__name__)): kind for kind in kinds}
+    names = {json_name(_first_lower(kind.__name__)): kind for kind in kinds}
     name_of = {kind: name for name, kind in names.items()}
     plain = {name for name, kind in names.items() if not fields(kind)}
 
@@ -177,7 +177,8 @@ def _is_optional(kind: Any) -> bool:
     return types.NoneType in get_args(kind)
 
 
-def _camel_case(name: str) -> str:
+def json_name(name: str) -> str:
+    """The name of a field in JSON."""
     return re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
 
 

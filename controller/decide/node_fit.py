@@ -1,11 +1,16 @@
 """Which nodes a pod may be on, whatever is on them now (core/v1 selectors, affinity and taints)."""
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
 from controller.model.node import ClusterNode, Taint
-from controller.model.pod import PodNeeds, Toleration
+from controller.model.pod import PodNeeds, Toleration, TolerationOperator
+
+_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""A number to compare with, as `IsDecimalInteger` of apimachinery has it."""
 
 
 def unsuitable(needs: PodNeeds, node: ClusterNode) -> str | None:
@@ -41,6 +46,23 @@ def _tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 def _matches(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
-    if toleration.key != taint.key and (toleration.key or not toleration.exists):
+    if toleration.key != taint.key and (
+        toleration.key or toleration.operator is not TolerationOperator.EXISTS
+    ):
         return False
-    return toleration.exists or toleration.value == taint.value
+    match toleration.operator:
+        case TolerationOperator.EQUAL:
+            return toleration.value == taint.value
+        case TolerationOperator.EXISTS:
+            return True
+        case TolerationOperator.LESS | TolerationOperator.GREATER:
+            return _is_beyond(toleration, taint)
+    assert_never(toleration.operator)
+
+
+def _is_beyond(toleration: Toleration, taint: Taint) -> bool:
+    """Whether both values are numbers, and that of the taint is on the tolerated side."""
+    if not (_NUMBER.fullmatch(toleration.value) and _NUMBER.fullmatch(taint.value)):
+        return False
+    bound, value = int(toleration.value), int(taint.value)
+    return value < bound if toleration.operator is TolerationOperator.LESS else value > bound

@@ -1,6 +1,7 @@
 """Keeps what earlier cycles have promised: places of pods that wait for others to leave."""
 
 from controller.decide.capacity import balance, excess
+from controller.decide.chunk import is_satisfied
 from controller.decide.gang import Taken, wait_together
 from controller.decide.places import Place
 from controller.decide.trial import Trial
@@ -11,7 +12,8 @@ def keep_promises(trial: Trial) -> None:
     """Gives pods the places that they have been promised, where that still holds.
 
     A group keeps all of its promises, or none: also if its queue would have more than it may have
-    with them, because those who were to go have not gone, or its limit is another one now.
+    with them, because those who were to go have not gone, or its limit is another one now; or if
+    they are not enough for it, because only a part of them was written before an interruption.
     """
     state = trial.state
     by_group: dict[str, list[Nomination]] = {}
@@ -32,7 +34,7 @@ def keep_promises(trial: Trial) -> None:
                 break
             taken.append(one)
         else:
-            if excess(state, before) is not None:
+            if excess(state, before) is not None or not is_satisfied(state, state.groups[key]):
                 state.rollback(mark)
             else:
                 wait_together(trial, state.groups[key], taken)

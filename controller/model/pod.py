@@ -2,9 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeAlias
 
 from carina_dra.resource import NodeSelector
+
+
+class TolerationOperator(StrEnum):
+    """How a toleration compares its value with the value of a taint."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+    """Every value is tolerated."""
+    LESS = "Lt"
+    """Taints with a lower number are tolerated (alpha in 1.37)."""
+    GREATER = "Gt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +24,9 @@ class Toleration:
     """A toleration of node taints, as in core/v1."""
 
     key: str = ""
-    """Empty, with `exists`, for every key."""
+    """Empty, with the operator Exists, for every key."""
     value: str = ""
-    exists: bool = False
-    """Whether the operator is Exists; Equal otherwise."""
+    operator: TolerationOperator = TolerationOperator.EQUAL
     effect: str = ""
     """Empty for every effect."""
 

@@ -23,7 +23,7 @@ from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
 from controller.state.occupancy import Occupancy, discard
-from controller.state.queue_tree import QueueTree
+from controller.state.queue_tree import ROOT, QueueTree
 from controller.state.room import NodeCapacity, Room
 
 _Requests: TypeAlias = dict[str, tuple[str, Amounts]]
@@ -87,6 +87,26 @@ class State(Occupancy):
             self.put_group(group)
         for pod in snapshot.pods:
             self.put_pod(pod)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the present, from which an equal state can be made."""
+        return Snapshot(
+            now=self.now,
+            nodes=tuple(self.nodes.values()),
+            slices=tuple(self.cluster.slices.values()),
+            classes=tuple(self.feed.classes.values()),
+            rules=tuple(self.cluster.rules.values()),
+            claims=tuple(self.claims.values()),
+            queues=tuple(self._queues.values()),
+            groups=tuple(self.groups.values()),
+            pods=tuple(self.pods.values()),
+            topologies=self.topologies,
+            budgets=self.budgets,
+            usage=self.usage,
+            features=self.cluster.features,
+            settings=self.settings,
+            memory=self.memory,
+        )
 
     def put_node(self, node: ClusterNode) -> None:
         """Adds or updates a node."""
@@ -378,9 +398,14 @@ class State(Occupancy):
         queue = self.queue_of(pod)
         self._count(self._requests, pod.key, queue, self.asking.of_pod(pod.needs))
         for key in pod.claims:
-            if key not in self._counted and key in self.claims:
-                self._counted[key] = pod.key
-                self._count(self._claim_requests, key, queue, self._amounts(key))
+            counted = self._counted.get(key)
+            if key not in self.claims or (
+                counted is not None and self._rank(self.pods[counted]) < self._rank(pod)
+            ):
+                continue
+            self._uncount(self._claim_requests, key)
+            self._counted[key] = pod.key
+            self._count(self._claim_requests, key, queue, self._amounts(key))
 
     def _forget_request(self, pod: Pod) -> None:
         self._uncount(self._requests, pod.key)
@@ -388,13 +413,17 @@ class State(Occupancy):
             if self._counted.get(key) == pod.key:
                 del self._counted[key]
                 self._uncount(self._claim_requests, key)
-                others = (self.pods[one] for one in sorted(self._referrers[key]) if one != pod.key)
-                for other in others:
-                    if isinstance(other.state, Pending | Placed):
-                        self._counted[key] = other.key
-                        queue, amounts = self.queue_of(other), self._amounts(key)
-                        self._count(self._claim_requests, key, queue, amounts)
-                        break
+                others = (self.pods[one] for one in self._referrers[key] if one != pod.key)
+                asking = (one for one in others if isinstance(one.state, Pending | Placed))
+                other = min(asking, key=self._rank, default=None)
+                if other is not None:
+                    self._counted[key] = other.key
+                    queue, amounts = self.queue_of(other), self._amounts(key)
+                    self._count(self._claim_requests, key, queue, amounts)
+
+    def _rank(self, pod: Pod) -> tuple[bool, str]:
+        """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
+        return self.queue_of(pod) == ROOT, pod.key
 
     def _count(self, requests: _Requests, key: str, queue: str, amounts: Amounts) -> None:
         requests[key] = queue, amounts

@@ -36,7 +36,7 @@ from controller.model.node import ClusterNode, Taint
 from controller.model.plan import Plan
 from controller.model.pod import Pod, PodNeeds
 from controller.model.queue import Entitlement, Queue
-from controller.model.resource import Resource
+from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods
 from controller.model.snapshot import Snapshot
 from tests.samples.resources import EXAMPLES, example
 
@@ -124,14 +124,19 @@ def values(kind: Any) -> SearchStrategy[Any]:
     )
 
 
+_resources = st.one_of(
+    st.builds(DevicesOf, _names),
+    st.builds(CapacityOf, _names.map("gpu.example.com/{}".format)),
+    st.sampled_from((Cpu(), Memory(), Pods())),
+)
 entitlements = st.builds(Entitlement, st.none() | _amounts, st.none() | _amounts, _weights)
 queues = st.builds(
     Queue,
     name=_names,
     parent=st.none() | _names,
-    priority=_numbers,
+    priority=st.integers(-(2**31), 2**31 - 1),
     created=st.integers(0, 2**31).map(float),
-    entitlements=st.dictionaries(values(Resource), entitlements, max_size=3),
+    entitlements=st.dictionaries(_resources, entitlements, max_size=3),
     preempt_min_runtime=st.none() | _seconds,
     reclaim_min_runtime=st.none() | _seconds,
     placement=st.none() | values(Policy),

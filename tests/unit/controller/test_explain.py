@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from controller.explain import UnknownGroupError, explain, lines, what_helps
+from controller.explain import (
+    Turn,
+    UnknownGroupError,
+    explain,
+    group_named,
+    lines,
+    refusal,
+    turn_of,
+    what_helps,
+)
 from controller.model.group import Group, PodSet
 from controller.model.plan import Action, Eviction, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending, Placed, Pod, PodNeeds
@@ -27,6 +36,7 @@ from controller.model.reason import (
 )
 from controller.model.resource import Cpu, DevicesOf
 from controller.model.snapshot import Snapshot
+from tests.unit.controller.scene import Scene
 
 _GPUS = DevicesOf("gpu.carina.dev")
 _QUEUES = (Queue("company"), Queue("vision", "company"), Queue("speech", "company"))
@@ -137,3 +147,50 @@ def test_an_unknown_group_is_refused_with_the_one_next_to_it() -> None:
         UnknownGroupError, match="there is no group 'a/trian'; did you mean a/train"
     ):
         explain(_SNAPSHOT, plan(), "a/trian")
+
+
+def test_the_turn_of_a_group_is_among_those_of_its_queue_that_wait() -> None:
+    scene = Scene().node("n", 1).queue("q").queue("other").runs("runs", "n")
+    scene.waits("late", created=2).waits("early", created=1).waits("urgent", created=3, priority=1)
+    scene.waits("elsewhere", queue="other")
+    state = scene.state()
+    assert turn_of(state, "urgent") == Turn(1, 3)
+    assert turn_of(state, "early") == Turn(2, 3)
+    assert turn_of(state, "late") == Turn(3, 3)
+    assert turn_of(state, "runs") is None
+
+
+def test_a_group_is_found_by_its_key_a_pod_or_its_owner() -> None:
+    snapshot = Scene().waits("t/train").waits("t/job/eval").pod("t/train", name="x").snapshot()
+    assert group_named(snapshot, "t/train") == "t/train"
+    assert group_named(snapshot, "t/x") == "t/train"
+    assert group_named(snapshot, "t/eval") == "t/job/eval"
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        (
+            "t/web",
+            "pod t/web names no queue, so kube-scheduler alone decides on it; see its Events",
+        ),
+        ("t/eval", "t/eval names several groups; write t/job/eval or t/jobset/eval"),
+        ("t/trian", "there is no group or pod 't/trian'; did you mean t/train?"),
+    ],
+)
+def test_a_name_of_no_group_is_an_error(name: str, error: str) -> None:
+    scene = Scene().waits("t/train").waits("t/job/eval").waits("t/jobset/eval")
+    with pytest.raises(UnknownGroupError) as raised:
+        group_named(scene.pod(None, name="web").snapshot(), name)
+    assert str(raised.value) == error
+
+
+def test_a_refused_group_is_found_by_its_pods_and_says_why() -> None:
+    snapshot = Scene().waits("t/train").pod("t/lost", name="x").snapshot()
+    refused = {"t/lost": "PodGroup lost does not exist; create it"}
+    assert group_named(snapshot, "t/x", refused) == "t/lost"
+    assert group_named(snapshot, "t/lost", refused) == "t/lost"
+    assert list(lines(refusal(snapshot, "t/lost", refused["t/lost"]))) == [
+        "t/lost: pods: 1 waiting",
+        "it is refused: PodGroup lost does not exist; create it",
+    ]

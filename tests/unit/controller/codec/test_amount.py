@@ -62,3 +62,23 @@ def test_an_amount_is_read_and_written_in_its_unit(
 ) -> None:
     assert read_amount(resource, written) == amount
     assert write_amount(resource, amount) == written
+
+
+@pytest.mark.parametrize(
+    ("resource", "written", "amount"),
+    [
+        (Cpu(), "0.0001", 1),
+        (Memory(), "0.1Gi", 107374183),
+        (CapacityOf("gpu.carina.dev/memory"), "1500m", 2),
+    ],
+)
+def test_what_is_finer_than_the_unit_is_rounded_up_as_kubernetes_does(
+    resource: Resource, written: str, amount: int
+) -> None:
+    assert read_amount(resource, written) == amount
+
+
+@pytest.mark.parametrize("resource", [DevicesOf("gpu"), Pods()])
+def test_half_a_device_and_half_a_pod_are_refused(resource: Resource) -> None:
+    with pytest.raises(BadValueError, match=r"is 1\.5; write a whole number"):
+        read_amount(resource, 1.5)

@@ -79,7 +79,7 @@ def refusal(*documents: Any) -> str:
             pod(needs={"extended": [["a/b"]]}),
             "Snapshot: pods[0].needs.extended[0]: is ['a/b'], not a list of 2 values",
         ),
-        (pod(needs={"cpu": -1}), "Snapshot: pods[0].needs.cpu: is -1; write a number of milli-CPU"),
+        (pod(needs={"cpu": -1}), "Snapshot: pods[0].needs.cpu: is -1; it must not be negative"),
         (
             {**_SNAPSHOT, "usage": {"q": {"gpus": 1}}},
             "Snapshot: usage[q][gpus]: resource 'gpus': write cpu, memory, pods,",
@@ -99,19 +99,23 @@ def refusal(*documents: Any) -> str:
         (queue(quota=3), "Queue q: spec.quota: is not a field of QueueSpec; write one of parent,"),
         (
             queue({"deviceClass": "gpu", "quota": -1}),
-            "Queue q: spec.resources[0].quota: is -1; write a whole number, not negative",
+            "Queue q: spec.resources[0].quota: is -1; it must not be negative",
         ),
         (
             queue({"deviceClass": "gpu", "limit": "1500m"}),
-            "Queue q: spec.resources[0].limit: is '1500m'; write a whole number, not negative",
+            "Queue q: spec.resources[0].limit: is '1500m'; write a whole number",
         ),
         (
-            queue({"name": "cpu", "quota": "1u"}),
-            "Queue q: spec.resources[0].quota: is '1u'; write a number of milli-CPU, not negative",
+            queue({"name": "memory", "quota": "much"}),
+            "Queue q: spec.resources[0].quota: 'much' is not a quantity",
+        ),
+        (
+            queue({"quota": 1}),
+            "Queue q: spec.resources[0]: names no resource; write one of deviceClass: NAME,",
         ),
         (
             queue({"name": "gpu"}),
-            "Queue q: spec.resources[0]: names no resource; write one of deviceClass: NAME,",
+            "Queue q: spec.resources[0].name: is 'gpu', not one of cpu, memory, pods",
         ),
         (
             queue({"name": "cpu"}, {"name": "cpu"}),

@@ -13,7 +13,10 @@ from carina_dra.resource import (
 )
 from controller.decide.node_fit import unsuitable
 from controller.model.node import ClusterNode, Taint
-from controller.model.pod import PodNeeds, Toleration
+from controller.model.pod import PodNeeds, Toleration, TolerationOperator
+
+EXISTS = TolerationOperator.EXISTS
+LESS, GREATER = TolerationOperator.LESS, TolerationOperator.GREATER
 
 
 def _node(**fields: Any) -> ClusterNode:
@@ -38,10 +41,10 @@ def test_a_node_without_constraints_is_suitable() -> None:
         (Toleration("k", "v", effect="NoExecute"), "taint k"),
         (Toleration("k", "other"), "taint k"),
         (Toleration("other", "v"), "taint k"),
-        (Toleration("k", exists=True), None),
-        (Toleration("other", exists=True), "taint k"),
-        (Toleration(exists=True), None),
-        (Toleration(exists=True, effect="NoExecute"), "taint k"),
+        (Toleration("k", operator=EXISTS), None),
+        (Toleration("other", operator=EXISTS), "taint k"),
+        (Toleration(operator=EXISTS), None),
+        (Toleration(operator=EXISTS, effect="NoExecute"), "taint k"),
         (Toleration("", "v"), "taint k"),  # an empty key needs the operator Exists
     ],
 )
@@ -60,18 +63,41 @@ def test_taints_that_are_preferences_do_not_matter(effect: str, expected: str | 
     assert unsuitable(PodNeeds(), _node(taints=(Taint("k", effect=effect),))) == expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "expected"),
+    [
+        (LESS, "10", "9", None),
+        (LESS, "10", "10", "taint k"),
+        (LESS, "10", "-11", None),
+        (GREATER, "10", "11", None),
+        (GREATER, "10", "10", "taint k"),
+        (GREATER, "10", "high", "taint k"),
+        (GREATER, "high", "11", "taint k"),
+        (GREATER, "", "", "taint k"),
+    ],
+)
+def test_a_toleration_may_compare_numbers(
+    operator: TolerationOperator, bound: str, value: str, expected: str | None
+) -> None:
+    needs = PodNeeds(tolerations=(Toleration("k", bound, operator),))
+    assert unsuitable(needs, _node(taints=(Taint("k", value),))) == expected
+
+
 def test_every_taint_has_to_be_tolerated() -> None:
-    needs = PodNeeds(tolerations=(Toleration("a", exists=True),))
+    needs = PodNeeds(tolerations=(Toleration("a", operator=EXISTS),))
     assert unsuitable(needs, _node(taints=(Taint("a"), Taint("b")))) == "taint b"
 
 
 @pytest.mark.parametrize(
     ("toleration", "expected"),
     [
-        (Toleration("node.kubernetes.io/unschedulable", exists=True), None),
-        (Toleration(exists=True), None),
-        (Toleration("node.kubernetes.io/unschedulable", exists=True, effect="NoSchedule"), None),
-        (Toleration("other", exists=True), "unschedulable"),
+        (Toleration("node.kubernetes.io/unschedulable", operator=EXISTS), None),
+        (Toleration(operator=EXISTS), None),
+        (
+            Toleration("node.kubernetes.io/unschedulable", operator=EXISTS, effect="NoSchedule"),
+            None,
+        ),
+        (Toleration("other", operator=EXISTS), "unschedulable"),
     ],
 )
 def test_a_cordoned_node_takes_who_tolerates_that(

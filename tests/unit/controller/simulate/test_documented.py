@@ -1,4 +1,4 @@
-"""What docs/simulate.md shows is what the commands print."""
+"""What docs/simulate.md and docs/commands.md show is what the commands print."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,15 @@ import pytest
 
 from carina_dra.cli import command
 from carina_dra.cli.command import Command
-from controller import simulate_command, why_command
+from controller import free_command, queue_command, simulate_command, why_command
 
 _ROOT = Path(__file__).parents[4]
 _SCENARIOS = _ROOT / "deploy" / "scenarios"
 _DOCS = (_ROOT / "docs" / "simulate.md").read_text()
+_ALL_DOCS = _DOCS + (_ROOT / "docs" / "commands.md").read_text()
 COMMANDS: dict[str, Command] = {
+    "free": free_command.COMMAND,
+    "queue": queue_command.COMMAND,
     "simulate": simulate_command.COMMAND,
     "why": why_command.COMMAND,
 }
@@ -21,7 +24,7 @@ _SHOWN = re.compile(r"^`carina ([^`]+)`[^`]*\n```\n(.*?)```$", re.MULTILINE | re
 
 def shown(words: str) -> str:
     """What the docs show below a command."""
-    (text,) = (text for of, text in _SHOWN.findall(_DOCS) if of == words)
+    (text,) = (text for of, text in _SHOWN.findall(_ALL_DOCS) if of == words)
     return str(text)
 
 
@@ -31,6 +34,8 @@ def shown(words: str) -> str:
         "simulate -f deploy/scenarios/two-teams.yaml",
         "simulate -f deploy/scenarios/consolidation.yaml --compare spread",
         "simulate -f deploy/scenarios/consolidation.yaml",
+        "free -f deploy/scenarios/waiting-group.yaml",
+        "queue -f deploy/scenarios/waiting-group.yaml",
         "why -f deploy/scenarios/waiting-group.yaml vision/train",
     ],
 )

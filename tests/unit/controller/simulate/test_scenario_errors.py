@@ -85,7 +85,7 @@ def node(**fields: Any) -> dict[str, Any]:
         (node(devices=["vgpu"]), "nodes[0].devices[0]: is 'vgpu', not one of gpu, mig, share"),
         (
             scenario(queues=[{"name": "q", "resources": [{"name": "gpu"}]}]),
-            "queues[0].resources[0]: names no resource; write one of deviceClass: NAME,",
+            "queues[0].resources[0].name: is 'gpu', not one of cpu, memory, pods",
         ),
         (
             scenario(queues=[{"name": "q", "parent": "p"}]),

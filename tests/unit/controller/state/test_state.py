@@ -1,6 +1,7 @@
 """The state of a cluster: what events change, and that a trial changes nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from carina_dra.allocator.usage import DeviceId
 from controller.model.group import PodSet
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, PodNeeds
 from controller.model.resource import Cpu
+from controller.model.snapshot import Snapshot
 from controller.state.queue_tree import ROOT
 from controller.state.state import State
 from tests.unit.controller.scene import Scene, gpus_of
@@ -254,3 +256,17 @@ class TestEvents:
         state.remove_devices(scene.slices["m"])
         assert state.cluster.published(DeviceId("gpu.carina.dev", "m", "gpu-0")) is None
         assert state.devices.most_free("m") == 0
+
+
+def test_a_state_is_written_as_the_snapshot_that_it_was_made_of() -> None:
+    snapshot = _scene().snapshot()
+    assert _sorted(State(snapshot).snapshot()) == _sorted(snapshot)
+
+
+def _sorted(snapshot: Snapshot) -> Snapshot:
+    """A snapshot with its objects by name, since their order does not matter."""
+    objects: dict[str, Any] = {
+        name: tuple(sorted(getattr(snapshot, name), key=repr))
+        for name in ("nodes", "slices", "classes", "rules", "claims", "queues", "groups", "pods")
+    }
+    return replace(snapshot, **objects)
