@@ -1,0 +1,1 @@
+"""What follows from a plan for the API: statuses of claims, pods without their gate, evictions."""

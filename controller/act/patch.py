@@ -1,0 +1,142 @@
+"""The bodies of what the controller writes. Each change names the version it was decided on.
+
+All are merge patches (RFC 7386): an object that has changed in between is refused with a conflict.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
+from controller.names import DELETE_PROTECTION, GATE, GROUP, NODE_ANNOTATION, RESERVATIONS
+from controller.observe.claim import is_own
+from controller.observe.pod import ObservedPod
+
+Json: TypeAlias = dict[str, Any]
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def protect(claim: ResourceClaim) -> Json:
+    """Adds the finalizer that an allocated claim needs."""
+    finalizers = [*claim.metadata.finalizers, DELETE_PROTECTION]
+    return {"metadata": {**_version_of(claim), "finalizers": finalizers}}
+
+
+def allocate(
+    claim: ResourceClaim,
+    allocation: Allocation,
+    consumers: Iterable[ConsumerReference],
+    now: datetime,
+) -> Json:
+    """Gives a claim its devices, and reserves it.
+
+    The timestamp keeps kube-scheduler from setting its own, which the API server would refuse.
+    """
+    stamped = replace(allocation, allocation_timestamp=now.replace(microsecond=0))
+    return {
+        "metadata": _version_of(claim),
+        "status": {
+            "allocation": encode(stamped),
+            "reservedFor": [encode(consumer) for consumer in consumers],
+        },
+    }
+
+
+def deallocate(claim: ResourceClaim) -> Json:
+    """Takes the devices of a claim back, and its reservations."""
+    return {
+        "metadata": _version_of(claim),
+        "status": {"allocation": None, "reservedFor": None, "devices": None},
+    }
+
+
+def reserve(claim: ResourceClaim) -> Json:
+    """Adds the controller's own reservation to a claim that has devices."""
+    return _reserved_for(claim, (*claim.status.reserved_for, reservation(claim)))
+
+
+def unreserve(claim: ResourceClaim) -> Json:
+    """Removes the controller's own reservation; the devices too, if nobody else uses the claim."""
+    others = tuple(each for each in claim.status.reserved_for if not is_own(each))
+    return _reserved_for(claim, others) if others else deallocate(claim)
+
+
+def reservation(claim: ResourceClaim) -> ConsumerReference:
+    """The controller's own reservation of a claim."""
+    metadata = claim.metadata
+    return ConsumerReference(
+        api_group=GROUP, resource=RESERVATIONS, name=metadata.name, uid=metadata.uid
+    )
+
+
+def _reserved_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) -> Json:
+    reserved = [encode(consumer) for consumer in consumers]
+    return {"metadata": _version_of(claim), "status": {"reservedFor": reserved}}
+
+
+def admit(pod: ObservedPod, node: str) -> Json:
+    """Takes the controller's gate from a pod, says its node, and pins it there if it is replaced.
+
+    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back.
+    """
+    spec: Json = {"schedulingGates": [{"name": name} for name in pod.gates if name != GATE]}
+    if pod.owner is not None:
+        spec["affinity"] = pinned(pod.affinity or {}, node)
+    annotations = {NODE_ANNOTATION: node}
+    metadata = {"uid": pod.uid, "resourceVersion": str(pod.version), "annotations": annotations}
+    return {"metadata": metadata, "spec": spec}
+
+
+def confirm(pod: ObservedPod) -> Json:
+    """Changes nothing, and is refused if a pod has changed."""
+    return {"metadata": {"uid": pod.uid, "resourceVersion": str(pod.version)}}
+
+
+def nothing(uid: str) -> Json:
+    """Changes nothing, whatever the version: the answer is the object as it is."""
+    return {"metadata": {"uid": uid}}
+
+
+def evict(pod: ObservedPod, *, unchanged: bool) -> Json:
+    """Asks for the eviction of this very pod; only if it has not changed, where that matters."""
+    conditions = {"uid": pod.uid}
+    if unchanged:
+        conditions["resourceVersion"] = str(pod.version)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pod.namespace, "name": pod.name},
+        "deleteOptions": {"preconditions": conditions},
+    }
+
+
+def consumer(pod: ObservedPod) -> ConsumerReference:
+    """A pod as one that may use a claim."""
+    return ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+
+
+def pinned(affinity: Mapping[str, Any], node: str) -> Json:
+    """An affinity that holds on one node only, and there as before.
+
+    A term that says nothing matches no node, and stays as it is.
+    """
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    of_node = affinity.get("nodeAffinity") or {}
+    required = (of_node.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    if required:
+        terms = [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), here]}
+            if term.get("matchExpressions") or term.get("matchFields")
+            else term
+            for term in required
+        ]
+    else:
+        terms = [{"matchFields": [here]}]
+    return {**affinity, "nodeAffinity": {**of_node, _REQUIRED: {"nodeSelectorTerms": terms}}}
+
+
+def _version_of(claim: ResourceClaim) -> Json:
+    metadata = claim.metadata
+    return {"uid": metadata.uid, "resourceVersion": metadata.resource_version}

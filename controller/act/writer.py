@@ -1,0 +1,326 @@
+"""Writes what was decided: many objects at the same time, never more than a bound.
+
+Nothing waits for one object. What the API server answers is delivered as if a watch had shown it,
+so that the next decision knows it. A commit ends when all of its writes have ended: `Committed`,
+or `Failed` with the first error, after which nothing more of it is written. Everything that is
+begun has exactly one end, unless the writer is closed.
+
+What a failed write has left of a claim or pod is read, however long that takes: devices that may
+have been given must not be given again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, TypeAlias
+
+from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
+from carina_dra.kube.body import Body, ObjectKey
+from carina_dra.kube.client import Client, MergePatch
+from carina_dra.kube.errors import (
+    ApiError,
+    ApiOperation,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from carina_dra.resource import ResourceClaim, decode
+from controller.act import patch
+from controller.act.commit import ClaimStart, Commit, PodStart, Release
+from controller.model.plan import Eviction
+from controller.names import DELETE_PROTECTION
+from controller.observe.pod import ObservedPod
+from controller.report.metrics import Metrics, Outcome, Write
+
+_TIMEOUT: Final = 10.0
+"""Seconds for one write."""
+
+_log = logging.getLogger(__name__)
+
+
+class NotLeading(ApiError):  # noqa: N818 - named like the API server's reasons
+    """The write was not sent, since what it was decided on may hold no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The API server has stored an object."""
+
+    resource: ApiResource
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """All of a commit is written."""
+
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A commit is not written, or only a part of it."""
+
+    commit: Commit
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An attempt to take a tentative allocation back has ended."""
+
+    claim: str
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A write to the reservation of a standalone claim has ended."""
+
+    claim: str
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """An attempt to evict a pod has ended."""
+
+    pod: ObservedPod
+    eviction: Eviction | None
+    """None if its own start is undone by it."""
+    error: Exception | None
+
+
+Written: TypeAlias = Stored | Committed | Failed | Released | Settled | Evicted
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A commit that is being written. Guarded by the writer's lock."""
+
+    commit: Commit
+    left: int
+    error: Exception | None = None
+    claims_done: bool = False
+
+
+class Writer:
+    """Writes in a pool. `deliver` is called by any of its threads, and should return soon."""
+
+    def __init__(
+        self,
+        client: Client,
+        deliver: Callable[[Written], None],
+        *,
+        pool: Executor,
+        leading: Callable[[], bool],
+        metrics: Metrics,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        retry_seconds: float = 1.0,
+    ) -> None:
+        self._client = client
+        self._deliver = deliver
+        self._leading = leading
+        self._metrics = metrics
+        self._now = now
+        self._pool = pool
+        self._retry_seconds = retry_seconds
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Writes nothing more; what is being written may end."""
+        self._closing.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def commit(self, commit: Commit) -> None:
+        """Writes a commit: its claims, then its pods."""
+        if commit.claims:
+            progress = _Progress(commit, left=len(commit.claims))
+            for claim in commit.claims:
+                self._submit(progress, partial(self._start_claim, claim))
+        else:
+            self._start_pods(_Progress(commit, left=0))
+
+    def release(self, release: Release) -> None:
+        """Takes a tentative allocation back, if none of its pods has lost its gate meanwhile.
+
+        That is asked of the API server: a watch may be late, or the answer to a write be lost.
+        """
+        claim = release.claim
+
+        def work() -> None:
+            for pod in release.pods:
+                with suppress(NotFound):
+                    self._patch_pod(pod, patch.confirm(pod))
+            self._patch_claim(claim, patch.deallocate(claim), status=True)
+
+        self._pool.submit(lambda: self._deliver(Released(claim.key, _error_of(work))))
+
+    def reserve(self, claim: ResourceClaim) -> None:
+        """Reserves a standalone claim."""
+        self._settle(claim, patch.reserve(claim))
+
+    def unreserve(self, claim: ResourceClaim) -> None:
+        """Ends the reservation of a standalone claim."""
+        self._settle(claim, patch.unreserve(claim))
+
+    def _settle(self, claim: ResourceClaim, body: patch.Json) -> None:
+        def work() -> None:
+            self._patch_claim(claim, body, status=True)
+
+        self._pool.submit(lambda: self._deliver(Settled(claim.key, _error_of(work))))
+
+    def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
+        """Evicts a pod through the eviction API, which respects disruption budgets."""
+
+        def work() -> None:
+            with suppress(NotFound):  # it is gone
+                self._measured(
+                    Write.EVICTION,
+                    lambda: self._client.create_subresource(
+                        PODS,
+                        pod.name,
+                        "eviction",
+                        patch.evict(pod, unchanged=eviction is None),
+                        namespace=pod.namespace,
+                        timeout=_TIMEOUT,
+                    ),
+                )
+
+        self._pool.submit(lambda: self._deliver(Evicted(pod, eviction, _error_of(work))))
+
+    def _submit(self, progress: _Progress, write: Callable[[], None]) -> None:
+        def work() -> None:
+            error = _error_of(write) if progress.error is None else None
+            with self._lock:
+                progress.error = progress.error or error
+                progress.left -= 1
+                ended = progress.left == 0
+            if ended:
+                self._proceed(progress)
+
+        self._pool.submit(work)
+
+    def _proceed(self, progress: _Progress) -> None:
+        """Goes on when all writes of a step have ended."""
+        if progress.error is not None:
+            self._deliver(Failed(progress.commit, progress.error))
+        elif progress.claims_done or not progress.commit.claims:
+            self._deliver(Committed(progress.commit))
+        else:
+            self._start_pods(progress)
+
+    def _start_pods(self, progress: _Progress) -> None:
+        pods = progress.commit.pods
+        progress.claims_done = True
+        progress.left = len(pods)
+        if not pods:
+            self._deliver(Committed(progress.commit))
+        for pod in pods:
+            self._submit(progress, partial(self._start_pod, pod))
+
+    def _start_claim(self, start: ClaimStart) -> None:
+        claim = start.claim
+        if DELETE_PROTECTION not in claim.metadata.finalizers:
+            claim = self._patch_claim(claim, patch.protect(claim), status=False)
+        body = patch.allocate(claim, start.allocation, start.consumers, self._now())
+        self._patch_claim(claim, body, status=True)
+
+    def _patch_claim(
+        self, claim: ResourceClaim, body: patch.Json, *, status: bool
+    ) -> ResourceClaim:
+        metadata = claim.metadata
+        key = ObjectKey(metadata.namespace, metadata.name)
+        kind = Write.CLAIM_STATUS if status else Write.CLAIM
+        stored = self._patch(
+            kind, RESOURCE_CLAIMS, key, metadata.uid, body, "status" if status else None
+        )
+        return decode(ResourceClaim, stored)
+
+    def _start_pod(self, start: PodStart) -> None:
+        self._patch_pod(start.pod, patch.admit(start.pod, start.node))
+
+    def _patch_pod(self, pod: ObservedPod, body: patch.Json) -> None:
+        self._patch(Write.POD, PODS, ObjectKey(pod.namespace, pod.name), pod.uid, body)
+
+    def _patch(
+        self,
+        kind: Write,
+        resource: ApiResource,
+        key: ObjectKey,
+        uid: str,
+        body: patch.Json,
+        subresource: str | None = None,
+    ) -> Body:
+        def write(changes: patch.Json, subresource: str | None) -> Body:
+            stored = self._client.patch(
+                resource,
+                key.name,
+                MergePatch(changes),
+                namespace=key.namespace,
+                subresource=subresource,
+                timeout=_TIMEOUT,
+            )
+            self._deliver(Stored(resource, stored))
+            return stored
+
+        try:
+            return self._measured(kind, lambda: write(body, subresource))
+        except (Conflict, ServerError, Unreachable):
+            self._read(lambda: write(patch.nothing(uid), None))
+            raise
+
+    def _read(self, read: Callable[[], Body]) -> None:
+        """Reads what is stored, which may be what was written, or what somebody else has."""
+        while not self._closing.is_set():
+            try:
+                read()
+            except ApiError as error:
+                if not error.retriable:
+                    return  # it is gone, or was created again
+            else:
+                return
+            self._closing.wait(self._retry_seconds)
+
+    def _measured(self, kind: Write, write: Callable[[], Body]) -> Body:
+        try:
+            if not self._leading():
+                raise NotLeading(ApiOperation("write", kind.value), "another process may lead now")
+            stored = write()
+        except ApiError as error:
+            self._metrics.wrote(kind, _outcome(error))
+            raise
+        self._metrics.wrote(kind, Outcome.WRITTEN)
+        return stored
+
+
+def _outcome(error: ApiError) -> Outcome:
+    match error:
+        case Conflict() | NotFound():
+            return Outcome.CONFLICT
+        case Forbidden() | Invalid() | TooManyRequests():
+            return Outcome.REFUSED
+        case _:
+            return Outcome.FAILED
+
+
+def _error_of(work: Callable[[], None]) -> Exception | None:
+    """Does work, and gives the error with which it ended."""
+    try:
+        work()
+    except ApiError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - what is begun must have an end
+        _log.exception("a write failed unexpectedly")
+        return error
+    return None

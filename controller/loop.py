@@ -1,0 +1,429 @@
+"""The loop: what has changed is applied, the engine decides, and what follows is written.
+
+One thread does all of it. Watches and the writer deliver work to it; it waits for nobody.
+"""
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, TypeAlias, assert_never
+
+from carina_dra.allocator.usage import DeviceId
+from carina_dra.kube.api_resource import PODS, ApiResource
+from carina_dra.kube.body import Body
+from carina_dra.kube.collector_pause import collector_paused
+from carina_dra.kube.errors import ApiError, Conflict, NotFound
+from carina_dra.kube.event import ObjectReference
+from carina_dra.resource import ResourceClaim, decode
+from controller.act.commit import Acts, Commit, acts
+from controller.act.writer import (
+    Committed,
+    Evicted,
+    Failed,
+    Released,
+    Settled,
+    Stored,
+    Writer,
+    Written,
+)
+from controller.decide.cycle import Engine
+from controller.model.plan import Eviction, Plan
+from controller.observe.mirror import Mirror
+from controller.observe.pod import ObservedPod, read_pod
+from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
+from controller.report.group_events import GroupEvents
+from controller.report.metrics import Metrics, Phase, Undone
+from controller.report.notice import DoubleAllocation, GateNotRemoved, PodEvicted
+from controller.watches import Watches
+
+Work: TypeAlias = Callable[[], None]
+
+_SETTLE: Final = 0.01
+"""Seconds in which further changes are awaited before a decision, since changes come in groups."""
+_REPORT_INTERVAL: Final = 0.3
+"""Seconds between two reports."""
+_IDLE: Final = 30.0
+"""Seconds after which the loop looks at the time without being told."""
+_RACE_DELAY: Final = 0.1
+"""Seconds before a group is decided on again of which an object had changed."""
+_FAILURE_DELAY: Final = 1.0
+"""Seconds before a group is decided on again whose start was refused for another reason."""
+_LONGEST_DELAY: Final = 60.0
+_EVICTION_RETRY: Final = 5.0
+"""Seconds before a refused eviction is tried again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """Work for the loop, from any thread."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+
+    def put(self, work: Work) -> None:
+        """Adds work."""
+        self._queue.put(work)
+
+    def do(self, timeout: float) -> bool:
+        """Does all the work that there is, after waiting for some; whether there was any."""
+        try:
+            self._queue.get(timeout=max(timeout, 0))()
+        except queue.Empty:
+            return False
+        for _ in range(self._queue.qsize()):  # what comes meanwhile must not delay a decision
+            self._queue.get_nowait()()
+        return True
+
+
+class Loop:
+    """Decides and acts for one cluster, while it leads."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        writer: Writer | None,
+        report: CycleReport,
+        events: GroupEvents,
+        metrics: Metrics,
+        *,
+        inbox: Inbox,
+        progress: Callable[[], None] = lambda: None,
+        verdict_seconds: float,
+        avoid_seconds: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`writer` is None to decide and report only; `progress` is called again and again."""
+        self._mirror = mirror
+        self._writer = writer
+        self._report = report
+        self._events = events
+        self._metrics = metrics
+        self._inbox = inbox
+        self._progress = progress
+        self._verdict_seconds = verdict_seconds
+        self._avoid_seconds = avoid_seconds
+        self._now = now
+        self._engine = Engine(mirror.state)
+        self._settling: dict[str, float] = {}
+        """The standalone claims that are being written and are no part of a commit, or that cannot
+        be written until a Unix time."""
+        self._parting: dict[tuple[DeviceId, str], float] = {}
+        """The devices, with claims that have to leave them to others; when that is tried again."""
+        self._failures: dict[str, int] = {}
+        """By group: how often its start has failed in a row."""
+        self._started: set[str] = set()
+        """The groups whose wait has been measured."""
+        self._plan: Plan | None = None
+        self._reported_at = 0.0
+        self._report_due = False
+
+    def run(self, watches: Watches, stopping: threading.Event) -> None:
+        """Runs until it is to stop."""
+        threading.Thread(
+            target=self._wake_at_end, args=(stopping,), name="wake", daemon=True
+        ).start()
+        with collector_paused(freeze=True):
+            watches.start()
+            while names := watches.unsynced():
+                self._inbox.do(0.1)
+                self._progress()
+                if stopping.is_set():
+                    return
+                _log.debug("waiting for the first lists", extra={"resources": names})
+            self._inbox.do(0)
+        again = True
+        while not stopping.is_set():
+            began = time.monotonic()
+            busy = self._inbox.do(0 if again else self._patience())
+            if busy and not again:
+                stopping.wait(_SETTLE)
+                self._inbox.do(0)
+            again = self.step(began, busy=busy or again)
+            self._progress()
+
+    def _wake_at_end(self, stopping: threading.Event) -> None:
+        """Ends the wait for work once the loop is to stop: the next leader waits for that."""
+        stopping.wait()
+        self._inbox.put(lambda: None)
+
+    # One cycle ---------------------------------------------------------------------------------
+
+    def step(self, began: float, *, busy: bool) -> bool:
+        """Decides and acts if there may be something to do; whether to do it again at once."""
+        busy |= self._mirror.refresh(self._now())
+        if self._judge():
+            busy |= self._mirror.refresh(self._now())
+        self._part()
+        busy |= self._settle_again()
+        observed = time.monotonic()
+        again = False
+        if busy or self._is_due():
+            again = self._cycle(began if busy else observed, observed)
+        self._say()
+        return again
+
+    def _cycle(self, began: float, observed: float) -> bool:
+        """Decides and acts; whether another cycle should follow at once."""
+        plan = self._plan = self._engine.decide()
+        decided = time.monotonic()
+        self._mirror.state.memory = plan.memory
+        self._mirror.roster.note_stale(plan.stale, self._now())
+        acted = self._writer is not None and self._act(self._writer, acts(plan, self._mirror))
+        self._report_due = True
+        phases = {
+            Phase.OBSERVE: observed - began,
+            Phase.DECIDE: decided - observed,
+            Phase.ACT: time.monotonic() - decided,
+        }
+        self._metrics.cycle(phases)
+        return acted or (self._writer is not None and bool(plan.memory.cursors))
+
+    def _act(self, writer: Writer, todo: Acts) -> bool:
+        """Has all of it be written; whether there was anything."""
+        for commit in todo.commits:
+            for key, assumed in commit.assumed.items():
+                self._mirror.assume(key, assumed)
+            writer.commit(commit)
+        for release in todo.releases:
+            self._mirror.release(release.claim.key)
+            writer.release(release)
+        for claims, write in (
+            (todo.reservations, writer.reserve),
+            (todo.endings, writer.unreserve),
+        ):
+            for claim in claims:
+                if claim.key not in self._settling:
+                    self._settling[claim.key] = math.inf
+                    write(claim)
+        for eviction, pod in todo.evictions:
+            if pod.key not in self._mirror.evicting:
+                self._mirror.assume_evicted(pod.key)
+                self._mirror.roster.note_evicted(
+                    self._mirror.roster.group_of(pod.key) or "", self._now()
+                )
+                writer.evict(pod, eviction)
+        return bool(todo.commits or todo.releases or todo.evictions)
+
+    def _patience(self) -> float:
+        """Seconds for which there is nothing to do."""
+        now = self._now()
+        wakes = [self._mirror.wake, None if self._plan is None else self._plan.wake]
+        wakes += [self._undone_at(*each) for each in self._mirror.refused.items()]
+        wakes += [*self._settling.values(), *self._parting.values()]
+        if self._report_due:
+            wakes.append(now + self._reported_at + _REPORT_INTERVAL - time.monotonic())
+        return min([_IDLE, *(at - now for at in wakes if at is not None)])
+
+    def _is_due(self) -> bool:
+        wake = None if self._plan is None else self._plan.wake
+        return wake is not None and wake <= self._now()
+
+    # What kube-scheduler says ------------------------------------------------------------------
+
+    def _undone_at(self, key: str, since: float) -> float | None:
+        """When the start of a pod is undone that kube-scheduler has refused; None for never.
+
+        A pod that nobody replaces keeps its devices until kube-scheduler takes them back.
+        """
+        pod = self._mirror.pods[key]
+        return None if pod.owner is None else since + self._verdict_seconds
+
+    def _judge(self) -> bool:
+        """Undoes starts that kube-scheduler refuses: the group avoids the node for a while.
+
+        Whether there were any.
+        """
+        mirror, now = self._mirror, self._now()
+        judged = False
+        for key, since in list(mirror.refused.items()):
+            pod = mirror.pods[key]
+            node, group = mirror.last_node(pod), mirror.roster.group_of(key)
+            if node is None or group is None:
+                continue
+            undone_at = self._undone_at(key, since)
+            if mirror.is_taken_back(pod):
+                judged = True
+                del mirror.refused[key]
+                mirror.avoid(group, node, now + self._avoid_seconds)
+                self._metrics.undone(Undone.TAKEN_BACK)
+            elif undone_at is not None and undone_at <= now:
+                judged = True
+                mirror.refused[key] = math.inf  # until the eviction is refused
+                mirror.avoid(group, node, now + self._avoid_seconds)
+                self._metrics.undone(Undone.REFUSED)
+                if self._writer is not None:
+                    self._writer.evict(pod, None)
+        return judged
+
+    def _part(self) -> None:
+        """Has pods of queues leave devices that another claim had first, where others replace them.
+
+        Claims whose pods are all gated need nothing: their devices are not given again.
+        """
+        mirror, now = self._mirror, self._now()
+        found = {(each.device, each.loser): each for each in mirror.collisions}
+        self._parting = {key: at for key, at in self._parting.items() if key in found}
+        for key, collision in found.items():
+            if self._parting.get(key, now) > now:
+                continue
+            claim = mirror.claims[collision.loser]
+            users = list(mirror.users_of(collision.loser))
+            if claim.key in mirror.tentative() or any(pod.key in mirror.assumed for pod in users):
+                continue
+            if key not in self._parting:
+                notice = DoubleAllocation(str(key[0]), collision.keeper)
+                self._events.record(_claim_reference(claim), notice)
+                self._metrics.undone(Undone.DOUBLE_ALLOCATION)
+            self._parting[key] = math.inf  # until an eviction is refused
+            for pod in users:
+                is_ours = pod.queue is not None and pod.owner is not None
+                if is_ours and pod.key not in mirror.evicting and self._writer is not None:
+                    mirror.assume_evicted(pod.key)
+                    self._writer.evict(pod, None)
+
+    def _settle_again(self) -> bool:
+        """Whether standalone claims can be written again."""
+        now = self._now()
+        left = {claim: at for claim, at in self._settling.items() if at > now}
+        can, self._settling = len(left) < len(self._settling), left
+        return can
+
+    # What became of writes ---------------------------------------------------------------------
+
+    def take(self, outcome: Written) -> None:
+        """Takes what became of a write."""
+        mirror, now = self._mirror, self._now()
+        match outcome:
+            case Stored(resource, body):
+                self._see(resource, body)
+            case Committed(commit):
+                self._failures.pop(commit.group, None)
+                self._measure_wait(commit.group)
+                mirror.forget(commit.assumed)
+            case Failed(commit, error):
+                self._failed(commit, error)
+            case Settled(claim, error):
+                self._settling[claim] = now + self._delay(error)
+                _note(error)
+            case Released(claim, error):
+                mirror.end_release(claim, now + self._delay(error))
+                _note(error)
+            case Evicted(pod, eviction, error):
+                self._evicted(pod, eviction, error)
+            case _:
+                assert_never(outcome)
+
+    def _evicted(
+        self, pod: ObservedPod, eviction: Eviction | None, error: Exception | None
+    ) -> None:
+        if error is not None:
+            mirror, now = self._mirror, self._now()
+            known = mirror.pods.get(pod.key)
+            if known is not None and known.uid == pod.uid and pod.key in mirror.refused:
+                mirror.refused[pod.key] = now
+            mirror.forget_eviction(pod, now + _EVICTION_RETRY)
+            for device, claim in self._parting:
+                if claim in pod.claims:
+                    self._parting[device, claim] = now + _EVICTION_RETRY
+            _note(error)
+        elif eviction is not None:
+            self._metrics.evicted(eviction.action)
+            self._events.record(_reference(pod), PodEvicted(eviction))
+
+    def _measure_wait(self, key: str) -> None:
+        """Takes notice that a group has started, the first time."""
+        group = self._mirror.roster.groups.get(key)
+        if group is not None and group.started is None and key not in self._started:
+            self._started.add(key)
+            self._metrics.group_started(group.queue, self._now() - group.created)
+
+    def _see(self, resource: ApiResource, body: Body) -> None:
+        """Takes an answer as if a watch had shown it, which also shows one that cannot be read."""
+        try:
+            read = read_pod(body) if resource == PODS else decode(ResourceClaim, body)
+        except Exception as error:  # noqa: BLE001 - as for what watches show
+            _log.warning("an answer cannot be read", extra={"error": str(error)})
+            return
+        match read:
+            case ObservedPod():
+                self._mirror.put_pod(read)
+            case ResourceClaim():
+                self._mirror.put_claim(read)
+
+    def _failed(self, commit: Commit, error: Exception) -> None:
+        """Has a group be decided on again, the later the more often its start has failed."""
+        times = self._failures[commit.group] = self._failures.get(commit.group, 0) + 1
+        is_race = isinstance(error, Conflict | NotFound)
+        # A start that is refused would keep devices for nothing; any other is completed soon.
+        keeps = is_race or (isinstance(error, ApiError) and error.retriable)
+        delay = min(self._delay(error) * 2 ** min(times - 1, 10), _LONGEST_DELAY)
+        self._mirror.hold_back(commit.group, self._now() + delay, keeps=keeps)
+        self._mirror.forget(commit.assumed)
+        self._metrics.undone(Undone.CONFLICT)
+        _log.info("a start is decided again", extra={"group": commit.group, "error": str(error)})
+        if not is_race:
+            for reference in islice(references(self._mirror)(commit.group), 1):
+                self._events.record(reference, GateNotRemoved(str(error)))
+
+    def _delay(self, error: Exception | None) -> float:
+        """Seconds before something is tried again that ended with an error."""
+        if error is None:
+            return 0
+        return _RACE_DELAY if isinstance(error, Conflict | NotFound) else _FAILURE_DELAY
+
+    # What is said ------------------------------------------------------------------------------
+
+    def _say(self) -> None:
+        """Reports the last plan, at a bounded rate."""
+        now = time.monotonic()
+        if self._plan is None or not self._report_due or now < self._reported_at + _REPORT_INTERVAL:
+            return
+        roster = self._mirror.roster
+        self._started &= roster.groups.keys()
+        observed = Observed(
+            pod_groups={
+                key: ObjectVersion(each.uid, each.generation)
+                for key, each in roster.declared.items()
+            },
+            queues={
+                name: ObjectVersion(each.uid, each.generation)
+                for name, each in roster.queues.items()
+            },
+            refused=self._mirror.refusals(),
+        )
+        self._failures = {key: of for key, of in self._failures.items() if key in roster.groups}
+        self._reported_at = now
+        self._report_due = self._report.report(self._mirror.state, self._plan, observed, now)
+
+
+def references(mirror: Mirror) -> Callable[[str], Iterable[ObjectReference]]:
+    """Gives the pods of a group that have no place, or its claim, as Events name them."""
+
+    def pods_of(group: str) -> Iterable[ObjectReference]:
+        claim = mirror.standalone_of(group)
+        if claim is not None:
+            return [_claim_reference(claim)]
+        return (_reference(pod) for pod in mirror.roster.members(group) if pod.is_waiting)
+
+    return pods_of
+
+
+def _reference(pod: ObservedPod) -> ObjectReference:
+    return ObjectReference("v1", "Pod", pod.name, pod.namespace, pod.uid)
+
+
+def _claim_reference(claim: ResourceClaim) -> ObjectReference:
+    metadata = claim.metadata
+    name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
+    return ObjectReference(claim.API_VERSION, claim.KIND, name, namespace, uid)
+
+
+def _note(error: Exception | None) -> None:
+    """Logs why a write has failed, if it has; it is tried again as long as it is wanted."""
+    if error is not None:
+        _log.info("a write has failed", extra={"error": str(error)})

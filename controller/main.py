@@ -1,0 +1,196 @@
+"""`carina-controller`: connects the components, and leads while it holds the Lease."""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
+from typing import Final
+
+from carina_dra.kube.client import Client
+from carina_dra.kube.configuration import find
+from carina_dra.kube.connection import ConfigurationError, Connection
+from carina_dra.kube.event import ReportingController
+from carina_dra.kube.event_recorder import EventRecorder
+from carina_dra.kube.lease import LeaderElector, Outcome, WorkNotStopped
+from carina_dra.kube.service_account import from_service_account
+from carina_dra.process import logs
+from carina_dra.process.http_endpoint import HttpEndpoint
+from carina_dra.process.settings import SettingsError
+from controller import settings
+from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
+from controller.act.writer import Writer
+from controller.loop import Inbox, Loop, references
+from controller.model.snapshot import Snapshot
+from controller.observe.mirror import Mirror
+from controller.report.cycle_report import CycleReport
+from controller.report.group_events import GroupEvents
+from controller.report.health import Health
+from controller.report.metrics import Metrics
+from controller.report.status_writer import StatusWriter
+from controller.settings import Settings
+from controller.watches import Watches
+
+PROGRAM: Final = "carina-controller"
+_CONTROLLER: Final = "scheduling.carina.dev/controller"
+"""The name under which Events are reported."""
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the controller until SIGTERM or SIGINT.
+
+    Exits with 2 if the settings are invalid, and with 1 if the Lease is lost: the next process
+    starts anew.
+    """
+    try:
+        chosen = settings.load(
+            sys.argv[1:] if arguments is None else arguments,
+            os.environ,
+            program=PROGRAM,
+            version=version("carina-dra"),
+        )
+        connection = _connection(chosen)
+    except (SettingsError, ConfigurationError) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    logs.configure(chosen.log_format, chosen.log_level)
+    stop, failed = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        stop.set()
+
+    logs.report_failed_threads(fail)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        run(chosen, connection, stop)
+    except ServeError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except WorkNotStopped as error:
+        _log.critical("the process ends", extra={"error": str(error)})
+        os._exit(1)  # another may lead now, so nothing more may be written
+    if failed.is_set():
+        raise SystemExit(1)
+
+
+class ServeError(Exception):
+    """The address cannot be used, or leadership is lost; names the remedy."""
+
+
+def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None:
+    """Runs the controller until `stop` is set. Raises ServeError, or what ended the work."""
+    metrics, health = Metrics(), Health()
+    with contextlib.ExitStack() as cleanup:
+        connect = partial(Client, connection, user_agent=PROGRAM)
+        elector = LeaderElector(
+            cleanup.enter_context(connect()),
+            chosen.lease,
+            chosen.identity,
+            timing=chosen.lease_timing,
+        )
+        _serve_http(chosen, metrics, health, cleanup)
+
+        def work(stopping: threading.Event) -> None:
+            metrics.leading(leads=True)
+            try:
+                lead(chosen, connect, lambda: elector.leading, metrics, health, stopping)
+            finally:
+                health.follow()
+                metrics.leading(leads=False)
+
+        if elector.run(work, stop) is Outcome.LOST:
+            raise ServeError("the Lease was lost to another process, or could not be renewed")
+
+
+def lead(
+    chosen: Settings,
+    connect: Callable[[], Client],
+    leading: Callable[[], bool],
+    metrics: Metrics,
+    health: Health,
+    stopping: threading.Event,
+) -> None:
+    """Decides and acts until it is to stop; nothing is kept from an earlier leadership."""
+    with contextlib.ExitStack() as cleanup:
+        # Watches, writes and reports have connections of their own, so that none waits for others.
+        watching, writing, reporting = (cleanup.enter_context(connect()) for _ in range(3))
+        recorder = cleanup.enter_context(
+            EventRecorder(reporting, ReportingController(_CONTROLLER, chosen.identity))
+        )
+        metrics.follow_events(lambda: recorder.dropped)
+        statuses = cleanup.enter_context(StatusWriter(reporting))
+        events = GroupEvents(recorder)
+        mirror = Mirror(
+            Snapshot(now=time.time(), settings=chosen.engine_settings, topologies=chosen.topologies)
+        )
+        inbox = Inbox()
+        writer: Writer | None = None
+        if not chosen.dry_run:
+            writer = Writer(
+                writing,
+                lambda outcome: inbox.put(lambda: loop.take(outcome)),
+                pool=ThreadPoolExecutor(chosen.writers, thread_name_prefix="writer"),
+                leading=leading,
+                metrics=metrics,
+            )
+            cleanup.callback(writer.close)
+            if chosen.exclusive:
+                taint = ExclusiveTaint(reporting, chosen.driver_name)
+                taint.start()
+                cleanup.callback(taint.stop)
+            else:
+                remove_taint(reporting)
+        loop = Loop(
+            mirror,
+            writer,
+            CycleReport(statuses, events, metrics, references(mirror)),
+            events,
+            metrics,
+            inbox=inbox,
+            progress=health.progress,
+            verdict_seconds=chosen.verdict_seconds,
+            avoid_seconds=chosen.avoid_seconds,
+        )
+        watches = Watches(watching, mirror, inbox.put, statuses)
+        cleanup.callback(watches.stop)
+        metrics.follow_watches(watches.ages)
+        health.lead(watches.unsynced)
+        loop.run(watches, stopping)
+
+
+def _connection(chosen: Settings) -> Connection:
+    if chosen.kubeconfig is None:
+        return from_service_account(chosen.service_account)
+    return find(chosen.kubeconfig)
+
+
+def _serve_http(
+    chosen: Settings, metrics: Metrics, health: Health, cleanup: contextlib.ExitStack
+) -> None:
+    if chosen.http_address == "off":
+        return
+    try:
+        endpoint = HttpEndpoint(
+            chosen.http_address,
+            metrics=metrics.exposition,
+            content_type=Metrics.CONTENT_TYPE,
+            healthy=health.healthy,
+            ready=health.ready,
+        )
+    except OSError as error:
+        raise ServeError(
+            f"http_address {chosen.http_address} cannot be used: {error}; set it to a free "
+            "HOST:PORT, or to off"
+        ) from error
+    endpoint.start()
+    cleanup.callback(endpoint.stop)

@@ -1,0 +1,30 @@
+"""Names that the controller gives meaning to: labels, annotations, the scheduling gate."""
+
+from typing import Final
+
+from controller.model.queue import QUEUE_LABEL
+
+GROUP: Final = "scheduling.carina.dev"
+"""The API group of Queue and PodGroup."""
+GATE: Final = QUEUE_LABEL
+"""The scheduling gate that holds a pod until its queue may have it."""
+GROUP_LABEL: Final = f"{GROUP}/pod-group"
+"""The label of a pod with the name of its PodGroup."""
+POD_SET_LABEL: Final = f"{GROUP}/pod-set"
+"""The label of a pod with the name of its pod set, in a PodGroup that has several."""
+NODE_ANNOTATION: Final = f"{GROUP}/node"
+"""The annotation of a pod with the node that it was given; written as its gate is removed."""
+MIN_COUNT_ANNOTATION: Final = f"{GROUP}/min-count"
+"""The annotation of a pod: how many pods of its owner start together."""
+PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
+"""The annotation of a pod without a PodGroup: `false` if its group must not be evicted."""
+RUN_TIME_ANNOTATION: Final = f"{GROUP}/run-time"
+"""The annotation of a pod without a PodGroup: how long its group runs, such as `90m`."""
+EXPIRES_ANNOTATION: Final = f"{GROUP}/expires-after"
+"""The annotation of a standalone claim: for how long it holds its devices, such as `8h`."""
+RESERVATIONS: Final = "reservations"
+"""The resource of the `reservedFor` entry that holds a standalone claim; no such object exists."""
+TAINT: Final = f"{GROUP}/exclusive"
+"""The key of the device taint that keeps the allocations of others off, in exclusive mode."""
+DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+"""The finalizer of allocated claims (KEP-4381)."""

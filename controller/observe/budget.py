@@ -1,0 +1,70 @@
+"""Disruption budgets (policy/v1 PodDisruptionBudget): which pods they count, how many may leave.
+
+The rules are those of the eviction API (`pkg/registry/core/pod/storage/eviction.go`, 1.37).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from carina_dra.resource import DecodeError, JsonObject, decode
+from controller.observe.label_selector import LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    """None matches no pod: it is absent, or cannot be read, and the eviction API ignores it."""
+    allowed: int
+    """How many of its pods may be disrupted now."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def counts(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether it counts a pod with these labels."""
+        return (
+            self.selector is not None
+            and self.namespace == namespace
+            and self.selector.matches(labels)
+        )
+
+
+def read_budget(body: JsonObject) -> Budget:
+    """Reads a PodDisruptionBudget.
+
+    Nothing is allowed while its controller has not seen the latest spec: evictions are refused
+    then. That `unhealthyPodEvictionPolicy` allows more for pods that are not ready is not used.
+
+    Raises:
+        KeyError: it was never stored.
+    """
+    metadata, status = body["metadata"], body.get("status") or {}
+    is_current = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
+    return Budget(
+        metadata["namespace"],
+        metadata["name"],
+        _selector((body.get("spec") or {}).get("selector")),
+        max(0, status.get("disruptionsAllowed", 0)) if is_current else 0,
+    )
+
+
+def budgets_of(
+    budgets: Iterable[Budget], namespace: str, labels: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The keys of the budgets that count a pod, in their order."""
+    return tuple(sorted(each.key for each in budgets if each.counts(namespace, labels)))
+
+
+def _selector(selector: JsonObject | None) -> LabelSelector | None:
+    if selector is None:
+        return None
+    try:
+        return decode(LabelSelector, selector)
+    except DecodeError:
+        return None

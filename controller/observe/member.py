@@ -1,0 +1,186 @@
+"""A pod as a member of a group: which group it is in, and its place there.
+
+A pod is in the PodGroup that it names, else in the PodGroup of scheduling.k8s.io that it names,
+else its owner says which pods it starts with. Only the pod's own metadata is needed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, assert_never
+
+from carina_dra.resource import OwnerReference
+from controller.names import (
+    GROUP_LABEL,
+    MIN_COUNT_ANNOTATION,
+    POD_SET_LABEL,
+    PREEMPTIBLE_ANNOTATION,
+    RUN_TIME_ANNOTATION,
+)
+from controller.observe.owner import OwnerKey, OwnerKind, Place
+from controller.observe.owners import job_set, leader_worker_set, training_job
+from controller.observe.owners.types import OWNER_TYPES, OWNING_PODS
+
+ANNOTATIONS: Final = frozenset(
+    {
+        MIN_COUNT_ANNOTATION,
+        PREEMPTIBLE_ANNOTATION,
+        RUN_TIME_ANNOTATION,
+        leader_worker_set.SIZE,
+    }
+)
+"""The annotations of a pod on which its group depends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod, as far as its group depends on it."""
+
+    namespace: str
+    name: str
+    created: float = 0
+    """Unix time in seconds."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """At least those of `ANNOTATIONS`."""
+    owner: OwnerReference | None = None
+    """Its controlling owner."""
+    scheduling_group: str | None = None
+    """`spec.schedulingGroup.podGroupName`."""
+    priority: int = 0
+    preempts: bool = True
+    """Whether its `preemptionPolicy` is not Never."""
+    succeeded: bool | None = None
+    """Whether it ended with success; None if it has not ended."""
+
+
+# Which group -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGroup:
+    """The pods that name a PodGroup of Carina."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedGroup:
+    """The pods of an owner, or those that name a PodGroup of scheduling.k8s.io."""
+
+    owner: OwnerKey
+
+    @property
+    def key(self) -> str:
+        """Such as `namespace/jobset/name`."""
+        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroup:
+    """The pods of one replica of a LeaderWorkerSet."""
+
+    owner: OwnerKey
+    index: str
+
+    @property
+    def key(self) -> str:
+        """With the name of the leader, such as `namespace/leaderworkerset/name-0`."""
+        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedGroup:
+    """The pods of any other owner, if they say how many of them start together."""
+
+    namespace: str
+    kind: str
+    """The kind and API group of the owner, such as `replicaset.apps`."""
+    name: str
+
+    @property
+    def key(self) -> str:
+        """Such as `namespace/replicaset.apps/name`."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinglePod:
+    """A pod that starts by itself."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/pod/name`."""
+        return f"{self.namespace}/pod/{self.name}"
+
+
+GroupId: TypeAlias = NamedGroup | OwnedGroup | ReplicaGroup | AnnotatedGroup | SinglePod
+
+
+def group_id_of(member: Member) -> GroupId:
+    """The group of a pod."""
+    namespace, labels, owner = member.namespace, member.labels, member.owner
+    if name := labels.get(GROUP_LABEL):
+        return NamedGroup(namespace, name)
+    if member.scheduling_group:
+        return OwnedGroup(OwnerKey(OwnerKind.POD_GROUP, namespace, member.scheduling_group))
+    if owner is None:
+        return SinglePod(namespace, member.name)
+    key = _owner_key(member)
+    if key is not None and key.kind is OwnerKind.LEADER_WORKER_SET:
+        return ReplicaGroup(key, labels[leader_worker_set.GROUP_INDEX])
+    if key is not None:
+        return OwnedGroup(key)
+    if MIN_COUNT_ANNOTATION in member.annotations:
+        kind = ".".join(part for part in (owner.kind.lower(), _api_group(owner)) if part)
+        return AnnotatedGroup(namespace, kind, owner.name)
+    return SinglePod(namespace, member.name)
+
+
+def place_of(member: Member) -> Place:
+    """The pod set of a pod in its group, and its rank there."""
+    key = _owner_key(member)
+    place = OWNER_TYPES[key.kind].place(member.labels) if key is not None else Place()
+    group = group_id_of(member)
+    match group:
+        case NamedGroup():
+            return replace(place, pod_set=member.labels.get(POD_SET_LABEL, ""))
+        case OwnedGroup(OwnerKey(kind=OwnerKind.POD_GROUP)):
+            return replace(place, pod_set="")
+        case OwnedGroup() | ReplicaGroup() | AnnotatedGroup() | SinglePod():
+            return place
+    assert_never(group)
+
+
+def _owner_key(member: Member) -> OwnerKey | None:
+    """The owner that a pod belongs to, which may own the owner of the pod."""
+    if member.owner is None:
+        return None
+    labels = member.labels
+    kind = OWNING_PODS.get((_api_group(member.owner), member.owner.kind))
+    name = member.owner.name
+    match kind:
+        case OwnerKind.JOB if job_set.NAME in labels:
+            kind, name = OwnerKind.JOB_SET, labels[job_set.NAME]
+        case OwnerKind.JOB if labels.get(training_job.OPERATOR) == training_job.MPI_OPERATOR:
+            kind, name = OwnerKind.MPI_JOB, labels.get(training_job.NAME, name)
+        case OwnerKind.STATEFUL_SET if {
+            leader_worker_set.NAME,
+            leader_worker_set.GROUP_INDEX,
+        } <= labels.keys():
+            kind, name = OwnerKind.LEADER_WORKER_SET, labels[leader_worker_set.NAME]
+        case _:
+            pass
+    return None if kind is None else OwnerKey(kind, member.namespace, name)
+
+
+def _api_group(owner: OwnerReference) -> str:
+    return owner.api_version.rpartition("/")[0]

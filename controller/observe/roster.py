@@ -1,0 +1,228 @@
+"""The roster: which pods are in which group, and what each group is, kept up to date."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from controller.api.pod_group import DeclaredGroup
+from controller.api.queue import DeclaredQueue, namespace_refusal
+from controller.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.observe.grouping import Refused, group_of
+from controller.observe.member import (
+    GroupId,
+    NamedGroup,
+    OwnedGroup,
+    ReplicaGroup,
+    group_id_of,
+)
+from controller.observe.owner import Owner, OwnerKey
+from controller.observe.pod import ObservedPod
+
+
+class Roster:
+    """The groups of the pods that name a queue. Used by one thread."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        """By key."""
+        self.refused: dict[str, str] = {}
+        """The groups that cannot be decided on, by key: why, and the remedy."""
+        self.turned: dict[str, None] = {}
+        """The groups that can be decided on since the last look at this, or no longer."""
+        self.declared: dict[str, DeclaredGroup] = {}
+        """The PodGroups by `namespace/name`."""
+        self.queues: dict[str, DeclaredQueue] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        """The labels of each namespace."""
+        self._owners: dict[OwnerKey, Owner] = {}
+        self._group_of: dict[str, str] = {}
+        """The key of the group of each pod."""
+        self._ids: dict[str, GroupId] = {}
+        """By key, as long as the group has pods."""
+        self._of_owner: dict[OwnerKey, dict[str, None]] = {}
+        """The keys of the groups that depend on each owner."""
+        self._members: dict[str, dict[str, ObservedPod]] = {}
+        self._stale_since: dict[str, float] = {}
+        self._evicted: dict[str, float] = {}
+        self._changed: dict[str, None] = {}
+
+    def group_of(self, pod: str) -> str | None:
+        """The key of the group of a pod."""
+        return self._group_of.get(pod)
+
+    def members(self, group: str) -> list[ObservedPod]:
+        """The pods of a group."""
+        return list(self._members.get(group, {}).values())
+
+    def pods_of(self, group: str) -> list[str]:
+        """The keys of the pods of a group."""
+        return list(self._members.get(group, {}))
+
+    def put(self, pod: ObservedPod) -> None:
+        """Adds or updates a pod that names a queue."""
+        group = group_id_of(pod)
+        if self._group_of.get(pod.key, group.key) != group.key:
+            self.remove(pod.key)
+        self._forget_id(group.key)
+        self._ids[group.key] = group
+        if (owner := _owner_of(group)) is not None:
+            self._of_owner.setdefault(owner, {})[group.key] = None
+        self._group_of[pod.key] = group.key
+        self._members.setdefault(group.key, {})[pod.key] = pod
+        self._changed[group.key] = None
+
+    def remove(self, key: str) -> None:
+        """Removes a pod, if it is known."""
+        group = self._group_of.pop(key, None)
+        if group is not None:
+            members = self._members[group]
+            del members[key]
+            if not members:
+                del self._members[group]
+                self._forget_id(group)
+            self._changed[group] = None
+
+    def declare(self, key: str, declared: DeclaredGroup | None) -> None:
+        """Takes notice of a PodGroup, or that it is gone."""
+        before = self.declared.pop(key, None)
+        if declared is not None:
+            self.declared[key] = declared
+        if before != declared:
+            self._changed[key] = None
+
+    def put_owner(self, key: OwnerKey, owner: Owner | None) -> None:
+        """Takes notice of an owner, or that it is gone."""
+        before = self._owners.pop(key, None)
+        if owner is not None:
+            self._owners[key] = owner
+        if before != owner:
+            self._changed |= self._of_owner.get(key, {})
+
+    def put_queue(self, name: str, queue: DeclaredQueue | None) -> bool:
+        """Takes notice of a Queue, or that it is gone; whether more than its status is new."""
+        before = self.queues.pop(name, None)
+        if queue is not None:
+            self.queues[name] = queue
+        if before == queue:
+            return False
+        self._changed |= dict.fromkeys(self._members)
+        return True
+
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Takes notice of the labels of a namespace, or that it is gone."""
+        if labels is None:
+            self._namespaces.pop(name, None)
+        elif self._namespaces.get(name) != labels:
+            self._namespaces[name] = labels
+            self._changed |= {
+                group: None for group in self._members if group.startswith(f"{name}/")
+            }
+
+    def note_evicted(self, group: str, now: float) -> None:
+        """Takes notice that a pod of a group was evicted at a Unix time."""
+        self._evicted[group] = now
+        self._changed[group] = None
+
+    def note_stale(self, stale: Iterable[str], now: float) -> None:
+        """Takes notice of all groups that have fewer pods than they need, but some."""
+        since = {group: self._stale_since.get(group, now) for group in stale}
+        self._changed |= dict.fromkeys(since.keys() ^ self._stale_since.keys())
+        self._stale_since = since
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there is something new for `refresh`."""
+        return bool(self._changed)
+
+    def refresh(self) -> dict[str, Group | None]:
+        """The groups that are not as at the last call; None for those that are no more."""
+        changed, self._changed = self._changed, {}
+        found: dict[str, Group | None] = {}
+        for key in changed:
+            made, before = self._made(key), self.groups.get(key)
+            was_refused = self.refused.pop(key, None) is not None
+            if was_refused != isinstance(made, Refused):
+                self.turned[key] = None
+            if isinstance(made, Refused):
+                self.refused[key] = made.reason
+                # What runs of it stays in the account of its queue, and may be evicted as before.
+                made = self._charged(key)
+            if made is None:
+                self.groups.pop(key, None)
+                if key not in self._members:
+                    self._evicted.pop(key, None)
+            else:
+                self.groups[key] = made
+            if made != before:
+                found[key] = made
+        return found
+
+    def refusal(self, queue: str, namespace: str) -> str | None:
+        """Why a namespace may not use a queue; None if it may."""
+        labels = self._namespaces.get(namespace, {})
+        return namespace_refusal(queue, namespace, labels, self.queues)
+
+    def _forget_id(self, group: str) -> None:
+        known = self._ids.pop(group, None)
+        owner = None if known is None else _owner_of(known)
+        if owner is not None:
+            groups = self._of_owner[owner]
+            del groups[group]
+            if not groups:
+                del self._of_owner[owner]
+
+    def _charged(self, key: str) -> Group:
+        """The pods of a group that cannot be decided on, as one that needs none of them."""
+        oldest = min(self.members(key), key=lambda pod: (pod.created, pod.key))
+        return Group(
+            key=key,
+            queue=oldest.queue or "",
+            root=PodSet("", 0),
+            priority=oldest.priority,
+            created=oldest.created,
+        )
+
+    def _made(self, key: str) -> Group | Refused | None:
+        group = self._ids.get(key)
+        if group is None:
+            return None
+        declared = self.declared.get(key) if isinstance(group, NamedGroup) else None
+        owner = _owner_of(group)
+        members = self.members(key)
+        made = group_of(
+            group, members, declared, None if owner is None else self._owners.get(owner)
+        )
+        if isinstance(made, Refused):
+            return made
+        refusal = self.refusal(made.queue, members[0].namespace)
+        if refusal is not None:
+            return Refused(refusal)
+        return replace(
+            made,
+            started=_started(made.root, members),
+            stale_since=self._stale_since.get(key),
+            evicted=self._evicted.get(key),
+        )
+
+
+def _owner_of(group: GroupId) -> OwnerKey | None:
+    """The owner whose object is read for a group."""
+    return group.owner if isinstance(group, OwnedGroup | ReplicaGroup) else None
+
+
+def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
+    """When so many of the pods that run were bound as the group needs."""
+    bound = sorted(
+        pod.scheduled
+        for pod in members
+        if pod.scheduled is not None and pod.succeeded is None and pod.deleted is None
+    )
+    least = max(_least(root), 1)
+    return bound[least - 1] if len(bound) >= least else None
+
+
+def _least(part: SubGroup) -> int:
+    match part:
+        case PodSet(min_count=least):
+            return least
+        case SubGroups(children=children, min_count=least):
+            return sum(sorted(map(_least, children))[:least])

@@ -1,0 +1,179 @@
+"""Reports a cycle: the statuses of PodGroups and Queues, and Events of groups that wait."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from carina_dra.kube.api_resource import ApiResource, Scope
+from carina_dra.kube.body import ObjectKey
+from carina_dra.kube.event import ObjectReference
+from controller.api.queue import GroupCounts
+from controller.model.group import Group
+from controller.model.plan import Plan
+from controller.model.pod import Pod
+from controller.model.reason import Reason
+from controller.model.resource import describe
+from controller.names import GROUP
+from controller.report.group_events import GroupEvents, GroupNotice
+from controller.report.group_status import (
+    GroupStatus,
+    Outlook,
+    Settled,
+    empty_status,
+    group_status,
+    outlooks,
+    refused_status,
+    starting,
+)
+from controller.report.metrics import Metrics, QueueFigures
+from controller.report.notice import GroupRefused, GroupWaits
+from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.status_writer import StatusTarget, StatusWriter
+from controller.report.waiting import waiting_text, waiting_word
+from controller.state.state import State
+
+QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
+POD_GROUPS: Final = ApiResource(GROUP, "v1alpha1", "podgroups", "PodGroup", Scope.NAMESPACED)
+_SETTLED: Final = Settled()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """Which object was decided on, by its metadata."""
+
+    uid: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The objects on which a cycle has decided."""
+
+    pod_groups: Mapping[str, ObjectVersion] = field(default_factory=dict)
+    """The PodGroups of Carina by `namespace/name`."""
+    queues: Mapping[str, ObjectVersion] = field(default_factory=dict)
+    """The Queues by name."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """The groups that cannot be decided on: why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What the status of a PodGroup depends on. Most of it is the same object cycle after cycle."""
+
+    version: ObjectVersion
+    group: Group | None
+    pods: tuple[Pod, ...]
+    outlook: Outlook
+    refused: str | None
+
+    def status(self, key: str) -> GroupStatus:
+        """The status that follows."""
+        generation = self.version.generation
+        if self.refused is not None:
+            return refused_status(self.refused, self.pods, generation=generation)
+        if self.group is None:
+            return empty_status(key, generation=generation)
+        return group_status(self.group, self.pods, self.outlook, generation=generation)
+
+
+class CycleReport:
+    """Says what a cycle has decided. Used by one thread.
+
+    Of thousands of groups that wait, most wait for the same reasons as before, and cost little.
+    """
+
+    def __init__(
+        self,
+        statuses: StatusWriter,
+        events: GroupEvents,
+        metrics: Metrics,
+        pods_of: Callable[[str], Iterable[ObjectReference]],
+    ) -> None:
+        """`pods_of` gives the pods of a group that have no place."""
+        self._statuses = statuses
+        self._events = events
+        self._metrics = metrics
+        self._pods_of = pods_of
+        self._known: dict[str, _Basis] = {}
+        self._waiting: dict[str, tuple[tuple[Reason, ...], GroupWaits]] = {}
+
+    def report(self, state: State, plan: Plan, observed: Observed, now: float) -> bool:
+        """Reports a plan for a state. `now` is in seconds of any steady clock.
+
+        Returns whether Events were left out to keep their rate: then they are due in a later call.
+        """
+        self._report_groups(state, plan, observed)
+        self._report_queues(state, plan, observed)
+        notices = self._notices(plan, observed.refused)
+        return self._events.report(notices, self._pods_of, now)
+
+    def _report_queues(self, state: State, plan: Plan, observed: Observed) -> None:
+        groups, figures = count_groups(state), {}
+        for queue, version in observed.queues.items():
+            of_queue = groups.get(queue, GroupCounts())
+            status = queue_status(state, plan, queue, of_queue, generation=version.generation)
+            self._statuses.want(StatusTarget(QUEUES, ObjectKey("", queue)), status.body())
+            figures[queue] = _figures(status)
+        self._metrics.queues(figures)
+
+    def _report_groups(self, state: State, plan: Plan, observed: Observed) -> None:
+        """Reports each PodGroup of which something has changed, but for those that start.
+
+        The next cycle finds the pods of these in their places.
+        """
+        of_plan = outlooks(plan, _group_of(state))
+        starts = starting(plan, _group_of(state))
+        known, self._known = self._known, {}
+        for key, version in observed.pod_groups.items():
+            before = known.get(key)
+            basis = _Basis(
+                version=version,
+                group=state.groups.get(key),
+                pods=_pods(state, key),
+                outlook=of_plan.get(key, _SETTLED),
+                refused=observed.refused.get(key),
+            )
+            if basis != before and key not in starts:
+                namespace, _, name = key.partition("/")
+                target = StatusTarget(POD_GROUPS, ObjectKey(namespace, name))
+                self._statuses.want(target, basis.status(key).body())
+                before = basis
+            if before is not None:
+                self._known[key] = before
+
+    def _notices(self, plan: Plan, refused: Mapping[str, str]) -> Mapping[str, GroupNotice]:
+        known, self._waiting = self._waiting, {}
+        for key, reasons in plan.waiting.items():
+            before = known.get(key)
+            if before is None or before[0] != reasons:
+                notice = GroupWaits(key, waiting_word(reasons), waiting_text(reasons))
+                before = reasons, notice
+            self._waiting[key] = before
+        waiting: dict[str, GroupNotice] = {key: of for key, (_, of) in self._waiting.items()}
+        return waiting | {key: GroupRefused(text) for key, text in refused.items()}
+
+
+def _figures(status: QueueStatus) -> QueueFigures:
+    resources = {describe(one.resource): one for one in status.resources}
+    return QueueFigures(
+        allocated={name: one.allocated for name, one in resources.items()},
+        fair_share={name: one.fair_share for name, one in resources.items()},
+        pending={name: one.pending for name, one in resources.items()},
+        pending_groups=status.groups.pending,
+    )
+
+
+def _group_of(state: State) -> Callable[[str], str | None]:
+    def group_of(pod: str) -> str | None:
+        known = state.pods.get(pod)
+        return None if known is None else known.group
+
+    return group_of
+
+
+def _pods(state: State, key: str) -> tuple[Pod, ...]:
+    members = state.members.get(key)
+    if members is None:
+        return ()
+    return tuple(state.pods[pod] for pods in members.by_set.values() for pod in pods)

@@ -1,0 +1,105 @@
+"""Watches what decisions depend on, and hands each change to the one thread that decides."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias, TypeVar
+
+from carina_dra.kube.client import Client, Selection
+from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
+from carina_dra.kube.reflector import Reflector
+from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
+from controller.observe.mirror import Mirror
+from controller.report.status_writer import StatusWriter
+from controller.subjects import Subject, optional_subjects, subjects
+
+_SERVED_INTERVAL: Final = 60.0
+"""Seconds between two looks for resources that were not served."""
+_NO_OBJECT: Final = Selection(labels="scheduling.carina.dev/none=none")
+"""Asks whether a resource is served at the least cost."""
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Watches:
+    """Follows the API server. Each change is a piece of work for the thread of the mirror."""
+
+    def __init__(
+        self,
+        client: Client,
+        mirror: Mirror,
+        deliver: Callable[[Work], None],
+        statuses: StatusWriter | None = None,
+    ) -> None:
+        """`deliver` takes the work, from any thread; `statuses` is shown Queues and PodGroups."""
+        self._client = client
+        self._deliver = deliver
+        self._heard: dict[str, float] = {}
+        self._reflectors = {
+            subject.resource.qualified_name: self._reflector(subject)
+            for subject in subjects(mirror, statuses)
+        }
+        self._unserved = optional_subjects(mirror)
+        self._stopping = threading.Event()
+        self._searching = threading.Thread(target=self._search, name="served", daemon=True)
+
+    def start(self) -> None:
+        """Starts to follow what every cluster serves, and what else this one serves."""
+        for reflector in self._reflectors.values():
+            reflector.start()
+        self._watch_served()
+        self._searching.start()
+
+    def stop(self) -> None:
+        """Stops."""
+        self._stopping.set()
+        for reflector in list(self._reflectors.values()):
+            reflector.stop()
+
+    def unsynced(self) -> list[str]:
+        """The resources whose first list has not been read yet."""
+        return [name for name, each in list(self._reflectors.items()) if not each.synced]
+
+    def ages(self) -> Mapping[str, float]:
+        """By resource: how long ago it was last heard of, in seconds."""
+        now = time.monotonic()
+        return {name: now - at for name, at in list(self._heard.items())}
+
+    def _search(self) -> None:
+        while not self._stopping.wait(_SERVED_INTERVAL):
+            self._watch_served()
+
+    def _watch_served(self) -> None:
+        """Begins to follow what is served now, in the first version that is."""
+        for versions in list(self._unserved):
+            for subject in versions:
+                try:
+                    self._client.list(subject.resource, _NO_OBJECT)
+                except PathNotFound:
+                    continue
+                except ApiError as error:
+                    level = logging.WARNING if isinstance(error, Forbidden) else logging.INFO
+                    _log.log(level, "a resource cannot be watched", extra={"error": str(error)})
+                    break
+                reflector = self._reflector(subject)
+                self._reflectors[subject.resource.qualified_name] = reflector
+                reflector.start()
+                self._unserved.remove(versions)
+                break
+
+    def _reflector(self, subject: Subject[T]) -> Reflector[T]:
+        name = subject.resource.qualified_name
+
+        def changed(change: ObjectChange[T]) -> None:
+            self._heard[name] = time.monotonic()
+            match change:
+                case Created(key, value) | Updated(key, _, value):
+                    self._deliver(lambda: subject.put(key, value))
+                case Removed(key, value):
+                    self._deliver(lambda: subject.remove(key, value))
+
+        return Reflector(self._client, subject.resource, subject.parse, on_change=changed)

@@ -1,0 +1,256 @@
+"""The writer, against the embedded API: in which order it writes, and how everything ends."""
+
+import queue
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.api_resource import NAMESPACES, PODS, RESOURCE_CLAIMS
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import Client, MergePatch
+from carina_dra.kube.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
+from carina_dra.resource import ResourceClaim, decode
+from controller.act import patch
+from controller.act.commit import ClaimStart, Commit, PodStart, Release
+from controller.act.writer import Committed, Evicted, Failed, Released, Stored, Writer, Written
+from controller.names import DELETE_PROTECTION, GATE
+from controller.observe.mirror import Assumed
+from controller.observe.pod import ObservedPod, read_pod
+from controller.report.metrics import Metrics
+from simulation.api_server.api import Api, Observed
+from simulation.api_server.failure import Failure
+from simulation.api_server.server import ApiServer
+from tests.unit.controller.bodies import claim_body, pod_body
+from tests.unit.controller.scene import gpus_of
+
+
+@dataclass
+class Site:
+    """An API server, and a writer with what it has delivered."""
+
+    server: ApiServer
+    client: Client
+    requests: list[Observed] = field(default_factory=list)
+    delivered: queue.SimpleQueue[Written] = field(default_factory=queue.SimpleQueue)
+
+    def claim(self, name: str, **fields: Any) -> ResourceClaim:
+        body = claim_body(name, **fields)
+        del body["metadata"]["resourceVersion"]
+        status = body.pop("status")
+        self.client.create(RESOURCE_CLAIMS, body)
+        stored = self.client.patch(
+            RESOURCE_CLAIMS,
+            name,
+            MergePatch({"status": status}),
+            namespace="t",
+            subresource="status",
+        )
+        return decode(ResourceClaim, stored)
+
+    def pod(self, name: str, *claims: str) -> ObservedPod:
+        body = pod_body(name, claims=claims)
+        del body["metadata"]["resourceVersion"]
+        return read_pod(self.client.create(PODS, body))
+
+    def gang(self, size: int) -> Commit:
+        """The start of pods with a claim each."""
+        pods = [self.pod(f"p{index}", f"c{index}") for index in range(size)]
+        claims = [self.claim(f"c{index}") for index in range(size)]
+        given = [gpus_of("n1", index) for index in range(size)]
+        self.requests.clear()
+        return Commit(
+            "t/g",
+            tuple(map(ClaimStart, claims, given, ((patch.consumer(pod),) for pod in pods))),
+            tuple(PodStart(pod, "n1") for pod in pods),
+            {
+                pod.key: Assumed("n1", {claim.key: allocation})
+                for pod, claim, allocation in zip(pods, claims, given, strict=True)
+            },
+        )
+
+    def label(self, pod: str) -> None:
+        """Somebody changes a pod."""
+        self.client.patch(
+            PODS, pod, MergePatch({"metadata": {"labels": {"a": "b"}}}), namespace="t"
+        )
+
+    def fail(self, code: int, reason: str, plural: str, times: int = 1) -> None:
+        failure = Failure(code, reason, "injected")
+        self.server.api.faults.fail(failure, verb="patch", plural=plural, times=times)
+
+    def end(self) -> Written:
+        """How what was begun ends; everything has one end only."""
+        while isinstance(outcome := self.delivered.get(timeout=10), Stored):
+            pass
+        return outcome
+
+    def stored(self) -> list[Body]:
+        """What has been delivered as stored."""
+        found = []
+        while not self.delivered.empty():
+            outcome = self.delivered.get()
+            assert isinstance(outcome, Stored), outcome
+            found.append(outcome.body)
+        return found
+
+    def is_held(self, pod: str) -> bool:
+        spec = self.client.get(PODS, pod, namespace="t")["spec"]
+        return {"name": GATE} in spec["schedulingGates"]
+
+    def devices(self, claim: str) -> list[str]:
+        status = self.client.get(RESOURCE_CLAIMS, claim, namespace="t").get("status") or {}
+        results = (status.get("allocation") or {"devices": {"results": []}})["devices"]["results"]
+        return [result["device"] for result in results]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    requests: list[Observed] = []
+    with ApiServer(Api(on_request=requests.append)) as server, Client(server.connection) as client:
+        client.create(NAMESPACES, {"metadata": {"name": "t"}})
+        yield Site(server, client, requests)
+
+
+@pytest.fixture
+def writer(site: Site) -> Iterator[Writer]:
+    writer = Writer(
+        site.client,
+        site.delivered.put,
+        pool=ThreadPoolExecutor(4),
+        leading=lambda: True,
+        metrics=Metrics(),
+        retry_seconds=0.01,
+    )
+    yield writer
+    writer.close()
+    site.stored()  # and no second end of anything
+
+
+def test_all_claims_of_a_gang_are_written_before_any_gate_is_removed(
+    site: Site, writer: Writer
+) -> None:
+    commit = site.gang(3)
+    writer.commit(commit)
+    assert site.end() == Committed(commit)
+    order = [request.route.served.resource.plural for request in site.requests]
+    assert order == ["resourceclaims"] * 6 + ["pods"] * 3
+    assert not any(map(site.is_held, ("p0", "p1", "p2")))
+    assert [site.devices(f"c{index}") for index in range(3)] == [["gpu-0"], ["gpu-1"], ["gpu-2"]]
+
+
+def test_a_claim_that_has_its_finalizer_is_written_once(site: Site, writer: Writer) -> None:
+    pod, claim = site.pod("p", "c"), site.claim("c", finalizers=[DELETE_PROTECTION])
+    site.requests.clear()
+    start = ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),))
+    writer.commit(Commit("t/pod/p", (start,), (), {}))
+    assert isinstance(site.end(), Committed)
+    assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        (409, "Conflict", Conflict),
+        (500, "InternalError", ServerError),
+        (429, "TooManyRequests", TooManyRequests),
+        (403, "Forbidden", Forbidden),
+    ],
+)
+def test_no_gate_is_removed_if_a_claim_cannot_be_written(
+    site: Site, writer: Writer, code: int, reason: str, error: type[Exception]
+) -> None:
+    commit = site.gang(3)
+    site.fail(code, reason, "resourceclaims")
+    writer.commit(commit)
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, error)
+    assert all(map(site.is_held, ("p0", "p1", "p2")))
+
+
+def test_a_pod_that_is_gone_ends_its_commit(site: Site, writer: Writer) -> None:
+    commit = site.gang(1)
+    site.client.delete(PODS, "p0", namespace="t", grace_period_seconds=0)
+    writer.commit(commit)
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, NotFound)
+
+
+def test_a_pod_of_the_same_name_is_not_started(site: Site, writer: Writer) -> None:
+    commit = site.gang(1)
+    site.client.delete(PODS, "p0", namespace="t", grace_period_seconds=0)
+    site.pod("p0", "c0")
+    writer.commit(commit)
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, Conflict)
+    assert site.is_held("p0")
+
+
+def test_what_a_failed_write_has_left_is_read_before_the_commit_ends(
+    site: Site, writer: Writer
+) -> None:
+    commit = site.gang(1)
+    site.label("p0")
+    site.fail(500, "InternalError", "pods", times=3)
+    writer.commit(commit)
+    bodies = []
+    while isinstance(outcome := site.delivered.get(timeout=10), Stored):
+        bodies.append(outcome.body)
+    assert isinstance(outcome, Failed)
+    assert bodies[-1]["metadata"]["labels"]["a"] == "b"
+
+
+def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Writer) -> None:
+    commit = site.gang(1)
+    site.client.close()
+    broken: Any = site.client
+    broken.patch = None
+    writer.commit(commit)
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, TypeError)
+
+
+def test_devices_are_taken_back(site: Site, writer: Writer) -> None:
+    pod, claim = site.pod("p", "c"), site.claim("c", allocation=gpus_of("n1", 0))
+    writer.release(Release(claim, (pod,)))
+    assert site.end() == Released("t/c", None)
+    assert site.devices("c") == []
+
+
+def test_devices_are_not_taken_from_a_pod_that_has_changed(site: Site, writer: Writer) -> None:
+    pod, claim = site.pod("p", "c"), site.claim("c", allocation=gpus_of("n1", 0))
+    site.label("p")
+    writer.release(Release(claim, (pod,)))
+    outcome = site.end()
+    assert isinstance(outcome, Released)
+    assert isinstance(outcome.error, Conflict)
+    assert site.devices("c") == ["gpu-0"]
+
+
+def test_a_release_that_fails_unexpectedly_has_an_end(site: Site, writer: Writer) -> None:
+    claim = site.claim("c", allocation=gpus_of("n1", 0))
+    broken: Any = site.client
+    broken.patch = None
+    writer.release(Release(claim, ()))
+    outcome = site.end()
+    assert isinstance(outcome, Released)
+    assert isinstance(outcome.error, TypeError)
+
+
+def test_a_pod_that_is_gone_counts_as_evicted(site: Site, writer: Writer) -> None:
+    pod = site.pod("p")
+    site.client.delete(PODS, "p", namespace="t", grace_period_seconds=0)
+    writer.evict(pod, None)
+    assert site.end() == Evicted(pod, None, None)

@@ -1,0 +1,49 @@
+"""Whether an allocation is in effect, and where it can be used."""
+
+import pytest
+
+from carina_dra.kube.body import Body
+from carina_dra.resource import ResourceClaim, decode
+from controller.observe.claim import is_tentative, node_of
+from tests.unit.controller.bodies import claim_body
+from tests.unit.controller.scene import gpus_of
+
+HELD = {"uid-held"}
+GIVEN = gpus_of("n1", 0)
+
+
+@pytest.mark.parametrize(
+    ("reserved_for", "tentative"),
+    [
+        ([], True),
+        (["held"], True),
+        (["runs"], False),
+        (["held", "runs"], False),
+    ],
+)
+def test_an_allocation_for_pods_that_the_gate_holds_is_tentative(
+    reserved_for: list[str], tentative: bool
+) -> None:
+    body = claim_body("c", allocation=GIVEN, reserved_for=reserved_for)
+    assert is_tentative(decode(ResourceClaim, body), HELD) is tentative
+
+
+def test_a_claim_without_devices_has_nothing_tentative() -> None:
+    assert not is_tentative(decode(ResourceClaim, claim_body("c")), HELD)
+
+
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        {"apiGroup": "scheduling.carina.dev", "resource": "reservations"},
+        {"resource": "nodes"},
+    ],
+)
+def test_a_reservation_of_another_kind_is_in_effect(consumer: Body) -> None:
+    body = claim_body("c", allocation=GIVEN)
+    body["status"]["reservedFor"] = [{**consumer, "name": "held", "uid": "uid-held"}]
+    assert not is_tentative(decode(ResourceClaim, body), HELD)
+
+
+def test_devices_of_one_node_have_that_node() -> None:
+    assert node_of(gpus_of("n1", 0)) == "n1"

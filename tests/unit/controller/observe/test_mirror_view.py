@@ -1,0 +1,243 @@
+"""What a mirror tells the engine of what it has seen, and of what is being written."""
+
+from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
+from controller.model.snapshot import Snapshot
+from controller.observe.budget import Budget
+from controller.observe.label_selector import LabelSelector
+from controller.observe.mirror import Assumed, Mirror
+from controller.observe.pod import ObservedPod, read_pod
+from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
+from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+
+GIVEN = gpus_of("n1", 0)
+
+
+def mirror() -> Mirror:
+    mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
+    mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
+    mirror.put_node(Scene().node("n1").nodes["n1"])
+    mirror.put_devices(gpu_slice("n1", 4))
+    mirror.put_queue("q", declared_queue())
+    return mirror
+
+
+def known(mirror: Mirror, pod: str) -> Pod:
+    """A pod as the engine knows it."""
+    return mirror.state.pods[pod]
+
+
+def pod(name: str = "p", **fields: object) -> ObservedPod:
+    return read_pod(pod_body(name, **fields))  # type: ignore[arg-type]
+
+
+def claim(name: str = "c", **fields: object) -> ResourceClaim:
+    return decode(ResourceClaim, claim_body(name, **fields))  # type: ignore[arg-type]
+
+
+def test_a_pod_that_the_gate_holds_waits_for_a_place() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Pending()
+
+
+def test_a_pod_with_a_gate_of_somebody_else_does_not() -> None:
+    seen = mirror()
+    seen.put_pod(pod(gates=("scheduling.carina.dev/queue", "other")))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Gated()
+
+
+def test_a_pod_that_loses_the_label_is_not_decided_on() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.put_pod(pod(queue=None, version=2))
+    seen.refresh(NOW)
+    assert not seen.state.pods
+    assert not seen.state.groups
+
+
+def test_a_claim_that_is_being_written_counts_even_if_its_pod_goes() -> None:
+    seen = mirror()
+    seen.put_claim(claim())
+    seen.put_pod(pod(claims=["c"]))
+    start = {"t/p": Assumed("n1", {"t/c": GIVEN})}
+    seen.assume("t/p", start["t/p"])
+    seen.remove_pod(pod())
+    seen.put_pod(pod(uid="new", version=2, claims=["c"]))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Pending()
+    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    seen.forget(start)
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation is None
+
+
+def test_an_answer_about_a_claim_that_was_created_again_is_too_late() -> None:
+    seen = mirror()
+    seen.put_claim(claim(uid="old"))
+    seen.put_claim(claim(uid="new", version=5))
+    seen.put_claim(claim(uid="old", version=3, allocation=GIVEN))
+    seen.refresh(NOW)
+    assert seen.claims["t/c"].metadata.uid == "new"
+
+
+def test_a_tentative_allocation_is_offered_as_a_promise() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod(claims=["c"]))
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation is None
+    assert [one.pod for one in seen.state.memory.nominations] == ["t/p"]
+
+
+def test_a_claim_of_a_pod_that_runs_is_in_effect_for_the_others() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod(claims=["c"]))
+    seen.put_pod(pod("runs", claims=["c"], gates=(), node="n1"))
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation == GIVEN
+
+
+def test_devices_that_are_taken_back_are_in_use_until_they_are() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod(claims=["c"]))
+    seen.release("t/c")
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert known(seen, "t/p").state == Gated()
+    seen.put_claim(claim(version=2))
+    seen.end_release("t/c", NOW)
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Pending()
+
+
+def test_a_group_that_met_a_race_keeps_what_is_written() -> None:
+    for keeps, allocation in ((True, GIVEN), (False, None)):
+        seen = mirror()
+        seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+        seen.put_pod(pod(claims=["c"]))
+        seen.hold_back("t/pod/p", NOW + 1, keeps=keeps)
+        seen.refresh(NOW)
+        assert known(seen, "t/p").state == Gated()
+        assert seen.state.claims["t/c"].status.allocation == allocation
+        assert seen.wake == NOW + 1
+        seen.refresh(NOW + 1)
+        assert known(seen, "t/p").state == Pending()
+        assert set(seen.tentative()) == {"t/c"}
+
+
+def test_a_node_is_avoided_by_the_pods_that_replace_those_that_were_refused() -> None:
+    seen = mirror()
+    seen.put_pod(pod("train-a", owner=JOB))
+    seen.avoid("t/job/train", "n1", NOW + 10)
+    seen.remove_pod(pod("train-a", owner=JOB))
+    seen.refresh(NOW)
+    seen.put_pod(pod("train-b", owner=JOB))
+    seen.refresh(NOW + 5)
+    assert known(seen, "t/train-b").needs.affinity is not None
+    seen.refresh(NOW + 10)
+    assert known(seen, "t/train-b").needs.affinity is None
+    assert not seen._avoided
+
+
+def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
+    seen = mirror()
+    for number in range(100):
+        seen.hold_back(f"t/pod/{number}", NOW + 1, keeps=True)
+        seen.avoid(f"t/pod/{number}", "n1", NOW + 1)
+    seen.refresh(NOW + 1)
+    assert (seen._held_back, seen._avoided, seen.wake) == ({}, {}, None)
+
+
+def test_only_pods_of_queues_are_judged_by_what_kube_scheduler_says() -> None:
+    seen = mirror()
+    refused = {"gates": (), "given": "n1", "verdict": "no", "owner": JOB}
+    seen.put_pod(pod("mine", **refused))
+    seen.put_pod(pod("other", queue=None, **refused))
+    assert set(seen.refused) == {"t/mine"}
+
+
+def test_a_pod_that_does_not_end_is_stuck_after_a_time() -> None:
+    seen = mirror()
+    seen.put_pod(pod(gates=(), node="n1", deleted="2026-01-01T00:00:00Z"))
+    ended = pod(gates=(), node="n1", deleted="2026-01-01T00:00:00Z").deleted
+    assert ended is not None
+    seen.refresh(ended)
+    assert known(seen, "t/p").state == Evicting("n1")
+    assert seen.wake is not None
+    seen.refresh(seen.wake)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+
+
+def test_an_eviction_of_a_pod_of_the_same_name_is_none_of_the_new_one() -> None:
+    seen = mirror()
+    before = pod(gates=(), node="n1")
+    seen.put_pod(before)
+    seen.assume_evicted("t/p")
+    seen.put_pod(pod(uid="new", version=2, gates=(), node="n1"))
+    seen.forget_eviction(before, NOW + 5)
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Placed("n1")
+    assert known(seen, "t/p").budgets == ()
+
+
+def test_a_budget_counts_the_pods_of_its_namespace() -> None:
+    seen = mirror()
+    seen.put_pod(pod(gates=(), node="n1"))
+    seen.refresh(NOW)
+    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 1))
+    seen.put_budget("u", "u/b", Budget("u", "b", LabelSelector(), 1))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ("t/b",)
+    seen.put_budget("t", "t/b", None)
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ()
+
+
+def test_the_status_of_a_queue_changes_nothing() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.refresh(NOW)
+    seen.put_queue("q", declared_queue())
+    assert not seen.refresh(NOW)
+
+
+def test_devices_of_a_pod_that_is_gone_are_about_to_become_free() -> None:
+    seen = mirror()
+    running = pod("p", claims=["c"], gates=(), node="n1")
+    seen.put_pod(running)
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.remove_pod(running)
+    seen.refresh(NOW)
+    [leaver] = seen.state.pods.values()
+    assert (leaver.state, leaver.claims) == (Evicting("n1"), ("t/c",))
+    seen.put_claim(claim("c", version=9))
+    seen.refresh(NOW)
+    assert not seen.state.pods
+
+
+def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
+    seen = mirror()
+    seen.put_pod(pod("p", claims=["c"], gates=(), node="n1"))
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.refresh(NOW)
+    assert set(seen.state.pods) == {"t/p"}
+    seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Succeeded", version=2))
+    seen.refresh(NOW)
+    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+
+
+def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> None:
+    seen = mirror()
+    seen.put_pod(pod("runs", gates=(), node="n1", owner=JOB))
+    seen.refresh(NOW)
+    seen.put_pod(pod("other", owner=JOB, priority=7))
+    seen.refresh(NOW)
+    [group] = seen.roster.refused
+    assert seen.state.groups[group].queue == "q"
+    assert known(seen, "t/runs").group == group
+    assert known(seen, "t/other").state == Gated()

@@ -1,0 +1,66 @@
+"""What is read of a pod."""
+
+import pytest
+
+from controller.names import GATE
+from controller.observe.pod import read_pod
+from tests.unit.controller.bodies import JOB, pod_body
+
+
+def test_the_least_that_a_pod_has_is_enough() -> None:
+    metadata = pod_body("p", queue=None)["metadata"]
+    del metadata["labels"], metadata["annotations"]
+    pod = read_pod({"metadata": metadata})
+    assert (pod.key, pod.queue, pod.claims, pod.is_held) == ("t/p", None, (), False)
+
+
+def test_the_node_that_a_pod_was_given_counts_once_its_gate_is_gone() -> None:
+    assert read_pod(pod_body("p", given="n1", gates=())).given == "n1"
+    assert read_pod(pod_body("p", given="n1", gates=[GATE])).given is None
+
+
+def test_claims_of_templates_count_when_they_have_been_made() -> None:
+    body = pod_body("p", claims=["own"])
+    body["spec"]["resourceClaims"].append({"name": "made", "resourceClaimTemplateName": "gpus"})
+    body["spec"]["resourceClaims"].append({"name": "none", "resourceClaimTemplateName": "gpus"})
+    body["status"]["resourceClaimStatuses"] = [
+        {"name": "made", "resourceClaimName": "p-made-x"},
+        {"name": "none"},
+    ]
+    pod = read_pod(body)
+    assert pod.claims == ("t/own", "t/p-made-x")
+    assert not pod.lacks_claims
+
+
+def test_a_pod_lacks_a_claim_that_has_to_be_made_from_a_template() -> None:
+    body = pod_body("p")
+    body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]
+    assert read_pod(body).lacks_claims
+
+
+def test_only_its_controller_owns_a_pod() -> None:
+    body = pod_body("p")
+    body["metadata"]["ownerReferences"] = [{**JOB, "controller": False}]
+    assert read_pod(body).owner is None
+    owner = read_pod(pod_body("p", owner=JOB)).owner
+    assert owner is not None
+    assert (owner.kind, owner.name) == ("Job", "train")
+
+
+@pytest.mark.parametrize(
+    ("phase", "succeeded"),
+    [("Pending", None), ("Running", None), ("Succeeded", True), ("Failed", False)],
+)
+def test_a_pod_ends_with_success_or_without(phase: str, succeeded: bool | None) -> None:
+    assert read_pod(pod_body("p", phase=phase)).succeeded is succeeded
+
+
+def test_the_word_of_kube_scheduler_is_kept() -> None:
+    assert read_pod(pod_body("p", verdict="0/3 nodes")).verdict == "0/3 nodes"
+    assert read_pod(pod_body("p", node="n1")).verdict is None
+
+
+@pytest.mark.parametrize("year", ["+292277026596", "12026"])
+def test_a_grace_period_without_end_is_read(year: str) -> None:
+    pod = read_pod(pod_body("p", node="n1", deleted=f"{year}-01-01T00:00:00Z"))
+    assert pod.deleted == float("inf")

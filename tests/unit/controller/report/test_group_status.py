@@ -1,0 +1,164 @@
+"""The status of a PodGroup, from the pods of the group and the last plan."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from controller.api.pod_group import Phase, PodCounts
+from controller.model.group import Group, PodSet, SubGroups
+from controller.model.plan import Nomination
+from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodNeeds, PodState
+from controller.model.reason import NoRoom
+from controller.report.group_status import (
+    GroupStatus,
+    Nominated,
+    Outlook,
+    Settled,
+    Waits,
+    empty_status,
+    group_status,
+    outlooks,
+    refused_status,
+    starting,
+)
+from tests.unit.controller.scene import Scene
+
+_PENDING = Pending()
+_PLACED = Placed("n")
+_SUCCEEDED, _FAILED = Ended(succeeded=True), Ended(succeeded=False)
+_WAITS = Waits((NoRoom("t/p", 4, (("devices", 4),)),))
+_SETTLED = Settled()
+_GANG = Group("t/g", "q", PodSet("", 2))
+
+
+def pods(*states: PodState, pod_set: str = "") -> list[Pod]:
+    return [
+        Pod(f"t/{pod_set}{index}", PodNeeds(), state, "t/g", pod_set)
+        for index, state in enumerate(states)
+    ]
+
+
+def conditions(status: GroupStatus) -> dict[str, tuple[bool, str]]:
+    return {one.type: (one.holds, one.reason) for one in status.conditions}
+
+
+@pytest.mark.parametrize(
+    ("states", "outlook", "phase", "expected"),
+    [
+        ([_PENDING] * 2, _WAITS, Phase.PENDING, {"Admitted": (False, "NoRoom")}),
+        ([_PENDING] * 2, Nominated(("n",)), Phase.PENDING, {"Admitted": (False, "Nominated")}),
+        ([_PENDING] * 2, _SETTLED, Phase.PENDING, {"Admitted": (False, "NotDecided")}),
+        ([Gated(), Gated()], _SETTLED, Phase.PENDING, {"Admitted": (False, "PodsNotReady")}),
+        ([_PLACED], _SETTLED, Phase.PENDING, {"Admitted": (False, "TooFewPods")}),
+        ([_PLACED, Evicting("n")], _SETTLED, Phase.PENDING, {"Admitted": (False, "TooFewPods")}),
+        ([], _SETTLED, Phase.PENDING, {"Admitted": (False, "NoPods")}),
+        (
+            [_PLACED] * 2,
+            _SETTLED,
+            Phase.RUNNING,
+            {"Admitted": (True, "Placed"), "AllPodsPlaced": (True, "Placed")},
+        ),
+        (
+            [_PLACED, _PLACED, _PENDING],
+            _WAITS,
+            Phase.RUNNING,
+            {"Admitted": (True, "Placed"), "AllPodsPlaced": (False, "NoRoom")},
+        ),
+        (
+            [_PLACED, _SUCCEEDED],
+            _SETTLED,
+            Phase.RUNNING,
+            {"Admitted": (True, "Placed"), "AllPodsPlaced": (True, "Placed")},
+        ),
+        (
+            [_SUCCEEDED, _FAILED, _SUCCEEDED],
+            _SETTLED,
+            Phase.SUCCEEDED,
+            {"Admitted": (False, "Succeeded")},
+        ),
+        ([_SUCCEEDED, _FAILED], _SETTLED, Phase.FAILED, {"Admitted": (False, "Failed")}),
+    ],
+)
+def test_phase_and_conditions(
+    states: Sequence[PodState],
+    outlook: Outlook,
+    phase: Phase,
+    expected: dict[str, tuple[bool, str]],
+) -> None:
+    status = group_status(_GANG, pods(*states), outlook)
+    assert (status.phase, conditions(status)) == (phase, expected)
+
+
+def test_every_pod_set_needs_its_minimum() -> None:
+    root = SubGroups("", (PodSet("leader", 1), PodSet("worker", 2)), 2)
+    group = Group("t/g", "q", root)
+    workers = pods(_PLACED, _PLACED, _PLACED, pod_set="worker")
+    leader = pods(_PLACED, pod_set="leader")
+    assert group_status(group, workers, _SETTLED).phase is Phase.PENDING
+    assert group_status(group, [*leader, *workers], _SETTLED).phase is Phase.RUNNING
+
+
+def test_pods_are_counted_by_state() -> None:
+    members = pods(_PENDING, Gated(), _PLACED, Evicting("n"), _SUCCEEDED, _FAILED, _FAILED)
+    assert group_status(_GANG, members, _SETTLED).pods == PodCounts(1, 1, 1, 1, 1, 2)
+
+
+def test_a_refused_group_says_why() -> None:
+    status = refused_status("pods name queues a and b; name one", pods(_PENDING), generation=3)
+    assert status.phase is Phase.REFUSED
+    assert status.body() == {
+        "phase": "Refused",
+        "queue": "",
+        "pods": {
+            "pending": 1,
+            "gated": 0,
+            "placed": 0,
+            "evicting": 0,
+            "succeeded": 0,
+            "failed": 0,
+        },
+        "conditions": [
+            {
+                "type": "Admitted",
+                "status": "False",
+                "reason": "Refused",
+                "message": "pods name queues a and b; name one",
+                "observedGeneration": 3,
+            }
+        ],
+    }
+
+
+def test_a_group_without_pods_says_how_pods_name_it() -> None:
+    (condition,) = empty_status("t/train").conditions
+    assert condition.message == "create pods with the label scheduling.carina.dev/pod-group: train"
+
+
+def test_the_message_names_some_of_many_nodes() -> None:
+    outlook = Nominated(tuple(f"n{index}" for index in range(10)))
+    (condition,) = group_status(_GANG, pods(_PENDING, _PENDING), outlook).conditions
+    assert condition.message == (
+        "starts when evicted pods have left nodes n0, n1, n2, n3, n4, n5, n6, n7 and 2 more"
+    )
+
+
+def test_a_long_message_is_cut() -> None:
+    (condition,) = refused_status("x" * 5_000, ()).conditions
+    assert condition.body()["message"] == "x" * 4_095 + "…"
+
+
+def test_a_plan_gives_the_outlook_of_the_groups_that_wait() -> None:
+    scene = Scene().node("n", 4).queue("q", quota=4)
+    scene.runs("old", "n", gpus=3).waits("fits").waits("large", gpus=2)
+    state, plan = scene.state(), scene.plan()
+    found = outlooks(plan, lambda pod: state.pods[pod].group)
+    assert starting(plan, lambda pod: state.pods[pod].group) == {"fits"}
+    assert found == {"large": Waits(plan.waiting["large"])}
+
+
+def test_a_group_whose_pods_are_nominated_does_not_wait_for_a_reason() -> None:
+    scene = Scene().node("n", 1).queue("q", quota=1)
+    scene.waits("next").pod(None, "n", state=Evicting("n"), name="leaves")
+    plan = scene.plan()
+    assert plan.nominations == (Nomination("t/next-0", "n", plan.nominations[0].allocations),)
+    assert outlooks(plan, {"t/next-0": "next"}.get) == {"next": Nominated(("n",))}

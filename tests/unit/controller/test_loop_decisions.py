@@ -1,0 +1,247 @@
+"""The loop: when it decides, what it has written, and what it makes of the outcome."""
+
+from typing import Any, Final
+
+import pytest
+
+from carina_dra.kube.api_resource import PODS
+from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Unreachable
+from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.act.commit import Commit, Release
+from controller.act.writer import Evicted, Failed, Released, Settled, Stored
+from controller.loop import Inbox, Loop
+from controller.model.plan import Eviction
+from controller.model.queue import QUEUE_LABEL
+from controller.model.snapshot import Snapshot
+from controller.observe.mirror import Mirror
+from controller.observe.pod import ObservedPod, read_pod
+from controller.report.metrics import Metrics
+from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
+from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.small_world import Silent
+
+OPERATION: Final = ApiOperation("patch", "pods")
+REFUSED: Final[dict[str, Any]] = {"gates": (), "given": "n1", "verdict": "no", "owner": JOB}
+
+
+class Written:
+    """A writer that only notes what it is to write."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.releases: list[Release] = []
+        self.evicted: list[ObservedPod] = []
+        self.reserved: list[str] = []
+
+    def commit(self, commit: Commit) -> None:
+        self.commits.append(commit)
+
+    def release(self, release: Release) -> None:
+        self.releases.append(release)
+
+    def reserve(self, claim: ResourceClaim) -> None:
+        self.reserved.append(claim.key)
+
+    def unreserve(self, claim: ResourceClaim) -> None:
+        pass
+
+    def evict(self, pod: ObservedPod, _: Eviction | None) -> None:
+        self.evicted.append(pod)
+
+
+class Controller:
+    """A loop over a cluster with two nodes of a GPU each."""
+
+    def __init__(self, *, writes: bool = True) -> None:
+        self.now = NOW
+        self.written = Written()
+        self.mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
+        self.mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
+        self.mirror.put_queue("q", declared_queue())
+        for name in ("n1", "n2"):
+            self.mirror.put_node(Scene().node(name).nodes[name])
+            self.mirror.put_devices(gpu_slice(name, 1))
+        silent: Any = Silent()
+        writer: Any = self.written if writes else None
+        self.loop = Loop(
+            self.mirror,
+            writer,
+            silent,
+            silent,
+            Metrics(),
+            inbox=Inbox(),
+            verdict_seconds=5,
+            avoid_seconds=60,
+            now=lambda: self.now,
+        )
+
+    def pod(self, name: str, **fields: Any) -> ObservedPod:
+        pod = read_pod(pod_body(name, **fields))
+        self.mirror.put_pod(pod)
+        return pod
+
+    def claim(self, name: str, **fields: Any) -> None:
+        self.mirror.put_claim(decode(ResourceClaim, claim_body(name, **fields)))
+
+    def step(self, after: float = 0) -> bool:
+        self.now += after
+        return self.loop.step(0, busy=False)
+
+    def patience(self) -> float:
+        return self.loop._patience()
+
+
+def test_work_that_comes_while_work_is_done_waits_for_a_decision() -> None:
+    inbox = Inbox()
+    done: list[None] = []
+
+    def work() -> None:
+        done.append(None)
+        inbox.put(work)
+
+    inbox.put(work)
+    assert inbox.do(0)
+    assert inbox.do(0)
+    assert len(done) <= 4
+
+
+def test_a_start_is_written_once() -> None:
+    controller = Controller()
+    controller.claim("c")
+    controller.pod("p", claims=["c"])
+    assert controller.step()
+    assert not controller.step()
+    assert [commit.group for commit in controller.written.commits] == ["t/pod/p"]
+
+
+def test_a_start_that_has_to_wait_for_a_release_does_not_keep_the_loop_busy() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    controller.pod("p", claims=["c"], gates=("scheduling.carina.dev/queue", "other"))
+    assert controller.step()
+    assert [release.claim.key for release in controller.written.releases] == ["t/c"]
+    assert not controller.step()
+    assert len(controller.written.releases) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [(Conflict(OPERATION, ""), 0.1), (Unreachable(OPERATION, ""), 1)],
+)
+def test_a_release_that_fails_is_tried_again_after_a_while(
+    error: Exception, seconds: float
+) -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    controller.pod("p", claims=["c"], gates=("scheduling.carina.dev/queue", "other"))
+    controller.step()
+    controller.loop.take(Released("t/c", error))
+    controller.step(seconds / 2)
+    assert len(controller.written.releases) == 1
+    controller.step(seconds)
+    assert len(controller.written.releases) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [(Conflict(OPERATION, ""), 0.1), (Forbidden(OPERATION, ""), 1)],
+)
+def test_a_group_is_decided_on_again_the_later_the_more_often_its_start_fails(
+    error: Exception, seconds: float
+) -> None:
+    controller = Controller()
+    controller.claim("c")
+    controller.pod("p", claims=["c"])
+    for times in range(4):
+        controller.step()
+        assert len(controller.written.commits) == times + 1
+        controller.loop.take(Failed(controller.written.commits[-1], error))
+        controller.step(seconds * 2**times * 0.9)
+        assert len(controller.written.commits) == times + 1
+        controller.step(seconds * 2**times * 0.2)
+
+
+def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
+    controller = Controller()
+    controller.loop.take(Stored(PODS, {"metadata": {"name": "p"}}))
+
+
+def test_a_pod_that_kube_scheduler_refuses_is_evicted_once() -> None:
+    controller = Controller()
+    pod = controller.pod("p", **REFUSED)
+    controller.step()
+    assert 0 < controller.patience() <= 5
+    controller.step(5)
+    controller.step(5)
+    assert controller.written.evicted == [pod]
+    assert controller.patience() > 0
+
+
+def test_an_eviction_that_is_refused_is_tried_again() -> None:
+    controller = Controller()
+    pod = controller.pod("p", **REFUSED)
+    controller.step()
+    controller.step(5)
+    controller.loop.take(Evicted(pod, None, Conflict(OPERATION, "")))
+    controller.step()
+    assert len(controller.written.evicted) == 1
+    controller.step(5)
+    assert len(controller.written.evicted) == 2
+
+
+def test_refused_pods_do_not_keep_a_loop_busy_that_writes_nothing() -> None:
+    controller = Controller(writes=False)
+    controller.pod("p", **REFUSED)
+    controller.step()
+    controller.step(5)
+    assert controller.patience() > 0
+
+
+def test_a_pod_of_no_queue_that_claims_to_have_been_given_a_node_does_not_either() -> None:
+    controller = Controller()
+    controller.pod("p", queue=None, **REFUSED)
+    controller.step()
+    controller.now += 60
+    assert controller.patience() > 0
+
+
+def test_what_is_taken_back_is_decided_again_without_its_node() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    controller.pod("p", gates=(), given="n1", claims=["c"])
+    controller.step()
+    controller.pod("p", gates=(), given="n1", claims=["c"], verdict="no", version=2)
+    controller.claim("c", version=2)
+    controller.step()
+    (commit,) = controller.written.commits
+    assert commit.assumed["t/p"].node == "n2"
+
+
+def test_a_reservation_that_is_refused_is_tried_again_after_a_while() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    controller.step()
+    controller.step()
+    assert controller.written.reserved == ["t/c"]
+    controller.loop.take(Settled("t/c", Forbidden(OPERATION, "")))
+    assert 0 < controller.patience() <= 1
+    controller.step(0.5)
+    assert controller.written.reserved == ["t/c"]
+    controller.step(0.5)
+    assert controller.written.reserved == ["t/c", "t/c"]
+
+
+def test_a_pod_that_has_to_leave_a_device_is_evicted_again_if_that_is_refused() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["first"])
+    controller.pod("first", claims=["c"], gates=(), node="n1", owner=JOB)
+    controller.claim("d", version=2, allocation=gpus_of("n1", 0), reserved_for=["second"])
+    controller.pod("second", claims=["d"], gates=(), node="n1", owner=JOB)
+    controller.step()
+    controller.step()
+    (pod,) = controller.written.evicted
+    controller.loop.take(Evicted(pod, None, Conflict(OPERATION, "")))
+    controller.step(1)
+    assert controller.written.evicted == [pod]
+    controller.step(5)
+    assert controller.written.evicted == [pod, pod]
