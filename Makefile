@@ -8,7 +8,7 @@ BIN := .venv/bin
 export KUBERNETES
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test test-fast demo bench cluster cluster-down proto lock clean
+.PHONY: help setup lint format test test-fast demo bench cluster cluster-down crds proto lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -28,6 +28,7 @@ lint: setup ## style, types, layering, generated code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python deploy/generate.py --check
 
 format: setup ## formats the code
 	$(BIN)/ruff format .
@@ -53,6 +54,9 @@ cluster-down: setup ## ends it
 
 proto: setup ## generates kubelet_plugin/kubelet/pb from proto/
 	$(BIN)/python proto/generate.py
+
+crds: setup ## generates deploy/crds and docs/api.md from controller/api
+	$(BIN)/python deploy/generate.py
 
 lock: setup ## pins what pyproject.toml asks for (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

@@ -1,8 +1,9 @@
 """An in-memory Kubernetes API: enough for this project's clients and for kubectl.
 
 It keeps the guarantees that clients rely on: one counter of resource versions, optimistic
-concurrency, watches that miss no event, finalizers, merge and JSON patches. It has no validation,
-admission or RBAC. The contract tests (tests/contract/kube) run on it and on the real API server.
+concurrency, watches that miss no event, finalizers, merge and JSON patches. It has no validation
+and no RBAC; admission is a function that the caller may give. The contract tests
+(tests/contract/kube) run on it and on the real API server.
 
     failure      errors as the Status that clients get
     resources    the resources that are served

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import JsonPatch, MergePatch, Patch
 from simulation.api_server import discovery, watch
@@ -50,6 +51,8 @@ class Stream:
 
 
 Response: TypeAlias = Answer | Text | Stream
+Admission: TypeAlias = Callable[[ApiResource, Body], Body]
+"""Gives the object to store for one that is to be created, as mutating admission does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,17 @@ class Observed:
 class Api:
     """An API with its objects. `on_request` is called after every request for a resource."""
 
-    def __init__(self, *, on_request: Callable[[Observed], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        *,
+        on_request: Callable[[Observed], None] = lambda _: None,
+        admit: Admission = lambda _, body: body,
+    ) -> None:
         self.storage = Storage()
         self.faults = Faults()
         self._registry = Registry(self.storage)
         self._on_request = on_request
+        self._admit = admit
         namespaces = SERVED[0]
         for name in _DEFAULT_NAMESPACES:
             self._registry.create(namespaces, "", {"metadata": {"name": name}})
@@ -127,7 +136,8 @@ class Api:
         body = _body(request)
         match route.subresource:
             case "" if not route.name:
-                return self._registry.create(route.served, route.namespace, body)
+                admitted = self._admit(route.served.resource, body)
+                return self._registry.create(route.served, route.namespace, admitted)
             case "binding":
                 self._registry.bind(route.key, body)
                 return _SUCCESS

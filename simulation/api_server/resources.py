@@ -7,6 +7,7 @@ from typing import TypeAlias
 from carina_dra.kube import api_resource
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body
+from controller.names import GROUP
 
 Path: TypeAlias = tuple[str | int, ...]
 """A path into a body: keys of objects, indexes of lists."""
@@ -56,6 +57,14 @@ def _other(group: str, plural: str, kind: str, scope: Scope, *subresources: str)
     resource = ApiResource(group, "v1", plural, kind, scope)
     initial_status: Body | None = {} if "status" in subresources else None
     return ServedResource(resource, subresources=subresources, initial_status=initial_status)
+
+
+def _custom(plural: str, kind: str, scope: Scope) -> ServedResource:
+    """A resource of deploy/crds."""
+    resource = ApiResource(GROUP, "v1alpha1", plural, kind, scope)
+    return ServedResource(
+        resource, subresources=("status",), initial_status={}, with_generation=True
+    )
 
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -172,6 +181,9 @@ SERVED: tuple[ServedResource, ...] = (
         with_generation=True,
     ),
     _other("apps", "deployments", "Deployment", Scope.NAMESPACED, "status"),
+    _other("policy", "poddisruptionbudgets", "PodDisruptionBudget", Scope.NAMESPACED, "status"),
+    _custom("queues", "Queue", Scope.CLUSTER),
+    _custom("podgroups", "PodGroup", Scope.NAMESPACED),
     _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope.NAMESPACED),
     _other(_RBAC, "roles", "Role", Scope.NAMESPACED),
     _other(_RBAC, "rolebindings", "RoleBinding", Scope.NAMESPACED),

@@ -16,14 +16,19 @@ _FINALIZER = "resource.kubernetes.io/delete-protection"
 def make_claims(client: Client, pod: Body) -> list[str]:
     """Creates the claims of the pod's templates and records them in its status.
 
-    Gives the names of all claims of the pod.
+    Gives the names of all claims of the pod. Those that its status records are not created again.
     """
     metadata = pod["metadata"]
+    recorded = pod.get("status", {}).get("resourceClaimStatuses", ())
+    generated = {entry["name"]: entry["resourceClaimName"] for entry in recorded}
     statuses = []
     names = []
     for entry in pod["spec"].get("resourceClaims", ()):
         if "resourceClaimName" in entry:
             names.append(entry["resourceClaimName"])
+            continue
+        if entry["name"] in generated:
+            names.append(generated[entry["name"]])
             continue
         template = client.get(
             RESOURCE_CLAIM_TEMPLATES,
@@ -34,6 +39,7 @@ def make_claims(client: Client, pod: Body) -> list[str]:
             "metadata": {
                 "generateName": f"{metadata['name']}-{entry['name']}-",
                 "namespace": metadata["namespace"],
+                "labels": template["spec"].get("metadata", {}).get("labels", {}),
                 "annotations": {"resource.kubernetes.io/pod-claim-name": entry["name"]},
                 "ownerReferences": [owned_by(pod)],
             },
@@ -46,7 +52,7 @@ def make_claims(client: Client, pod: Body) -> list[str]:
         client.patch(
             PODS,
             metadata["name"],
-            MergePatch({"status": {"resourceClaimStatuses": statuses}}),
+            MergePatch({"status": {"resourceClaimStatuses": [*recorded, *statuses]}}),
             namespace=metadata["namespace"],
             subresource="status",
         )
@@ -95,6 +101,8 @@ def release_claims(client: Client, pod: Body, names: list[str]) -> None:
 def protect(client: Client, claim: Body) -> None:
     """Adds the finalizer that keeps an allocated claim while pods use it."""
     metadata = claim["metadata"]
+    if _FINALIZER in metadata.get("finalizers", ()):
+        return
     finalizers = [*metadata.get("finalizers", ()), _FINALIZER]
     client.patch(
         RESOURCE_CLAIMS,

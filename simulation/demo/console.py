@@ -2,6 +2,8 @@
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +24,7 @@ class Console:
     checked: int = 0
     """Number of checks that passed."""
     _coloured: bool = field(init=False)
+    _quiet: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._coloured = self.out.isatty()
@@ -60,6 +63,15 @@ class Console:
         self.checked += 1
         self.say(f"{self._paint(_GREEN, 'ok')} {what}")
 
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Prints nothing meanwhile; checks count."""
+        self._quiet = True
+        try:
+            yield
+        finally:
+            self._quiet = False
+
     def wait_for_interrupt(self, kubeconfig: Path) -> None:
         """Waits for Ctrl-C while the user looks around."""
         self.headline("All pods run. Look around, then press Ctrl-C")
@@ -71,7 +83,8 @@ class Console:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
 
     def _print(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        if not self._quiet:
+            print(text, file=self.out, flush=True)
 
     def _paint(self, colour: str, text: str) -> str:
         if not self._coloured:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from carina_dra.kube.api_resource import (
+    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_CLAIMS,
@@ -22,11 +23,13 @@ from carina_dra.kube.client import Client, Selection
 from carina_dra.resource import Device, StringAttribute
 from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.devices.kind import DeviceKind
+from simulation.api_server.api import Api
 from simulation.api_server.server import ApiServer
-from simulation.demo import manifests
+from simulation.demo import manifests, queue_gate, two_teams
 from simulation.demo.claim_controller import release_claims
 from simulation.demo.console import Console
 from simulation.demo.container_runtime import ContainerView, specs
+from simulation.demo.controller_process import start_controller
 from simulation.demo.expected_devices import (
     allocated,
     devices_of,
@@ -37,6 +40,7 @@ from simulation.demo.expected_devices import (
 from simulation.demo.gpu_node import DRIVER, GpuNode
 from simulation.demo.kubelet import Kubelet
 from simulation.demo.scheduler import ScheduledPod, schedule, snapshot
+from simulation.demo.stand_ins import StandIns
 from simulation.demo.wait import wait_for
 
 _NODES = {"node-1": "hgx-h200-sxm", "node-2": "l40s"}
@@ -64,7 +68,7 @@ def run(console: Console, *, keep: bool) -> None:
     directory = Path(tempfile.mkdtemp(prefix="carina-demo-", dir="/tmp"))
     console.say(f"All files are below {directory}")
     with contextlib.ExitStack() as cleanup:
-        server = cleanup.enter_context(ApiServer())
+        server = cleanup.enter_context(ApiServer(Api(admit=queue_gate.admit)))
         client = cleanup.enter_context(Client(server.connection, user_agent="demo"))
         kubeconfig = directory / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
@@ -79,6 +83,8 @@ def run(console: Console, *, keep: bool) -> None:
             if keep:
                 console.wait_for_interrupt(kubeconfig)
             _delete(console, client, objects, running)
+        examples_ended = time.monotonic()
+        _show_queues(console, client, kubelets, kubeconfig)
         _check_nothing_is_left(console, client, nodes)
         _stop(console, nodes)
         slices = len(client.list(RESOURCE_SLICES).items)
@@ -94,8 +100,8 @@ def run(console: Console, *, keep: bool) -> None:
         f"unprepare        {_milliseconds(unprepared)}\n"
         f"checks           {console.checked}, all passed\n"
         f"time             {finished - begun:.1f} s, "
-        f"{finished - apply_started:.1f} s of them for the examples\n"
-        f"files            {directory} (plugin logs in node-*/plugin.log)\n"
+        f"{examples_ended - apply_started:.1f} s of them for the examples\n"
+        f"files            {directory} (logs in controller.log and node-*/plugin.log)\n"
         f"look around      {sys.executable} -m simulation.demo --keep waits while the pods run"
     )
 
@@ -120,7 +126,9 @@ def _start_nodes(
         for body in manifests.load(manifests.DEPLOY / f"{name}.yaml"):
             manifests.create(client, body)
     for node in nodes:
-        client.create(NODES, {"metadata": {"name": node.name}})
+        allocatable = {"cpu": "64", "memory": "1Ti", "pods": "110"}
+        status = {"allocatable": allocatable}
+        client.create(NODES, {"metadata": {"name": node.name}, "status": status})
         cleanup.callback(node.stop)
         node.start(kubeconfig)
     kubelets = {}
@@ -275,6 +283,26 @@ def _delete(
     for body in objects:
         if body["kind"] != "Pod":
             manifests.delete(client, body)
+
+
+def _show_queues(
+    console: Console, client: Client, kubelets: dict[str, Kubelet], kubeconfig: Path
+) -> None:
+    for name in two_teams.TEAMS:
+        client.create(NAMESPACES, {"metadata": {"name": name}})
+    controller = start_controller(kubeconfig, kubeconfig.parent / "controller.log")
+    stand_ins = StandIns(client, kubelets)
+
+    def attend() -> None:
+        controller.check_alive()
+        with console.quiet():  # the kubelets' calls have been shown
+            stand_ins.attend()
+
+    try:
+        two_teams.show(console, kubeconfig, _GPUS, attend)
+    finally:
+        stopped = controller.stop()
+    console.check("the controller exits with 0", stopped == 0)
 
 
 def _check_nothing_is_left(console: Console, client: Client, nodes: list[GpuNode]) -> None:

@@ -1,17 +1,12 @@
 """A simulated GPU node, and the real kubelet plugin's process on it."""
 
-import os
-import signal
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulation.demo.console import DemoError
-from simulation.demo.manifests import REPOSITORY
+from simulation.demo.carina_process import CarinaProcess
 from simulation.nvml.node import SimulatedNode
 
 DRIVER = "gpu.carina.dev"
-_STOP_SECONDS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,7 @@ class GpuNode:
     name: str
     gpus: SimulatedNode
     paths: PluginPaths
-    _process: subprocess.Popen[bytes] | None = field(default=None)
+    _process: CarinaProcess | None = field(default=None)
 
     @classmethod
     def create(cls, directory: Path, name: str, profile: str) -> "GpuNode":
@@ -60,24 +55,12 @@ class GpuNode:
                 "http-address": "off",
             }
         )
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith("CARINA_")
-        }
-        with self.paths.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=REPOSITORY,
-                env=inherited,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C goes to the demo, which stops the plugin in order
-            )
+        self._process = CarinaProcess.start(f"the plugin of {self.name}", command, self.paths.log)
 
     def check_alive(self) -> None:
         """Raises DemoError with the last lines of the log if the plugin has exited."""
-        if self._process is not None and self._process.poll() is not None:
-            end = "\n".join(self.paths.log.read_text().splitlines()[-5:])
-            raise DemoError(f"the plugin of {self.name} has exited:\n{end}")
+        if self._process is not None:
+            self._process.check_alive()
 
     def stop(self) -> int | None:
         """Stops the plugin with SIGTERM, as the kubelet does.
@@ -87,9 +70,4 @@ class GpuNode:
         if self._process is None:
             return None
         process, self._process = self._process, None
-        process.send_signal(signal.SIGTERM)
-        try:
-            return process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        return process.stop()

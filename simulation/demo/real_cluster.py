@@ -1,8 +1,8 @@
 """The demo on a real Kubernetes with one node, whose GPUs are simulated.
 
 kube-apiserver, kube-scheduler, kube-controller-manager, kubelet and containerd are real.
-The plugin runs as a process of the host, since it has no image here. It uses the token of a pod
-with its ServiceAccount, and so has the permissions that deploy/ grants.
+The plugin and the controller run as processes of the host, since they have no image here. They use
+tokens of their ServiceAccounts, and so have the permissions that deploy/ grants.
 """
 
 import contextlib
@@ -15,9 +15,10 @@ from pathlib import Path
 
 from carina_dra.kube.body import Body
 from kubelet_plugin.devices.name import gpu_name, parse_name
-from simulation.demo import manifests
+from simulation.demo import manifests, two_teams
 from simulation.demo.console import Console, DemoError
 from simulation.demo.container_runtime import specs
+from simulation.demo.controller_process import start_controller
 from simulation.demo.expected_devices import (
     allocated,
     claim_names,
@@ -37,6 +38,7 @@ from simulation.nvml.node import SimulatedNode
 _EXAMPLES = (*manifests.EXAMPLES, *manifests.PARTS)
 _PROFILE, _GPUS = "hgx-h200-sxm", 8
 _NAMESPACE, _ACCOUNT, _POD = "carina-system", "carina-kubelet-plugin", "plugin"
+_CONTROLLER_ACCOUNT = "carina-controller"
 _POD_SECONDS = 90
 _HARNESS_ERRORS = (
     binaries.BinariesMissingError,
@@ -72,6 +74,7 @@ def _run(console: Console, *, keep: bool) -> None:
         for name in _EXAMPLES:
             last = name == _EXAMPLES[-1]
             _show_example(console, node, name, keep=keep and last)
+        _show_queues(console, node.cluster, directory)
         console.headline("The plugin stops")
         console.check("the plugin exits with 0", gpu_node.stop() == 0)
     console.headline("Summary")
@@ -79,7 +82,7 @@ def _run(console: Console, *, keep: bool) -> None:
         f"examples  {len(_EXAMPLES)}, on a node with {_GPUS} simulated GPUs\n"
         f"checks    {console.checked}, all passed\n"
         f"time      {time.monotonic() - begun:.0f} s\n"
-        f"files     {directory} (the plugin's log in plugin.log)"
+        f"files     {directory} (logs in plugin.log and controller.log)"
     )
 
 
@@ -107,9 +110,10 @@ def _start_plugin(console: Console, node: Node, gpu_node: GpuNode) -> None:
     console.call("kubectl apply -k deploy/")
     cluster.install_carina()
     console.say(
-        "There is no image: the DaemonSet is deleted, and the plugin runs as a process of the host."
+        "There is no image: the DaemonSet and the Deployment are deleted, and the plugin and the "
+        "controller run as processes of the host."
     )
-    cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
+    cluster.kubectl("delete", "daemonset,deployment", "--namespace", _NAMESPACE, "--all")
     cluster.assign_pod(_NAMESPACE, _POD, service_account=_ACCOUNT, node=node.name)
     credentials = cluster.service_account_credentials(_NAMESPACE, _ACCOUNT, pod=_POD)
     gpu_node.start(credentials.kubeconfig)
@@ -179,6 +183,18 @@ def _show_pod(console: Console, cluster: Cluster, name: str, namespace: str) -> 
             == {_uuids(cluster)[device] for device in own if device not in made}
             and len({value for value in values if value.startswith("MIG-")}) == len(made),
         )
+
+
+def _show_queues(console: Console, cluster: Cluster, directory: Path) -> None:
+    for name in two_teams.TEAMS:
+        cluster.create_namespace(name)
+    credentials = cluster.service_account_credentials(_NAMESPACE, _CONTROLLER_ACCOUNT)
+    controller = start_controller(credentials.kubeconfig, directory / "controller.log")
+    try:
+        two_teams.show(console, cluster.kubeconfig, _GPUS, controller.check_alive)
+    finally:
+        stopped = controller.stop()
+    console.check("the controller exits with 0", stopped == 0)
 
 
 def _uuids(cluster: Cluster) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Stands in for kube-scheduler: finds a node for a pod, and devices of the node for its claims.
 
 The product's allocator chooses the devices, with the policy that follows kube-scheduler's order.
-Only devices are considered. The scheduler writes what kube-scheduler writes: allocation,
-reservation, finalizer, and the pod's node. A pod that requests an extended resource of a
-DeviceClass gets a claim of its own (KEP-5004).
+Only devices and required node affinity are considered. The scheduler writes what kube-scheduler
+writes: allocation, reservation, finalizer, and the pod's node. A pod that requests an extended
+resource of a DeviceClass gets a claim of its own (KEP-5004).
 """
 
 import uuid
@@ -32,6 +32,7 @@ from carina_dra.resource import (
     Allocation,
     DeviceClass,
     DeviceTaintRule,
+    NodeSelector,
     ResourceClaim,
     ResourceSlice,
     decode,
@@ -52,8 +53,15 @@ class ScheduledPod:
     claims: list[str]
 
 
+def is_gated(pod: Body) -> bool:
+    """Whether a scheduling gate keeps the pod from being scheduled."""
+    return bool(pod["spec"].get("schedulingGates"))
+
+
 def schedule(client: Client, pod: Body) -> ScheduledPod:
     """Allocates the pod's claims, all on one node, and binds the pod to that node.
+
+    Claims that are allocated keep their devices.
 
     Raises:
         DemoError: no node has the devices that the pod requests; the message says why, by node.
@@ -64,7 +72,7 @@ def schedule(client: Client, pod: Body) -> ScheduledPod:
     bodies = [client.get(RESOURCE_CLAIMS, claim, namespace=namespace) for claim in names]
     claims = [decode(ResourceClaim, body) for body in bodies]
     try:
-        node, allocations = _place(claims, classes, snapshot(client))
+        node, allocations = _place(pod, claims, classes, snapshot(client))
     except (AllocationError, DemoError) as error:
         raise DemoError(f"pod {namespace}/{name} cannot be scheduled: {error}") from error
     for body, claim in zip(bodies, claims, strict=True):
@@ -93,9 +101,12 @@ def _list(client: Client, resource: ApiResource, kind: type[T]) -> list[T]:
 
 
 def _place(
-    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], cluster: Cluster
+    pod: Body,
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    cluster: Cluster,
 ) -> tuple[str, dict[str, Allocation]]:
-    """A node for the claims, and new allocations by claim key for those without one.
+    """A node for the pod, and new allocations by claim key for those without one.
 
     Raises:
         AllocationError: a claim cannot be satisfied anywhere.
@@ -105,7 +116,7 @@ def _place(
     nodes = [
         name
         for name, node in cluster.nodes.items()
-        if all(_is_reachable(claim, node) for claim in claims)
+        if _may_run_on(pod, node) and all(_is_reachable(claim, node) for claim in claims)
     ]
     request = PlacementRequest.of(pending, classes, cluster.features)
     placer = Placer(cluster, UPSTREAM, new_share_id=lambda: str(uuid.uuid4()))
@@ -121,6 +132,13 @@ def _why_not(request: PlacementRequest, cluster: Cluster, node: str) -> list[str
     return list(explain(request.claims, cluster.state(node)).lines())
 
 
+def _may_run_on(pod: Body, node: Node) -> bool:
+    """Whether the required node affinity of the pod, if it has any, matches the node."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or selects(decode(NodeSelector, required), node)
+
+
 def _is_reachable(claim: ResourceClaim, node: Node) -> bool:
     """Whether the devices allocated to the claim, if any, are usable on the node."""
     allocation = claim.status.allocation
@@ -130,10 +148,13 @@ def _is_reachable(claim: ResourceClaim, node: Node) -> bool:
 
 
 def _record(client: Client, claim: Body, allocation: Allocation | None, pod: Body) -> None:
-    """Writes the pod's reservation, and the allocation unless the claim has one."""
+    """Writes the pod's reservation, and the allocation, unless the claim has them."""
     metadata = claim["metadata"]
     consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    status: Body = {"reservedFor": [*claim.get("status", {}).get("reservedFor", ()), consumer]}
+    reserved = claim.get("status", {}).get("reservedFor", ())
+    if allocation is None and consumer in reserved:
+        return
+    status: Body = {"reservedFor": [*reserved, consumer]}
     if allocation is not None:
         protect(client, claim)
         status["allocation"] = encode(allocation)

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from simulation.kubernetes import binaries, control_plane, images, pki, process, state
-from simulation.kubernetes.control_plane import ControlPlane
+from simulation.kubernetes.control_plane import Arguments, ControlPlane
 from simulation.kubernetes.state import StateDirectory
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 """The shipped manifests."""
+_NO_ARGUMENTS: Final = Arguments()
 
 
 class KubectlError(RuntimeError):
@@ -96,8 +98,19 @@ class Cluster:
         An API server applies a new admission policy about a second after its creation.
         """
         listed = json.loads(self.kubectl("apply", "-k", str(kustomization), "-o", "json"))["items"]
-        (account,) = (item["metadata"] for item in listed if item["kind"] == "ServiceAccount")
-        (role,) = (item for item in listed if item["kind"] == "ClusterRole")
+        (role,) = (
+            item
+            for item in listed
+            if item["kind"] == "ClusterRole"
+            and item["metadata"].get("labels", {}).get("carina.dev/role") == "kubelet-plugin"
+        )
+        (account,) = (
+            subject
+            for item in listed
+            if item["kind"] == "ClusterRoleBinding"
+            and item["roleRef"]["name"] == role["metadata"]["name"]
+            for subject in item["subjects"]
+        )
         (driver,) = (name for rule in role["rules"] for name in rule.get("resourceNames", ()))
         (of_admins,) = (
             item["metadata"]["name"]
@@ -114,12 +127,33 @@ class Cluster:
             (_probe_slice(driver, {"nodeName": "probe"}), (plugin,)),  # not by a pod of that node
             (_probe_slice(driver, {"allNodes": True}), ()),
             (_probe_claim(of_admins), ()),
+            (_probe_pod({"nodeName": "probe"}), ()),
         ):
             process.wait_for(
                 f"{', '.join(sorted(policies))} to be in force",
                 partial(self._is_refused, probe, user, policies),
                 retry_on=(KubectlError,),
             )
+        self.await_queue_policies()
+
+    def await_queue_policies(self) -> None:
+        """Waits until pods of queues can be created.
+
+        A policy with a Queue as parameter refuses all that it matches for up to half a minute after
+        Queue is defined, and after each start of the API server.
+        """
+        process.wait_for(
+            "pods of queues to be accepted, with their gate",
+            self._is_gated,
+            timeout=60.0,
+            retry_on=(KubectlError,),
+        )
+
+    def _is_gated(self) -> bool:
+        dry_run = ("create", "--dry-run=server", "-f", "-")
+        self.kubectl(*dry_run, stdin=json.dumps(_probe_template()))
+        created = self.kubectl(*dry_run, "-o", "json", stdin=json.dumps(_probe_pod({})))
+        return "schedulingGates" in json.loads(created)["spec"]
 
     def _is_refused(
         self, probe: Mapping[str, object], user: Sequence[str], policies: Collection[str]
@@ -194,7 +228,7 @@ class Cluster:
 
     def add_fake_nodes(self, names: Iterable[str]) -> None:
         """Adds nodes without a kubelet; pods can be bound to them, but do not run."""
-        self.kubectl("create", "-f", "-", stdin=_list([_fake_node(name) for name in names]))
+        self.kubectl("create", "-f", "-", stdin=_list([fake_node(name) for name in names]))
 
 
 @contextmanager
@@ -202,11 +236,12 @@ def running_cluster(
     *,
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: Mapping[str, bool] | None = None,
+    arguments: Arguments = _NO_ARGUMENTS,
 ) -> Iterator[Cluster]:
     """Runs a cluster until the context or this process ends, for whatever reason.
 
     `feature_gates` applies to all components, including nodes; `runtime_config` enables and
-    disables API versions ("scheduling.k8s.io/v1beta1").
+    disables API versions ("scheduling.k8s.io/v1beta1"). `arguments` are for one component each.
 
     Raises:
         BinariesMissingError: its programs are missing.
@@ -217,7 +252,11 @@ def running_cluster(
     gates = dict(feature_gates or {})
     with state.claimed() as directory:
         running = control_plane.start(
-            directory, programs, feature_gates=gates, runtime_config=runtime_config or {}
+            directory,
+            programs,
+            feature_gates=gates,
+            runtime_config=runtime_config or {},
+            arguments=arguments,
         )
         cluster = Cluster(
             state=directory,
@@ -228,6 +267,18 @@ def running_cluster(
         )
         cluster.await_default_service_account("default")
         yield cluster
+
+
+def fake_node(name: str) -> dict[str, object]:
+    """A node without a kubelet, as an object of the API."""
+    capacity = {"cpu": "64", "memory": "1Ti", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "Fake", "message": "has no kubelet"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
+    }
 
 
 def _probe_slice(driver: str, nodes: Mapping[str, object]) -> dict[str, object]:
@@ -254,16 +305,27 @@ def _probe_claim(device_class: str) -> dict[str, object]:
     }
 
 
-def _list(objects: Iterable[Mapping[str, object]]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+def _probe_template() -> dict[str, object]:
+    labels = {"scheduling.carina.dev/queue": "probe"}
+    request = {"name": "probe", "exactly": {"deviceClassName": "probe"}}
+    spec = {"devices": {"requests": [request]}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"metadata": {"labels": labels}, "spec": spec},
+    }
 
 
-def _fake_node(name: str) -> dict[str, object]:
-    capacity = {"cpu": "64", "memory": "1Ti", "pods": "110"}
-    ready = {"type": "Ready", "status": "True", "reason": "Fake", "message": "has no kubelet"}
+def _probe_pod(spec: Mapping[str, object]) -> dict[str, object]:
+    labels = {"scheduling.carina.dev/queue": "probe"}
     return {
         "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": "default", "labels": labels},
+        "spec": {"containers": [{"name": "probe", "image": "probe"}], **spec},
     }
+
+
+def _list(objects: Iterable[Mapping[str, object]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})

@@ -1,6 +1,5 @@
 """etcd, the API server, the controllers and the scheduler, on loopback ports."""
 
-import http.client
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +7,22 @@ from pathlib import Path
 from typing import assert_never
 
 from simulation.kubernetes import pki, process
+from simulation.kubernetes.api_server import ApiServer
 from simulation.kubernetes.binaries import ControllerBinaries, ControlPlaneBinaries
 from simulation.kubernetes.pki import Authority
 from simulation.kubernetes.process import Process
 from simulation.kubernetes.state import StateDirectory
 
 _ETCD, _ETCD_PEER, _API_SERVER, _CONTROLLER_MANAGER, _SCHEDULER = range(5)
-_START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Further arguments of the components; the last of equal ones counts."""
+
+    api_server: tuple[str, ...] = ()
+    controller_manager: tuple[str, ...] = ()
+    scheduler: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,14 @@ class ControlPlane:
     scheduler: str
     authority: Authority
     kubeconfig: Path
-    processes: tuple[Process, ...]
+    api_server: ApiServer
+    others: tuple[Process, ...]
+    """etcd, kube-controller-manager and kube-scheduler."""
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All of them."""
+        return (self.api_server.process, *self.others)
 
 
 def start(
@@ -38,6 +53,7 @@ def start(
     *,
     feature_gates: Mapping[str, bool],
     runtime_config: Mapping[str, bool],
+    arguments: Arguments,
 ) -> ControlPlane:
     """Starts a control plane and waits until its API server is ready.
 
@@ -53,9 +69,6 @@ def start(
     server = f"https://127.0.0.1:{state.port(_API_SERVER)}"
     etcd_url = f"http://127.0.0.1:{state.port(_ETCD)}"
     etcd = _start_etcd(state, binaries.etcd, etcd_url)
-    api_server = _start_api_server(
-        state, binaries.kube_apiserver, authority, [*gates, *_runtime_config(runtime_config)]
-    )
     admin = authority.issue("admin", user="carina-tests", group="system:masters")
     kubeconfig = pki.write_kubeconfig(
         state.path / "kubeconfig",
@@ -63,30 +76,42 @@ def start(
         ca=authority.ca.certificate,
         user=pki.client_certificate(admin),
     )
-    context = ssl.create_default_context(cafile=str(authority.ca.certificate))
-    context.load_cert_chain(admin.certificate, admin.key)
-    process.wait_for(
-        "the API server to be ready",
-        lambda: _is_ready(state.port(_API_SERVER), context),
-        timeout=_START_TIMEOUT_S,
-        alive=(etcd, api_server),
-        retry_on=(OSError, http.client.HTTPException),
+    tls = ssl.create_default_context(cafile=str(authority.ca.certificate))
+    tls.load_cert_chain(admin.certificate, admin.key)
+    command = _api_server_command(
+        state,
+        binaries.kube_apiserver,
+        authority,
+        [*gates, *_runtime_config(runtime_config), *arguments.api_server],
     )
+    api_server = ApiServer(state, command, state.port(_API_SERVER), tls)
+    api_server.start(alive=(etcd,))
     match binaries.controllers:
         case None:
             controllers: tuple[Process, ...] = ()
         case ControllerBinaries() as programs:
             controllers = (
                 _start_controller_manager(
-                    state, programs.kube_controller_manager, authority, server, gates
+                    state,
+                    programs.kube_controller_manager,
+                    authority,
+                    server,
+                    [*gates, *arguments.controller_manager],
                 ),
-                _start_scheduler(state, programs.kube_scheduler, authority, server, gates),
+                _start_scheduler(
+                    state,
+                    programs.kube_scheduler,
+                    authority,
+                    server,
+                    [*gates, *arguments.scheduler],
+                ),
             )
         case unreachable:
             assert_never(unreachable)
-    processes = (etcd, api_server, *controllers)
     scheduler = f"https://127.0.0.1:{state.port(_SCHEDULER)}"
-    return ControlPlane(etcd_url, server, scheduler, authority, kubeconfig, processes)
+    return ControlPlane(
+        etcd_url, server, scheduler, authority, kubeconfig, api_server, (etcd, *controllers)
+    )
 
 
 def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
@@ -108,9 +133,9 @@ def _start_etcd(state: StateDirectory, program: Path, client: str) -> Process:
     )
 
 
-def _start_api_server(
+def _api_server_command(
     state: StateDirectory, program: Path, authority: Authority, more: list[str]
-) -> Process:
+) -> list[str | Path]:
     serving = authority.issue(
         "kube-apiserver", user="kube-apiserver", address=state.api_service_address
     )
@@ -118,37 +143,33 @@ def _start_api_server(
         "kube-apiserver-kubelet-client", user="kube-apiserver", group="system:masters"
     )
     signing = authority.issue("service-accounts", user="service-accounts")
-    return process.start(
-        state,
-        "kube-apiserver",
-        [
-            program,
-            f"--etcd-servers=http://127.0.0.1:{state.port(_ETCD)}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={state.port(_API_SERVER)}",
-            "--endpoint-reconciler-type=none",  # the others reject a loopback address
-            f"--service-cluster-ip-range={state.service_subnet}",
-            f"--cert-dir={state.path / 'pki'}",
-            f"--tls-cert-file={serving.certificate}",
-            f"--tls-private-key-file={serving.key}",
-            f"--client-ca-file={authority.ca.certificate}",
-            f"--kubelet-certificate-authority={authority.ca.certificate}",
-            f"--kubelet-client-certificate={to_kubelets.certificate}",
-            f"--kubelet-client-key={to_kubelets.key}",
-            "--kubelet-preferred-address-types=InternalIP",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={signing.certificate}",
-            f"--service-account-signing-key-file={signing.key}",
-            "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
-            "--allow-privileged=true",
-            *more,
-        ],
-    )
+    return [
+        program,
+        f"--etcd-servers=http://127.0.0.1:{state.port(_ETCD)}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={state.port(_API_SERVER)}",
+        "--endpoint-reconciler-type=none",  # the others reject a loopback address
+        f"--service-cluster-ip-range={state.service_subnet}",
+        f"--cert-dir={state.path / 'pki'}",
+        f"--tls-cert-file={serving.certificate}",
+        f"--tls-private-key-file={serving.key}",
+        f"--client-ca-file={authority.ca.certificate}",
+        f"--kubelet-certificate-authority={authority.ca.certificate}",
+        f"--kubelet-client-certificate={to_kubelets.certificate}",
+        f"--kubelet-client-key={to_kubelets.key}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={signing.certificate}",
+        f"--service-account-signing-key-file={signing.key}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        *more,
+    ]
 
 
 def _start_controller_manager(
-    state: StateDirectory, program: Path, authority: Authority, server: str, gates: list[str]
+    state: StateDirectory, program: Path, authority: Authority, server: str, more: list[str]
 ) -> Process:
     name = "kube-controller-manager"
     signing = authority.issue("service-accounts", user="service-accounts")
@@ -168,13 +189,13 @@ def _start_controller_manager(
             "--use-service-account-credentials",
             f"--service-account-private-key-file={signing.key}",
             f"--root-ca-file={authority.ca.certificate}",
-            *gates,
+            *more,
         ],
     )
 
 
 def _start_scheduler(
-    state: StateDirectory, program: Path, authority: Authority, server: str, gates: list[str]
+    state: StateDirectory, program: Path, authority: Authority, server: str, more: list[str]
 ) -> Process:
     name = "kube-scheduler"
     return process.start(
@@ -188,7 +209,7 @@ def _start_scheduler(
             f"--cert-dir={state.path / 'pki'}",
             f"--client-ca-file={authority.ca.certificate}",  # for those who read its metrics
             "--leader-elect=false",
-            *gates,
+            *more,
         ],
     )
 
@@ -200,15 +221,6 @@ def _kubeconfig(state: StateDirectory, authority: Authority, component: str, ser
         ca=authority.ca.certificate,
         user=pki.client_certificate(authority.issue(component, user=f"system:{component}")),
     )
-
-
-def _is_ready(port: int, context: ssl.SSLContext) -> bool:
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    finally:
-        connection.close()
 
 
 def _runtime_config(served: Mapping[str, bool]) -> list[str]:

@@ -1,8 +1,9 @@
-"""`make bench`: the allocator, the engine and the node plugin in numbers, beside their goals.
+"""`make bench`: the allocator, the engine, the controller and the node plugin, beside their goals.
 
     python -m tests.benchmarks                    everything
     python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin,
-                                                  `kube-scheduler` the stock scheduler, and
+                                                  `kube-scheduler` the stock scheduler,
+                                                  `controller` the controller beside it, and
                                                   `engine` the engine, with `engine-...` on fleets
     python -m tests.benchmarks --scale 0.1        fleets of a tenth of the nodes
     python -m tests.benchmarks --json FILE        the results for programs as well
@@ -19,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.benchmarks import kube_scheduler, plugin, report, run
+from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
@@ -55,6 +57,7 @@ def _names() -> list[str]:
         *MEASURES,
         plugin.NAME,
         kube_scheduler.NAME,
+        comparison.NAME,
     ]
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.benchmarks import allocator, kube_scheduler, plugin, report
+from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
@@ -36,6 +37,8 @@ def run(name: str, options: Options) -> list[Measurement]:
         plugin.measure(hear)
     elif name == kube_scheduler.NAME:
         kube_scheduler.measure(hear, scale=options.scale)
+    elif name == comparison.NAME:
+        comparison.measure(hear, scale=options.scale)
     elif name in MEASURES:
         print(f"\n{name}", flush=True)
         MEASURES[name](hear, scale=options.scale)

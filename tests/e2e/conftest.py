@@ -36,11 +36,11 @@ def cluster(node: Node) -> Cluster:
 def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
     """The credentials of the plugin's pod on the node, once Carina is installed.
 
-    The DaemonSet is deleted: these tests run the plugin as a process on the host, which they can
-    freeze and kill. test_daemonset.py runs its pod.
+    The DaemonSet and the Deployment are deleted: these tests run the plugin as a process on the
+    host, which they can freeze and kill. test_daemonset.py runs its pod.
     """
     cluster.install_carina()
-    cluster.kubectl("delete", "daemonset", "--namespace", _NAMESPACE, "--all")
+    cluster.kubectl("delete", "daemonset,deployment", "--namespace", _NAMESPACE, "--all")
     cluster.assign_pod(_NAMESPACE, "plugin", service_account=_SERVICE_ACCOUNT, node=node.name)
     return cluster.service_account_credentials(_NAMESPACE, _SERVICE_ACCOUNT, pod="plugin")
 

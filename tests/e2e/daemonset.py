@@ -21,6 +21,7 @@ from tests.e2e.plugin import DRIVER
 Pod = dict[str, Any]
 _REPOSITORY = Path(__file__).parents[2]
 _NAMESPACE, _NAME = "carina-system", "carina-kubelet-plugin"
+_PODS = "--selector=app.kubernetes.io/component=kubelet-plugin"
 _ROLLOUT_S = 120.0
 _SIMULATION = "/simulation"
 # Python runs a module of this name at every start.
@@ -68,7 +69,9 @@ class DaemonSet:
     def pods(self) -> list[Pod]:
         """Its pods, the oldest first."""
         found = json.loads(
-            self.kubectl("get", "pods", "--sort-by=.metadata.creationTimestamp", "-o", "json")
+            self.kubectl(
+                "get", "pods", _PODS, "--sort-by=.metadata.creationTimestamp", "-o", "json"
+            )
         )
         items: list[Pod] = found["items"]
         return items
@@ -99,6 +102,12 @@ class DaemonSet:
         prefix = f"{DRIVER}-claim_"
         specs = self.node.cdi_folder.glob(f"{prefix}*.json")
         return {spec.stem.removeprefix(prefix) for spec in specs}
+
+    def leader(self) -> str:
+        """The name of the controller's pod that leads."""
+        return self.kubectl(
+            "get", "lease", "carina-controller", "-o", "jsonpath={.spec.holderIdentity}"
+        )
 
     def sockets(self) -> list[Path]:
         """The sockets of plugins, running or not."""

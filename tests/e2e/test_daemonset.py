@@ -1,4 +1,4 @@
-"""deploy/ as it is shipped: the image, the DaemonSet's pod, and the claims that it serves.
+"""deploy/ as it is shipped: the image, the pods of DaemonSet and Deployment, and what they serve.
 
 The other end-to-end tests run the plugin as a process of the host, which they can freeze and kill.
 Here it has the mounts, the root file system, the ServiceAccount and the probes of its pod.
@@ -7,10 +7,12 @@ Here it has the mounts, the root file system, the ServiceAccount and the probes 
 import json
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from controller.model.queue import QUEUE_LABEL
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node
@@ -191,3 +193,23 @@ def test_inventory_is_shown_by_the_image(daemonset: DaemonSet) -> None:
     shown = daemonset.run("carina", "inventory")
 
     assert all(gpu.uuid in shown for gpu in daemonset.gpus.state.gpus.values())
+
+
+def test_controllers_lead_in_turn_and_start_pods_of_queues(
+    daemonset: DaemonSet, workloads: Workloads
+) -> None:
+    queue = replace(workloads, labels={QUEUE_LABEL: "deployed"})
+    kind = {"apiVersion": "scheduling.carina.dev/v1alpha1", "kind": "Queue"}
+    queue.cluster.apply({**kind, "metadata": {"name": "deployed"}, "spec": {}})
+    queue.claim("gpu", template=True)
+    daemonset.kubectl("rollout", "status", "deployment/carina-controller", "--timeout=60s")
+
+    leaders = []
+    for pod in ("first", "second"):
+        queue.pod_of_template(pod, "gpu")
+        queue.wait_running(pod)
+        assert len(queue.gpus(pod)) == 1
+        leaders.append(daemonset.leader())
+        daemonset.kubectl("delete", "pod", leaders[-1])
+
+    assert leaders[0] != leaders[1]

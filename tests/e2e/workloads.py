@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from simulation.kubernetes.cluster import Cluster, KubectlError
@@ -56,10 +56,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """A namespace of a test's own."""
+    """A namespace of a test's own. Its pods have the labels."""
 
     cluster: Cluster
     namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What a kubectl command prints."""
@@ -101,6 +102,39 @@ class Workloads:
             )
         )
 
+    def pod_of_template(
+        self, name: str, template: str, *containers: Object, **spec: object
+    ) -> Object:
+        """Makes a pod with a claim from a template; gives it as it was created."""
+        claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+        created: Object = json.loads(
+            self.kubectl(
+                *("create", "-f", "-", "-o", "json"),
+                stdin=json.dumps(self._pod_object(name, claims, containers, spec)),
+            )
+        )
+        return created
+
+    def job_of_template(
+        self, name: str, template: str, *containers: Object, **spec: object
+    ) -> None:
+        """Makes a Job of one pod with a claim from a template."""
+        claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+        pod = self._pod_object(name, claims, containers, spec)
+        self.cluster.apply(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"namespace": self.namespace, "name": name},
+                "spec": {
+                    "template": {
+                        "metadata": {"labels": pod["metadata"]["labels"]},
+                        "spec": pod["spec"],
+                    }
+                },
+            }
+        )
+
     def _pod(
         self,
         name: str,
@@ -123,7 +157,8 @@ class Workloads:
             "containers": list(containers) or [container("main", "gpu")],
             **spec,
         }
-        metadata = {"namespace": self.namespace, "name": name}
+        labels = dict(self.labels)
+        metadata = {"namespace": self.namespace, "name": name, "labels": labels}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
 
     def listed(self, kinds: str) -> list[Object]:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.act.exclusive_taint import RULE
 from simulation.kubernetes.cluster import Cluster, KubectlError
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _NVIDIA_COMPATIBLE = Path(__file__).parent / "nvidia_compatible"
+_EXCLUSIVE = Path(__file__).parent / "exclusive"
+_RENAMED = Path(__file__).parent / "renamed"
 _EXAMPLES = sorted((_DEPLOY / "examples").glob("*.yaml"))
 
 
@@ -47,13 +50,17 @@ def test_plugin_runs_as_root_whatever_user_the_image_names(cluster: Cluster) -> 
     assert container["securityContext"]["runAsUser"] == 0
 
 
-def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster) -> None:
-    kinds = "networkpolicies/carina-kubelet-plugin,daemonsets/carina-kubelet-plugin"
-    policy, plugin = json.loads(
-        cluster.kubectl("get", "-n", "carina-system", *kinds.split(","), "-o=json")
+@pytest.mark.parametrize(
+    "workload", ["daemonset/carina-kubelet-plugin", "deployment/carina-controller"]
+)
+def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster, workload: str) -> None:
+    policy, pods = json.loads(
+        cluster.kubectl(
+            "get", "-n", "carina-system", "networkpolicy/carina-http", workload, "-o=json"
+        )
     )["items"]
 
-    template = plugin["spec"]["template"]
+    template = pods["spec"]["template"]
     (container,) = template["spec"]["containers"]
     (port,) = container["ports"]
     assert (
@@ -75,6 +82,10 @@ def test_only_labelled_namespaces_reach_the_http_port(cluster: Cluster) -> None:
         "carina-kubelet-plugin-own-node-only",
         "carina-kubelet-plugin-pool-of-node",
         "carina-admin-access-required",
+        "carina-queue-namespaces",
+        "carina-template-namespaces",
+        "carina-pod-membership",
+        "carina-claim-membership",
     ],
 )
 def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster, name: str) -> None:
@@ -86,6 +97,66 @@ def test_server_finds_no_mistake_in_the_admission_policy(cluster: Cluster, name:
 
     status = json.loads(cluster.kubectl("get", policy, "-o", "json"))["status"]
     assert status["typeChecking"] == {}
+
+
+def test_bindings_name_their_policies_in_an_overlay_that_renames_them(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _RENAMED)
+
+    names = {(body["kind"], body["metadata"]["name"]) for body in rendered}
+    bound = {
+        (body["kind"].removesuffix("Binding"), body["spec"]["policyName"])
+        for body in rendered
+        if body["kind"].endswith("AdmissionPolicyBinding")
+    }
+    assert bound == {(kind, name) for kind, name in names if kind.endswith("AdmissionPolicy")}
+
+
+def test_overlay_with_all_gpus_for_queues_is_accepted(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _EXCLUSIVE)
+
+    accepted = cluster.kubectl("apply", "--dry-run=server", "-k", str(_EXCLUSIVE))
+
+    assert len(accepted.splitlines()) == len(rendered)
+
+
+def test_overlay_with_all_gpus_for_queues_lets_the_controller_taint(cluster: Cluster) -> None:
+    rendered = _rendered(cluster, _EXCLUSIVE)
+
+    (deployment,) = [body for body in rendered if body["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "CARINA_EXCLUSIVE", "value": "true"} in container["env"]
+    (role,) = [
+        body
+        for body in rendered
+        if body["metadata"].get("labels", {}).get("carina.dev/role") == "controller"
+    ]
+    taints = [rule for rule in role["rules"] if rule["resources"] == ["devicetaintrules"]]
+    writes = {
+        (verb, *rule.get("resourceNames", ()))
+        for rule in taints
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    assert writes == {("create",), ("update", RULE), ("delete", RULE)}
+
+
+def test_controller_runs_where_pod_security_is_restricted(cluster: Cluster) -> None:
+    namespace = cluster.create_namespace("restricted-by-pod-security")
+    enforced = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", namespace, enforced)
+    deployed = json.loads(
+        cluster.kubectl("get", "-n", "carina-system", "deployment/carina-controller", "-o=json")
+    )
+    spec = deployed["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
+    metadata = {"name": "controller", "namespace": namespace}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+
+    (container,) = spec["containers"]
+    del container["securityContext"]["capabilities"]
+    with pytest.raises(KubectlError, match='violates PodSecurity "restricted:latest"'):
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
 
 
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda path: str(path.stem))
@@ -117,7 +188,9 @@ def test_overlay_in_place_of_nvidias_driver_is_accepted(cluster: Cluster) -> Non
 def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Cluster) -> None:
     rendered = _rendered(cluster, _NVIDIA_COMPATIBLE)
 
-    assert "gpu.carina.dev" not in json.dumps(rendered)
+    # The descriptions of CustomResourceDefinitions have examples.
+    objects = [body for body in rendered if body["kind"] != "CustomResourceDefinition"]
+    assert "gpu.carina.dev" not in json.dumps(objects)
     (pod,) = [body["spec"]["template"]["spec"] for body in rendered if body["kind"] == "DaemonSet"]
     (container,) = pod["containers"]
     assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
@@ -126,7 +199,14 @@ def test_overlay_in_place_of_nvidias_driver_has_its_name_everywhere(cluster: Clu
     volumes = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
     assert mounts["plugin"] == volumes["plugin"] == folder
-    (role,) = [body for body in rendered if body["kind"] == "ClusterRole"]
+    (controller,) = [body for body in rendered if body["kind"] == "Deployment"]
+    (container,) = controller["spec"]["template"]["spec"]["containers"]
+    assert {"name": "CARINA_DRIVER_NAME", "value": "gpu.nvidia.com"} in container["env"]
+    (role,) = [
+        body
+        for body in rendered
+        if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "carina-kubelet-plugin"
+    ]
     drivers = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
     assert drivers == [["gpu.nvidia.com"]]
 

@@ -57,7 +57,12 @@ def test_every_example_is_shown(shown: str, example: str) -> None:
         "ok node-1 has no CDI spec left",
         "ok node-2 has no CDI spec left",
         "ok no resourceclaims are left in the API",
-        "15 prepared, 15 unprepared",
+        "ok research has all 12 GPUs, 6 of them borrowed",
+        "ok production has its quota back, for which",
+        "ok no pod of the gang starts: both wait at their gate, without devices",
+        "ok it counts the groups of each queue that run and that wait",
+        "ok the gang of research has started whole, on what production does not use",
+        "25 prepared, 25 unprepared",
     ],
 )
 def test_what_there_is_to_see_is_shown(shown: str, line: str) -> None:
@@ -83,4 +88,5 @@ def test_the_same_is_shown_on_a_real_kubernetes() -> None:
     output = run(*_COMMAND, "--real")
     for example in _EXAMPLES:
         assert f"== {example}: " in output
+    assert "ok the gang of research has started whole" in output
     shutil.rmtree(directory(output))

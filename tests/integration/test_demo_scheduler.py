@@ -14,11 +14,13 @@ from carina_dra.kube.api_resource import (
     RESOURCE_SLICES,
 )
 from carina_dra.kube.body import Body
-from carina_dra.kube.client import Client
+from carina_dra.kube.client import Client, MergePatch
 from carina_dra.resource import encode
+from controller.act.patch import pinned
 from simulation.api_server.server import ApiServer
+from simulation.demo.claim_controller import make_claims
 from simulation.demo.console import DemoError
-from simulation.demo.scheduler import ScheduledPod, schedule
+from simulation.demo.scheduler import ScheduledPod, is_gated, schedule
 from tests.samples import fleet
 
 NAMESPACE = "default"
@@ -36,12 +38,17 @@ class Api:
         for published in fleet.slices(name, {"devices": list(devices), **slice_spec}):
             self.client.create(RESOURCE_SLICES, encode(published))
 
-    def add_template(self, name: str, *requests: dict[str, Any]) -> None:
+    def add_template(
+        self, name: str, *requests: dict[str, Any], labels: dict[str, str] | None = None
+    ) -> None:
         self.client.create(
             RESOURCE_CLAIM_TEMPLATES,
             {
                 "metadata": {"name": name, "namespace": NAMESPACE},
-                "spec": {"spec": {"devices": {"requests": list(requests)}}},
+                "spec": {
+                    "metadata": {"labels": labels or {}},
+                    "spec": {"devices": {"requests": list(requests)}},
+                },
             },
         )
 
@@ -50,16 +57,25 @@ class Api:
         spec = {"devices": {"requests": list(requests)}}
         self.client.create(RESOURCE_CLAIMS, {"metadata": metadata, "spec": spec})
 
-    def schedule(
-        self, name: str, *claims: dict[str, str], limits: dict[str, str] | None = None
-    ) -> ScheduledPod:
-        """Creates a pod and schedules it."""
+    def pod(
+        self,
+        name: str,
+        *claims: dict[str, str],
+        limits: dict[str, str] | None = None,
+        **more: Any,
+    ) -> Body:
+        """Creates a pod."""
         spec = {
             "containers": [{"name": "main", "resources": {"limits": limits or {}}}],
             "resourceClaims": [{"name": f"claim-{i}", **claim} for i, claim in enumerate(claims)],
+            **more,
         }
         pod = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-        return schedule(self.client, self.client.create(PODS, pod))
+        return self.client.create(PODS, pod)
+
+    def schedule(self, name: str, *claims: dict[str, str], **more: Any) -> ScheduledPod:
+        """Creates a pod and schedules it."""
+        return schedule(self.client, self.pod(name, *claims, **more))
 
     def claim(self, name: str) -> Body:
         return self.client.get(RESOURCE_CLAIMS, name, namespace=NAMESPACE)
@@ -157,6 +173,51 @@ def test_a_pod_follows_a_claim_that_is_allocated(api: Api) -> None:
     assert second.node == first.node == "node-1"
     assert [user["name"] for user in claim["status"]["reservedFor"]] == ["first", "second"]
     assert len(claim["metadata"]["finalizers"]) == 1
+
+
+def test_a_pod_that_is_pinned_goes_to_its_node(api: Api) -> None:
+    api.add_node("node-1", fleet.gpu("gpu-0"))
+    api.add_node("node-2", fleet.gpu("gpu-0"))
+    api.add_template("one", ONE_GPU)
+
+    placement = api.schedule("pod", from_template("one"), affinity=pinned({}, "node-2"))
+
+    assert placement.node == "node-2"
+
+
+def test_a_gate_holds_a_pod(api: Api) -> None:
+    assert is_gated(api.pod("gated", schedulingGates=[{"name": "wait"}]))
+    assert not is_gated(api.pod("free", schedulingGates=[]))
+
+
+def test_a_gated_pod_gets_its_claims_once_with_the_labels_of_the_template(api: Api) -> None:
+    api.add_template("one", ONE_GPU, labels={"team": "a"})
+    pod = api.pod("pod", from_template("one"))
+
+    [name] = make_claims(api.client, pod)
+    again = make_claims(api.client, api.client.get(PODS, "pod", namespace=NAMESPACE))
+
+    assert again == [name]
+    assert api.claim(name)["metadata"]["labels"] == {"team": "a"}
+
+
+def test_a_claim_that_is_reserved_for_the_pod_stays_as_it_is(api: Api) -> None:
+    api.add_node("node-1", fleet.gpu("gpu-0"))
+    api.add_claim("own", ONE_GPU)
+    api.schedule("other", existing("own"))
+    pod = api.pod("pod", existing("own"))
+    consumer = {"resource": "pods", "name": "pod", "uid": pod["metadata"]["uid"]}
+    reserved = api.client.patch(
+        RESOURCE_CLAIMS,
+        "own",
+        MergePatch({"status": {"reservedFor": [consumer]}}),
+        namespace=NAMESPACE,
+        subresource="status",
+    )
+
+    schedule(api.client, pod)
+
+    assert api.claim("own") == reserved
 
 
 def test_a_limit_of_an_extended_resource_becomes_a_claim(api: Api) -> None:

@@ -25,6 +25,14 @@ def upstream_cel() -> Iterator[Upstream]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def upstream_requests() -> Iterator[Upstream]:
+    """Upstream's requests of pods."""
+    _require_go()
+    with upstream.running("requests") as running:
+        yield running
+
+
 @pytest.fixture
 def upstream_bench() -> Iterator[Upstream]:
     """Upstream's structured allocator with a cluster of the test's own."""

@@ -15,7 +15,7 @@ from simulation.kubernetes import build
 from simulation.kubernetes.releases import Release
 
 Object: TypeAlias = dict[str, Any]
-Subcommand: TypeAlias = Literal["allocate", "cel", "bench"]
+Subcommand: TypeAlias = Literal["allocate", "cel", "bench", "requests"]
 
 _SHOWN = 100_000
 """The number of characters of a case that an error shows."""

@@ -1,10 +1,12 @@
-// What upstream's own code answers: its structured allocator, and its CEL for device selectors.
+// What upstream's own code answers: its structured allocator, its CEL for device selectors, and
+// what it says that pods request.
 //
 // Each subcommand reads JSON lines and writes one line for each:
 //
 //	oracle allocate   cases of the conformance vectors
 //	oracle cel        expressions with a device
 //	oracle bench      a cluster, and pods for it: how long the allocator takes
+//	oracle requests   pods: what they request of a node
 package main
 
 import (
@@ -19,9 +21,10 @@ func main() {
 		"allocate": allocate,
 		"cel":      evaluate,
 		"bench":    newBench().answer,
+		"requests": podRequests,
 	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|bench")
+		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|bench|requests")
 		os.Exit(2)
 	}
 	if err := serve(commands[os.Args[1]]); err != nil {
