@@ -214,8 +214,13 @@ class LeaderElector:
         return seen is not None and seen.record.holder not in ("", self._identity)
 
     def _attempt(self, *, deadline: float | None) -> float | None:
-        """Takes or renews the lease. Returns when the attempt began; None if it failed."""
+        """Takes or renews the lease. Returns when the attempt began; None if it failed.
+
+        Who was paused beyond the deadline does not try: its work has to stop first.
+        """
         began = self._clock()
+        if deadline is not None and began >= deadline:
+            return None
         try:
             taken = self._take(deadline)
         except ApiError as error:

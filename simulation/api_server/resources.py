@@ -196,6 +196,20 @@ SERVED: tuple[ServedResource, ...] = (
         "ValidatingAdmissionPolicyBinding",
         Scope.CLUSTER,
     ),
+    _other(_ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", Scope.CLUSTER),
+    _other(
+        _ADMISSION,
+        "mutatingadmissionpolicybindings",
+        "MutatingAdmissionPolicyBinding",
+        Scope.CLUSTER,
+    ),
+    _other(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        Scope.CLUSTER,
+        "status",
+    ),
 )
 
 
