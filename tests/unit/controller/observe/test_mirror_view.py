@@ -1,5 +1,7 @@
 """What a mirror tells the engine of what it has seen, and of what is being written."""
 
+from datetime import UTC, datetime, timedelta
+
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
 from controller.model.snapshot import Snapshot
@@ -11,6 +13,8 @@ from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_bo
 from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
 
 GIVEN = gpus_of("n1", 0)
+ENDLESS = 3_000_000_000
+"""Seconds of a grace period."""
 
 
 def mirror() -> Mirror:
@@ -171,6 +175,22 @@ def test_a_pod_that_does_not_end_is_stuck_after_a_time() -> None:
     assert seen.wake is not None
     seen.refresh(seen.wake)
     assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+
+
+def test_a_pod_that_is_deleted_with_an_endless_grace_period_is_charged_again_after_a_time() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    deleted = datetime.fromtimestamp(NOW, UTC)
+    end = deleted + timedelta(seconds=ENDLESS)
+    gone = pod(claims=["c"], gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS)
+    seen.put_pod(gone)
+    seen.refresh(NOW)
+    assert seen.state.accounts.allocated["q"] == (0,)
+    assert seen.wake == NOW + 600 + 60
+    seen.refresh(seen.wake)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+    assert seen.state.accounts.allocated["q"] == (1,)
+    assert seen.wake is None
 
 
 def test_an_eviction_of_a_pod_of_the_same_name_is_none_of_the_new_one() -> None:
