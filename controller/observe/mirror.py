@@ -7,7 +7,6 @@ what still holds, whoever wrote it.
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -35,6 +34,7 @@ from controller.observe.alarms import Alarms
 from controller.observe.budget import Budget, budgets_of
 from controller.observe.claim import is_pod, is_tentative, node_of
 from controller.observe.collision import Collisions
+from controller.observe.gone import Gone
 from controller.observe.member import place_of
 from controller.observe.pod import ObservedPod
 from controller.observe.roster import Roster
@@ -46,10 +46,9 @@ from controller.observe.standalone import (
 )
 from controller.state.state import State
 
-_REMEMBERED: Final = 10_000
-"""UIDs of pods that are gone; an answer to an older write must not bring them back."""
 _STUCK_SECONDS: Final = 60.0
-"""After this time beyond its grace period, a pod counts as one that does not end."""
+"""For so long after its grace period, a pod is expected to end; and after its last pod, a claim to
+lose its devices."""
 _NOT_EVICTABLE: Final = "(refused)"
 """Stands for a budget that is spent: the API server has refused to evict the pod."""
 
@@ -94,7 +93,9 @@ class Mirror:
         self._last_node: dict[str, str] = {}
         """By pod: the node that it was given last."""
         self._now = snapshot.now
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone = Gone()
+        self._unused_since: dict[str, float] = {}
+        """The claims with devices of which all pods have ended, and since when."""
         self._referrers: dict[str, dict[str, None]] = {}
         """By claim: the pods that refer to it."""
         self._budgets: dict[str, dict[str, Budget]] = {}
@@ -154,7 +155,7 @@ class Mirror:
 
     def remove_pod(self, pod: ObservedPod) -> None:
         """Applies that a pod is gone; only its UID matters, not the version."""
-        self._note_gone(pod.uid)
+        self._gone.add(pod.uid, self._now)
         known = self.pods.get(pod.key)
         if known is None or known.uid != pod.uid:
             return
@@ -183,12 +184,13 @@ class Mirror:
 
     def remove_claim(self, claim: ResourceClaim) -> None:
         """Applies that a claim is gone."""
-        self._note_gone(claim.metadata.uid)
+        self._gone.add(claim.metadata.uid, self._now)
         known = self.claims.get(claim.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
             del self.claims[claim.key]
             self.collisions.remove(claim.key)
             self._releasing.pop(claim.key, None)
+            self._unused_since.pop(claim.key, None)
             self._due_claims.cancel(claim.key)
             self._change_claim(claim.key)
 
@@ -235,7 +237,8 @@ class Mirror:
     def assume(self, pod: str, assumed: Assumed) -> None:
         """Has a pod count as placed, and its claims as allocated, from now on."""
         self.assumed[pod] = assumed
-        self._last_node[pod] = assumed.node
+        if pod in self.pods:
+            self._last_node[pod] = assumed.node
         self.refused.pop(pod, None)
         for claim, allocation in assumed.allocations.items():
             self._given[claim] = allocation
@@ -325,6 +328,7 @@ class Mirror:
     def refresh(self, now: float) -> bool:
         """Brings the state up to date with what has changed; whether anything had."""
         self._now = now
+        self._gone.expire(now)
         self._look_at_what_is_due()
         busy = bool(self.roster.has_changed or self._changed_pods or self._changed_claims)
         groups = self.roster.refresh()
@@ -406,16 +410,22 @@ class Mirror:
         """Has the devices of a claim be about to become free, if all who could use it have ended.
 
         kube-controller-manager takes them back a moment after the last of its pods. Until then it
-        would seem that nobody leaves, and that others have to be evicted.
+        would seem that nobody leaves, and that others have to be evicted. If it does not take them
+        back, they are in use.
         """
         allocation, consumers = claim.status.allocation, claim.status.reserved_for
         node = None if allocation is None else node_of(allocation)
         alive = {pod.uid for pod in self.users_of(claim.key) if pod.succeeded is None}
+        key, leaver = claim.key, _leaver_of(claim.key)
         if node and consumers and all(is_pod(by) and by.uid not in alive for by in consumers):
-            leaver = Pod(_leaver_of(claim.key), PodNeeds(), Evicting(node), claims=(claim.key,))
-            self.state.put_pod(leaver)
+            end = self._unused_since.setdefault(key, self._now) + _STUCK_SECONDS
+            if self._now < end:
+                self._due_claims.set(key, end)
+                self.state.put_pod(Pod(leaver, PodNeeds(), Evicting(node), claims=(key,)))
+                return
         else:
-            self.state.remove_pod(_leaver_of(claim.key))
+            self._unused_since.pop(key, None)
+        self.state.remove_pod(leaver)
 
     def _refresh_standalone(self, key: str, wanted: StandaloneClaim | None) -> None:
         before, group = self.standalone.pop(key, None), key_of_standalone(key)
@@ -557,11 +567,6 @@ class Mirror:
                 new.append(Nomination(key, node, tuple(allocations)))
         if new:
             self.state.memory = replace(memory, nominations=(*memory.nominations, *new))
-
-    def _note_gone(self, uid: str) -> None:
-        self._gone[uid] = None
-        while len(self._gone) > _REMEMBERED:
-            self._gone.popitem(last=False)
 
     def _leave_roster(self, pod: ObservedPod) -> None:
         of_namespace = self._in_namespace.get(pod.namespace, {})

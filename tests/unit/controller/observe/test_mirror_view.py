@@ -1,9 +1,11 @@
 """What a mirror tells the engine of what it has seen, and of what is being written."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
+from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.observe.budget import Budget
 from controller.observe.label_selector import LabelSelector
@@ -249,6 +251,67 @@ def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
     seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Succeeded", version=2))
     seen.refresh(NOW)
     assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+
+
+def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"]))
+    seen.refresh(NOW)
+    assert seen.wake == NOW + 60
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"], version=2))
+    seen.refresh(NOW + 59)
+    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    seen.refresh(NOW + 60)
+    assert not seen.state.pods
+    assert seen.state.cluster.allocation("t/c") == GIVEN
+    assert seen.wake is None
+
+
+def test_devices_are_waited_for_again_when_other_pods_have_used_them() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.refresh(NOW)
+    seen.put_pod(pod("p", claims=["c"], gates=(), node="n1"))
+    seen.refresh(NOW + 60)
+    seen.remove_pod(pod("p"))
+    seen.refresh(NOW + 61)
+    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    assert seen.wake == NOW + 61 + 60
+
+
+def test_a_pod_that_is_gone_stays_so_however_many_go_at_once() -> None:
+    seen = mirror()
+    seen.put_pod(pod("first"))
+    seen.remove_pod(pod("first"))
+    for number in range(20_000):
+        seen.remove_pod(replace(pod("other"), uid=str(number)))
+    seen.refresh(NOW + 30)
+    seen.put_pod(pod("first", version=2))
+    assert not seen.pods
+
+
+def test_who_is_gone_is_not_remembered_for_longer_than_an_answer_may_take() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.remove_pod(pod())
+    seen.put_claim(claim())
+    seen.remove_claim(claim())
+    seen.refresh(NOW + 60)
+    assert not seen._gone
+
+
+def test_a_claim_that_stands_for_itself_leaves_nothing_behind() -> None:
+    seen = mirror()
+    alone = claim(labels={QUEUE_LABEL: "q"})
+    seen.put_claim(alone)
+    seen.refresh(NOW)
+    (key,) = seen.state.pods
+    start = {key: Assumed("n1", {"t/c": GIVEN})}
+    seen.assume(key, start[key])
+    seen.forget(start)
+    seen.remove_claim(alone)
+    seen.refresh(NOW)
+    assert not seen._last_node
 
 
 def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> None:
