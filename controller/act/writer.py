@@ -84,7 +84,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A write to the reservation of a standalone claim has ended."""
+    """An attempt to end the controller's own reservation of a claim has ended."""
 
     claim: str
     error: Exception | None
@@ -166,17 +166,11 @@ class Writer:
 
         self._pool.submit(lambda: self._deliver(Released(claim.key, _error_of(work))))
 
-    def reserve(self, claim: ResourceClaim) -> None:
-        """Reserves a standalone claim."""
-        self._settle(claim, patch.reserve(claim))
-
     def unreserve(self, claim: ResourceClaim) -> None:
-        """Ends the reservation of a standalone claim."""
-        self._settle(claim, patch.unreserve(claim))
+        """Ends the controller's own reservation of a claim."""
 
-    def _settle(self, claim: ResourceClaim, body: patch.Json) -> None:
         def work() -> None:
-            self._patch_claim(claim, body, status=True)
+            self._patch_claim(claim, patch.unreserve(claim), status=True)
 
         self._pool.submit(lambda: self._deliver(Settled(claim.key, _error_of(work))))
 

@@ -32,7 +32,7 @@ from controller.model.snapshot import Snapshot
 from controller.names import TAINT
 from controller.observe.alarms import Alarms
 from controller.observe.budget import Budget, budgets_of
-from controller.observe.claim import is_pod, is_tentative, node_of
+from controller.observe.claim import is_pod, is_reserved, is_tentative, node_of
 from controller.observe.collision import Collisions
 from controller.observe.gone import Gone
 from controller.observe.member import place_of
@@ -113,6 +113,8 @@ class Mirror:
         self.collisions = Collisions()
         self.standalone: dict[str, StandaloneClaim] = {}
         """The claims that ask for devices by themselves."""
+        self.ending: dict[str, None] = {}
+        """The claims of which the controller's reservation is to be ended."""
         self._claim_of: dict[str, str] = {}
         """By the pod that stands for it: such a claim."""
         self._not_evictable: dict[str, float] = {}
@@ -390,6 +392,7 @@ class Mirror:
     def _refresh_claim(self, key: str) -> None:
         claim = self.claims.get(key)
         self._tentative.pop(key, None)
+        self.ending.pop(key, None)
         if claim is None:
             self.state.remove_claim(key)
             self.state.remove_pod(_leaver_of(key))
@@ -404,7 +407,10 @@ class Mirror:
             claim = replace(claim, status=ResourceClaimStatus())
         self.state.put_claim(claim)
         self._refresh_leaver(claim)
-        self._refresh_standalone(key, standalone_claim(claim, self._now, self.roster.refusal))
+        alone = standalone_claim(claim, self._now, self.roster.refusal)
+        if is_reserved(claim) and (alone is None or alone.standing is not Standing.HOLDS):
+            self.ending[key] = None
+        self._refresh_standalone(key, alone)
 
     def _refresh_leaver(self, claim: ResourceClaim) -> None:
         """Has the devices of a claim be about to become free, if all who could use it have ended.
@@ -435,7 +441,7 @@ class Mirror:
             self._claim_of[group] = key
             if wanted.until is not None and wanted.until > self._now:
                 self._due_claims.set(key, wanted.until)
-        if wanted is None or wanted.standing in (Standing.ENDS, Standing.OVER) or wanted.refusal:
+        if wanted is None or not wanted.is_charged:
             if before is not None:
                 self.state.remove_pod(group)
                 self.state.remove_group(group)
