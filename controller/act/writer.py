@@ -78,7 +78,7 @@ class Failed:
 class Released:
     """An attempt to take a tentative allocation back has ended."""
 
-    claim: str
+    claim: ResourceClaim
     error: Exception | None
 
 
@@ -164,7 +164,7 @@ class Writer:
                     self._patch_pod(pod, patch.confirm(pod))
             self._patch_claim(claim, patch.deallocate(claim), status=True)
 
-        self._pool.submit(lambda: self._deliver(Released(claim.key, _error_of(work))))
+        self._pool.submit(lambda: self._deliver(Released(claim, _error_of(work))))
 
     def unreserve(self, claim: ResourceClaim) -> None:
         """Ends the controller's own reservation of a claim."""

@@ -265,12 +265,15 @@ class Mirror:
         self._releasing[claim] = math.inf
         self._change_claim(claim)
 
-    def end_release(self, claim: str, until: float) -> None:
+    def end_release(self, claim: ResourceClaim, until: float) -> None:
         """Has an allocation count as tentative again from a Unix time on, if it is still there."""
-        if claim in self._releasing:
-            self._releasing[claim] = until
-            self._due_claims.set(claim, until)
-            self._change_claim(claim)
+        known = self.claims.get(claim.key)
+        if known is None or known.metadata.uid != claim.metadata.uid:
+            return
+        if claim.key in self._releasing:
+            self._releasing[claim.key] = until
+            self._due_claims.set(claim.key, until)
+            self._change_claim(claim.key)
 
     def assume_evicted(self, pod: str) -> None:
         """Has a pod count as one that is leaving."""

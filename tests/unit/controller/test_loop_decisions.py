@@ -133,7 +133,7 @@ def test_a_release_that_fails_is_tried_again_after_a_while(
     controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
     controller.pod("p", claims=["c"], gates=("scheduling.carina.dev/queue", "other"))
     controller.step()
-    controller.loop.take(Released("t/c", error))
+    controller.loop.take(Released(controller.mirror.claims["t/c"], error))
     controller.step(seconds / 2)
     assert len(controller.written.releases) == 1
     controller.step(seconds)

@@ -116,9 +116,23 @@ def test_devices_that_are_taken_back_are_in_use_until_they_are() -> None:
     assert seen.state.claims["t/c"].status.allocation == GIVEN
     assert known(seen, "t/p").state == Gated()
     seen.put_claim(claim(version=2))
-    seen.end_release("t/c", NOW)
+    seen.end_release(claim(version=2), NOW)
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Pending()
+
+
+def test_an_answer_about_a_claim_that_was_created_again_does_not_end_its_release() -> None:
+    seen = mirror()
+    before = claim(uid="old", allocation=GIVEN, reserved_for=["p"])
+    seen.put_claim(before)
+    seen.put_pod(pod(claims=["c"]))
+    seen.release("t/c")
+    seen.put_claim(claim(uid="new", version=2, allocation=GIVEN, reserved_for=["p"]))
+    seen.release("t/c")
+    seen.end_release(before, NOW)
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert not seen.tentative()
 
 
 def test_a_group_that_met_a_race_keeps_what_is_written() -> None:
