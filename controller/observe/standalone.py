@@ -113,6 +113,43 @@ def standalone_claim(
     )
 
 
+class StandaloneClaims:
+    """The standalone claims of a cluster, and the reservations that are to be ended."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, StandaloneClaim] = {}
+        """By claim."""
+        self.ending: dict[str, None] = {}
+        """The claims of which the controller's reservation is to be ended."""
+        self._claim_of: dict[str, str] = {}
+        """By the pod that stands for it, which has the key of the group: a claim."""
+
+    def put(self, claim: ResourceClaim, wanted: StandaloneClaim | None) -> None:
+        """Takes notice of a claim, and of what it asks for by itself."""
+        self.remove(claim.key)
+        if wanted is not None:
+            self.known[claim.key] = wanted
+            self._claim_of[wanted.group.key] = claim.key
+        if is_reserved(claim) and (wanted is None or wanted.standing is not Standing.HOLDS):
+            self.ending[claim.key] = None
+
+    def remove(self, claim: str) -> None:
+        """Applies that a claim is gone."""
+        self.ending.pop(claim, None)
+        self.known.pop(claim, None)
+        self._claim_of.pop(key_of_standalone(claim), None)
+
+    def claim_of(self, group: str) -> str | None:
+        """The claim that is a group by itself."""
+        return self._claim_of.get(group)
+
+    def refusals(self) -> dict[str, str]:
+        """By group: why it cannot be decided on, and the remedy."""
+        return {
+            each.group.key: each.refusal for each in self.known.values() if each.refusal is not None
+        }
+
+
 def _state(claim: ResourceClaim) -> PodState:
     allocation = claim.status.allocation
     return Pending() if allocation is None else Placed(node_of(allocation) or _ANYWHERE)

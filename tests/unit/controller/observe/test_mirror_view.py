@@ -161,7 +161,7 @@ def test_a_node_is_avoided_by_the_pods_that_replace_those_that_were_refused() ->
     assert known(seen, "t/train-b").needs.affinity is not None
     seen.refresh(NOW + 10)
     assert known(seen, "t/train-b").needs.affinity is None
-    assert not seen._avoided
+    assert not seen._deferrals
 
 
 def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
@@ -170,7 +170,7 @@ def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
         seen.hold_back(f"t/pod/{number}", NOW + 1, keeps=True)
         seen.avoid(f"t/pod/{number}", "n1", NOW + 1)
     seen.refresh(NOW + 1)
-    assert (seen._held_back, seen._avoided, seen.wake) == ({}, {}, None)
+    assert (len(seen._deferrals), seen.wake) == (0, None)
 
 
 def test_only_pods_of_queues_are_judged_by_what_kube_scheduler_says() -> None:
@@ -311,7 +311,7 @@ def test_who_is_gone_is_not_remembered_for_longer_than_an_answer_may_take() -> N
     seen.put_claim(claim())
     seen.remove_claim(claim())
     seen.refresh(NOW + 60)
-    assert not seen._gone
+    assert not seen._watched._gone
 
 
 def test_a_claim_that_stands_for_itself_leaves_nothing_behind() -> None:
@@ -325,7 +325,7 @@ def test_a_claim_that_stands_for_itself_leaves_nothing_behind() -> None:
     seen.forget(start)
     seen.remove_claim(alone)
     seen.refresh(NOW)
-    assert not seen._last_node
+    assert not seen._refusals._last_node
 
 
 def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> None:
