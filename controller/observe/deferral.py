@@ -50,9 +50,9 @@ class Deferrals:
         """Whether a group is not to be placed now."""
         return group in self._held_back
 
-    def keeps(self, group: str) -> bool:
+    def keeps(self, group: str | None) -> bool:
         """Whether a group that is held back keeps its tentative allocations."""
-        hold = self._held_back.get(group)
+        hold = None if group is None else self._held_back.get(group)
         return hold is not None and hold.keeps
 
     def avoided_by(self, group: str) -> Collection[str]:

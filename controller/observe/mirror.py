@@ -147,6 +147,11 @@ class Mirror:
         """Takes notice of a Queue, or that it is gone."""
         self._queues_changed |= self.roster.put_queue(name, queue)
 
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Takes notice of the labels of a namespace, or that it is gone."""
+        self.roster.put_namespace(name, labels)
+        self._changed_claims |= self._standalone.in_namespace(name)
+
     def put_budget(self, namespace: str, key: str, budget: Budget | None) -> None:
         """Takes notice of a disruption budget, or that it is gone."""
         self._budgets_changed = True
@@ -315,14 +320,12 @@ class Mirror:
             self.state.remove_pod(leaver_key(key))
             self._remove_standalone(key)
             return
-        claim = self._tentative.counted(known, self.users_of(key), self._keeps)
+        claim = self._tentative.counted(
+            known, self.users_of(key), lambda pod: self._deferrals.keeps(self.roster.group_of(pod))
+        )
         self.state.put_claim(claim)
         self._refresh_leaver(claim)
         self._refresh_standalone(claim)
-
-    def _keeps(self, pod: str) -> bool:
-        """Whether the group of a pod keeps its tentative allocations for a while."""
-        return self._deferrals.keeps(self.roster.group_of(pod) or "")
 
     def _refresh_leaver(self, claim: ResourceClaim) -> None:
         leaver = self._leavers.leaver_of(claim, self.users_of(claim.key), self._now)
@@ -336,12 +339,12 @@ class Mirror:
         wanted = standalone_claim(claim, self._now, self.roster.refusal)
         if wanted is not None and wanted.until is not None and wanted.until > self._now:
             self._due_claims.set(claim.key, wanted.until)
-        if wanted is None or not wanted.is_charged:
-            self._remove_standalone(claim.key)
-        self._standalone.put(claim, wanted)
         if wanted is not None and wanted.is_charged:
             self.state.put_group(wanted.group)
             self.state.put_pod(self._view.of_claim(wanted))
+        else:
+            self._remove_standalone(claim.key)
+        self._standalone.put(claim, wanted)
 
     def _remove_standalone(self, claim: str) -> None:
         if claim in self._standalone.known:

@@ -143,6 +143,10 @@ class StandaloneClaims:
         """The claim that is a group by itself."""
         return self._claim_of.get(group)
 
+    def in_namespace(self, namespace: str) -> dict[str, None]:
+        """The standalone claims of a namespace."""
+        return {key: None for key in self.known if key.startswith(f"{namespace}/")}
+
     def refusals(self) -> dict[str, str]:
         """By group: why it cannot be decided on, and the remedy."""
         return {

@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.codec.namespaces import Namespaces
+from controller.codec.namespaces import LabelSelector, Namespaces
 from controller.model.pod import Pending, Placed
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
@@ -140,6 +140,19 @@ def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobod
     assert found.state.accounts.allocated["q"] == (0,)
     assert found.state.cluster.allocation("t/c") == GIVEN
     assert found.refusals().keys() == {"t/resourceclaim/c"}
+
+
+def test_a_claim_asks_once_its_namespace_has_the_labels_that_its_queue_wants() -> None:
+    selector = LabelSelector(match_labels={"tier": "a"})
+    found = mirror()
+    found.put_queue("q", replace(declared_queue(), namespaces=Namespaces(selector=selector)))
+    found.put_claim(claim())
+    found.refresh(NOW)
+    before = {each.standing for each in found.standalone.values()}
+    found.put_namespace("t", {"tier": "a"})
+    assert found.refresh(NOW)
+    assert before == {Standing.REFUSED}
+    assert {each.standing for each in found.standalone.values()} == {Standing.WAITS}
 
 
 def test_a_claim_whose_devices_are_gone_asks_again() -> None:
