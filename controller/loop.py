@@ -110,8 +110,7 @@ class Loop:
         self._now = now
         self._engine = Engine(mirror.state)
         self._settling: dict[str, float] = {}
-        """The standalone claims that are being written and are no part of a commit, or that cannot
-        be written until a Unix time."""
+        """The claims of which a reservation is being ended, or cannot be until a Unix time."""
         self._parting: dict[tuple[DeviceId, str], float] = {}
         """The devices, with claims that have to leave them to others; when that is tried again."""
         self._failures: dict[str, int] = {}
@@ -192,14 +191,10 @@ class Loop:
         for release in todo.releases:
             self._mirror.release(release.claim.key)
             writer.release(release)
-        for claims, write in (
-            (todo.reservations, writer.reserve),
-            (todo.endings, writer.unreserve),
-        ):
-            for claim in claims:
-                if claim.key not in self._settling:
-                    self._settling[claim.key] = math.inf
-                    write(claim)
+        for claim in todo.endings:
+            if claim.key not in self._settling:
+                self._settling[claim.key] = math.inf
+                writer.unreserve(claim)
         for eviction, pod in todo.evictions:
             if pod.key not in self._mirror.evicting:
                 self._mirror.assume_evicted(pod.key)
@@ -287,7 +282,7 @@ class Loop:
                     self._writer.evict(pod, None)
 
     def _settle_again(self) -> bool:
-        """Whether standalone claims can be written again."""
+        """Whether reservations can be ended that could not be before."""
         now = self._now()
         left = {claim: at for claim, at in self._settling.items() if at > now}
         can, self._settling = len(left) < len(self._settling), left

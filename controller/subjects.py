@@ -100,8 +100,8 @@ def subjects(mirror: Mirror, statuses: StatusWriter | None = None) -> list[Subje
         Subject(
             NAMESPACES,
             lambda body: body["metadata"].get("labels") or {},
-            lambda key, labels: mirror.roster.put_namespace(key.name, labels),
-            lambda key, _: mirror.roster.put_namespace(key.name, None),
+            lambda key, labels: mirror.put_namespace(key.name, labels),
+            lambda key, _: mirror.put_namespace(key.name, None),
         ),
         _devices(mirror, DEVICE_CLASSES, DeviceClass),
         _devices(mirror, RESOURCE_SLICES, ResourceSlice),

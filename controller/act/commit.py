@@ -16,7 +16,7 @@ from controller.act import patch
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod
-from controller.observe.standalone import Standing
+from controller.observe.standalone import key_of_standalone
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,8 @@ class Acts:
 
     commits: tuple[Commit, ...]
     releases: tuple[Release, ...]
-    reservations: tuple[ResourceClaim, ...]
-    """Standalone claims that lack the controller's reservation."""
     endings: tuple[ResourceClaim, ...]
-    """Standalone claims that lose it."""
+    """Claims that lose the controller's reservation."""
     evictions: tuple[tuple[Eviction, ObservedPod], ...]
 
 
@@ -97,19 +95,14 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
         releases=tuple(
             Release(mirror.claims[claim], tuple(mirror.users_of(claim))) for claim in unwanted
         ),
-        reservations=_standing(mirror, Standing.UNRESERVED),
-        endings=_standing(mirror, Standing.ENDS),
+        endings=tuple(
+            mirror.claims[claim]
+            for claim in mirror.ending
+            if key_of_standalone(claim) not in mirror.assumed
+        ),
         evictions=tuple(
             (each, mirror.pods[each.pod]) for each in plan.evictions if each.pod in mirror.pods
         ),
-    )
-
-
-def _standing(mirror: Mirror, standing: Standing) -> tuple[ResourceClaim, ...]:
-    return tuple(
-        mirror.claims[key]
-        for key, each in mirror.standalone.items()
-        if each.standing is standing and each.pod.key not in mirror.assumed
     )
 
 
@@ -123,7 +116,8 @@ def _is_ready(
     if not own.keys().isdisjoint(released):
         return False
     if not all(
-        claim in own or mirror.claims[claim].status.allocation is not None
+        claim in own
+        or (mirror.claims[claim].status.allocation is not None and claim not in mirror.ending)
         for pod in pods
         for claim in mirror.state.pods[pod].claims
     ):

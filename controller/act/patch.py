@@ -52,11 +52,6 @@ def deallocate(claim: ResourceClaim) -> Json:
     }
 
 
-def reserve(claim: ResourceClaim) -> Json:
-    """Adds the controller's own reservation to a claim that has devices."""
-    return _reserved_for(claim, (*claim.status.reserved_for, reservation(claim)))
-
-
 def unreserve(claim: ResourceClaim) -> Json:
     """Removes the controller's own reservation; the devices too, if nobody else uses the claim."""
     others = tuple(each for each in claim.status.reserved_for if not is_own(each))

@@ -78,13 +78,13 @@ class Failed:
 class Released:
     """An attempt to take a tentative allocation back has ended."""
 
-    claim: str
+    claim: ResourceClaim
     error: Exception | None
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A write to the reservation of a standalone claim has ended."""
+    """An attempt to end the controller's own reservation of a claim has ended."""
 
     claim: str
     error: Exception | None
@@ -164,19 +164,13 @@ class Writer:
                     self._patch_pod(pod, patch.confirm(pod))
             self._patch_claim(claim, patch.deallocate(claim), status=True)
 
-        self._pool.submit(lambda: self._deliver(Released(claim.key, _error_of(work))))
-
-    def reserve(self, claim: ResourceClaim) -> None:
-        """Reserves a standalone claim."""
-        self._settle(claim, patch.reserve(claim))
+        self._pool.submit(lambda: self._deliver(Released(claim, _error_of(work))))
 
     def unreserve(self, claim: ResourceClaim) -> None:
-        """Ends the reservation of a standalone claim."""
-        self._settle(claim, patch.unreserve(claim))
+        """Ends the controller's own reservation of a claim."""
 
-    def _settle(self, claim: ResourceClaim, body: patch.Json) -> None:
         def work() -> None:
-            self._patch_claim(claim, body, status=True)
+            self._patch_claim(claim, patch.unreserve(claim), status=True)
 
         self._pool.submit(lambda: self._deliver(Settled(claim.key, _error_of(work))))
 

@@ -70,7 +70,7 @@ def _fullness_of_one(state: State, group: str, least: int) -> Fullness:
     """Of a group with one pod set, to which all of its pods belong."""
     members = state.members.get(group)
     pods = (key for of in members.by_set.values() for key in of) if members is not None else ()
-    active = sum(key in state.holds for key in pods)
+    active = sum(map(state.is_active, pods))
     if active < least:
         return Fullness.BELOW_MINIMUM
     return Fullness.ABOVE_MINIMUM if active > least else Fullness.AT_MINIMUM

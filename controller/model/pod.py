@@ -86,7 +86,7 @@ class Evicting:
 
     node: str
     stuck: bool = False
-    """Whether it does not end: what it holds must not be promised to anyone."""
+    """Whether it does not end: what it holds is promised to nobody, and charged to its queue."""
 
 
 @dataclass(frozen=True, slots=True)

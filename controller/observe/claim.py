@@ -11,15 +11,19 @@ from carina_dra.resource import Allocation, ConsumerReference, NodeSelectorOpera
 from controller.model.queue import QUEUE_LABEL
 from controller.names import GROUP, RESERVATIONS
 
-_TEMPLATE_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 _PODS = "pods"
 _NODE_NAME = "metadata.name"
 
 
 def is_standalone(claim: ResourceClaim) -> bool:
-    """Whether a claim asks a queue for devices by itself: it has the label, and no pod owns it."""
-    metadata = claim.metadata
-    return QUEUE_LABEL in metadata.labels and _TEMPLATE_ANNOTATION not in metadata.annotations
+    """Whether a claim asks a queue for devices by itself: it has the label, and is no pod's.
+
+    A claim is a pod's if the pod controls it, as kube-controller-manager makes it from a template.
+    """
+    return QUEUE_LABEL in claim.metadata.labels and not any(
+        owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod")
+        for owner in claim.metadata.owner_references
+    )
 
 
 def is_reserved(claim: ResourceClaim) -> bool:

@@ -1,6 +1,5 @@
 """A core/v1 Pod, as far as the controller depends on it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,8 @@ from controller.observe.member import ANNOTATIONS, Member
 from controller.observe.needs import needs_of
 
 _YEAR_DIGITS: Final = 4
+_LONGEST_GRACE: Final = 600.0
+"""Seconds. Who is evicted may take longer, but nobody waits for that."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _KEPT: Final = ANNOTATIONS | {NODE_ANNOTATION}
 """The annotations that the controller gives meaning to."""
@@ -36,7 +37,7 @@ class ObservedPod(Member):
     lacks_claims: bool = False
     """Whether a claim has still to be made from a template."""
     deleted: float | None = None
-    """When its grace period ends, or ended, if it is being deleted."""
+    """When it should have ended, if it is being deleted; a user chooses its grace period."""
     scheduled: float | None = None
     """When it was bound."""
     verdict: str | None = None
@@ -81,7 +82,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
     claims, lacks_claims = claims_of(namespace, spec, status)
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
-    phase, deleted = status.get("phase"), metadata.get("deletionTimestamp")
+    phase = status.get("phase")
     return ObservedPod(
         namespace=namespace,
         name=metadata["name"],
@@ -105,7 +106,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
         claims=claims,
         lacks_claims=lacks_claims,
         succeeded=phase == "Succeeded" if phase in _ENDED else None,
-        deleted=None if deleted is None else _end_of(deleted),
+        deleted=_end_of(metadata),
         scheduled=(
             _time(scheduled["lastTransitionTime"])
             if scheduled.get("status") == "True" and scheduled.get("lastTransitionTime")
@@ -146,9 +147,14 @@ def _verdict(scheduled: JsonObject) -> str | None:
     return None
 
 
-def _end_of(text: str) -> float:
-    """When a grace period ends, whose length a user chooses: beyond the year 9999 it has no end."""
-    return _time(text) if len(text.partition("-")[0]) == _YEAR_DIGITS else math.inf
+def _end_of(metadata: JsonObject) -> float | None:
+    """When the grace period of a deleted pod ends, of which `_LONGEST_GRACE` seconds count."""
+    text, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+    if text is None:
+        return None
+    if len(text.partition("-")[0]) != _YEAR_DIGITS:
+        return 0.0  # beyond the year 9999, which cannot be computed with: nobody waits for that
+    return _time(text) - max(grace - _LONGEST_GRACE if isinstance(grace, int) else 0.0, 0.0)
 
 
 def _time(text: str) -> float:

@@ -3,6 +3,10 @@
 A ResourceClaim with the label of a queue that no pod owns asks by itself. It is a group of one,
 which needs no pod. It is not preemptible, so it gets devices within the quota of its queue. It
 holds them, by a reservation of the controller's own, until it is deleted or its time is over.
+
+The controller writes the reservation together with the allocation: a claim that has devices and no
+reservation got them from somebody else, and the controller does not add one. Whoever gave them, the
+queue is charged for them as long as the claim has them.
 """
 
 from collections.abc import Callable
@@ -24,18 +28,18 @@ _ANYWHERE: Final = ""
 
 
 class Standing(Enum):
-    """What is to be done for a standalone claim."""
+    """What a standalone claim is to its queue. Only one that holds keeps the reservation."""
 
     WAITS = "waits"
-    """It has no devices."""
+    """It has no devices, and asks for them."""
     HOLDS = "holds"
-    """It has devices, and they are reserved for it."""
-    UNRESERVED = "unreserved"
-    """It has devices, but the reservation is missing."""
-    ENDS = "ends"
-    """Its reservation is to be removed: it was deleted, or its time is over."""
-    OVER = "over"
-    """There is nothing to do any more."""
+    """It has devices, which are reserved for it."""
+    USED = "used"
+    """It has devices for pods only: others allocated them, or it has ended. The queue pays."""
+    REFUSED = "refused"
+    """It cannot be decided on. The queue does not pay for what others have allocated to it."""
+    ENDED = "ended"
+    """It was deleted, or its time is over, and it has no devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,12 @@ class StandaloneClaim:
     until: float | None
     """When its time is over, as a Unix time."""
     refusal: str | None
-    """Why it cannot be decided on, and the remedy."""
+    """Why it cannot be decided on, and the remedy, if it is refused."""
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether its queue is responsible for it: it asks, or pays for what it has."""
+        return self.standing not in (Standing.REFUSED, Standing.ENDED)
 
 
 def key_of_standalone(claim: str) -> str:
@@ -73,31 +82,76 @@ def standalone_claim(
         0.0 if metadata.creation_timestamp is None else metadata.creation_timestamp.timestamp()
     )
     queue = metadata.labels[QUEUE_LABEL]
-    refusal = refusal_of(queue, metadata.namespace)
+    may_not_use, bad_time = refusal_of(queue, metadata.namespace), None
     until: float | None = None
     if (text := metadata.annotations.get(EXPIRES_ANNOTATION)) is not None:
         try:
             until = created + read_duration(text)
         except BadValueError as error:
-            refusal = f"ResourceClaim {claim.key}: annotation {EXPIRES_ANNOTATION}: {error.problem}"
-    standing = _standing(claim, is_over=until is not None and until <= now)
+            problem = error.problem
+            bad_time = f"ResourceClaim {claim.key}: annotation {EXPIRES_ANNOTATION}: {problem}"
+    is_over = metadata.deletion_timestamp is not None or (until is not None and until <= now)
+    has_devices, reserved = claim.status.allocation is not None, is_reserved(claim)
+    refusal: str | None = None
+    if is_over and not has_devices:
+        standing = Standing.ENDED
+    elif may_not_use is not None and not reserved:
+        standing, refusal = Standing.REFUSED, may_not_use
+    elif has_devices:
+        standing = Standing.HOLDS if reserved and not is_over else Standing.USED
+    elif bad_time is not None:
+        standing, refusal = Standing.REFUSED, bad_time
+    else:
+        standing = Standing.WAITS
     return StandaloneClaim(
         claim=claim,
         group=Group(key=key, queue=queue, root=PodSet("", 1), preemptible=False, created=created),
         pod=Pod(key, PodNeeds(), _state(claim), group=key, claims=(claim.key,), created=created),
         standing=standing,
         until=until,
-        refusal=refusal if standing is Standing.WAITS else None,
+        refusal=refusal,
     )
 
 
-def _standing(claim: ResourceClaim, *, is_over: bool) -> Standing:
-    has_devices = claim.status.allocation is not None
-    if is_over or claim.metadata.deletion_timestamp is not None:
-        return Standing.ENDS if is_reserved(claim) else Standing.OVER
-    if not has_devices:
-        return Standing.WAITS
-    return Standing.HOLDS if is_reserved(claim) else Standing.UNRESERVED
+class StandaloneClaims:
+    """The standalone claims of a cluster, and the reservations that are to be ended."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, StandaloneClaim] = {}
+        """By claim."""
+        self.ending: dict[str, None] = {}
+        """The claims of which the controller's reservation is to be ended."""
+        self._claim_of: dict[str, str] = {}
+        """By the pod that stands for it, which has the key of the group: a claim."""
+
+    def put(self, claim: ResourceClaim, wanted: StandaloneClaim | None) -> None:
+        """Takes notice of a claim, and of what it asks for by itself."""
+        self.remove(claim.key)
+        if wanted is not None:
+            self.known[claim.key] = wanted
+            self._claim_of[wanted.group.key] = claim.key
+        if is_reserved(claim) and (wanted is None or wanted.standing is not Standing.HOLDS):
+            self.ending[claim.key] = None
+
+    def remove(self, claim: str) -> None:
+        """Applies that a claim is gone."""
+        self.ending.pop(claim, None)
+        self.known.pop(claim, None)
+        self._claim_of.pop(key_of_standalone(claim), None)
+
+    def claim_of(self, group: str) -> str | None:
+        """The claim that is a group by itself."""
+        return self._claim_of.get(group)
+
+    def in_namespace(self, namespace: str) -> dict[str, None]:
+        """The standalone claims of a namespace."""
+        return {key: None for key in self.known if key.startswith(f"{namespace}/")}
+
+    def refusals(self) -> dict[str, str]:
+        """By group: why it cannot be decided on, and the remedy."""
+        return {
+            each.group.key: each.refusal for each in self.known.values() if each.refusal is not None
+        }
 
 
 def _state(claim: ResourceClaim) -> PodState:

@@ -67,7 +67,7 @@ def count_groups(state: State) -> Mapping[str, GroupCounts]:
         group = state.groups.get(key)
         if group is None or group.queue not in state.tree.paths:
             continue
-        has_place = any(pod in state.holds for pods in members.by_set.values() for pod in pods)
+        has_place = any(state.is_active(pod) for pods in members.by_set.values() for pod in pods)
         if has_place and fullness(state, group) is not Fullness.BELOW_MINIMUM:
             running.update(state.tree.paths[group.queue])
         elif key in state.waiting:

@@ -52,7 +52,7 @@ class Occupancy:
         self.holds: dict[str, Hold] = {}
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
-        """By queue and priority: how many pods have a place."""
+        """By queue and priority: how many pods have a place and could be evicted from it."""
         self.on_node: dict[str, dict[str, None]] = {}
         """The pods that have a place on each node."""
         self.versions: dict[str, int] = {}
@@ -225,9 +225,9 @@ class Occupancy:
         allocation = self._assigned.pop(claim)
         self.journal.record(partial(self._assigned.__setitem__, claim, allocation))
 
-    def occupy(self, pod: Pod, node: str, *, charged: bool = True) -> None:
+    def occupy(self, pod: Pod, node: str) -> None:
         """Gives a pod a place, with the devices that its claims have."""
-        queue, preemptible = self.queue_of(pod) if charged else ROOT, self._is_preemptible(pod)
+        queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
         self._take_place(pod, Hold(node, queue, self._priority_of(pod)))
         self.journal.record(partial(self._give_place, pod))
         self.accounts.take(queue, self.asking.of_pod(pod.needs), preemptible=preemptible)
@@ -252,8 +252,9 @@ class Occupancy:
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
         self.holds[pod.key] = hold
-        holders = self.holders.setdefault(hold.queue, {})
-        holders[hold.priority] = holders.get(hold.priority, 0) + 1
+        if not isinstance(pod.state, Evicting):
+            holders = self.holders.setdefault(hold.queue, {})
+            holders[hold.priority] = holders.get(hold.priority, 0) + 1
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         self.on_node.setdefault(hold.node, {})[pod.key] = None
         room = self.rooms.get(hold.node)
@@ -262,10 +263,11 @@ class Occupancy:
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
-        holders = self.holders[hold.queue]
-        holders[hold.priority] -= 1
-        if not holders[hold.priority]:
-            del holders[hold.priority]
+        if not isinstance(pod.state, Evicting):
+            holders = self.holders[hold.queue]
+            holders[hold.priority] -= 1
+            if not holders[hold.priority]:
+                del holders[hold.priority]
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         del self.on_node[hold.node][pod.key]
         room = self.rooms.get(hold.node)

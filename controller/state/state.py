@@ -323,14 +323,12 @@ class State(Occupancy):
                     self.members[pod.group].pending.add(pod.key)
                     self.waiting.add(pod.group)
                 self._request(pod)
-            case Placed(node=node):
+            case Placed(node=node) | Evicting(node=node, stuck=True):
+                # Who does not end is charged: a queue could exceed its limits by deleting pods.
                 self._request(pod)
                 self.occupy(pod, node)
-            case Evicting(node=node, stuck=stuck):
-                if stuck:
-                    self.occupy(pod, node, charged=False)
-                else:
-                    self.leave(pod, node)
+            case Evicting(node=node):
+                self.leave(pod, node)
             case Gated() | Ended():
                 pass
             case _:
@@ -358,14 +356,11 @@ class State(Occupancy):
                     pending.discard(pod.key)
                     if not pending:
                         self.waiting.discard(pod.group)
-            case Placed():
+            case Placed() | Evicting(stuck=True):
                 self._forget_request(pod)
                 self.vacate(pod)
-            case Evicting(node=node, stuck=stuck):
-                if stuck:
-                    self.vacate(pod)
-                else:
-                    self.stay(pod, node)
+            case Evicting(node=node):
+                self.stay(pod, node)
             case Gated() | Ended():
                 pass
             case _:
@@ -414,7 +409,7 @@ class State(Occupancy):
                 del self._counted[key]
                 self._uncount(self._claim_requests, key)
                 others = (self.pods[one] for one in self._referrers[key] if one != pod.key)
-                asking = (one for one in others if isinstance(one.state, Pending | Placed))
+                asking = (one for one in others if _asks(one))
                 other = min(asking, key=self._rank, default=None)
                 if other is not None:
                     self._counted[key] = other.key
@@ -441,6 +436,16 @@ class State(Occupancy):
         if allocation is None:
             return self.asking.asked(claim)
         return self.asking.given(claim, allocation)
+
+
+def _asks(pod: Pod) -> bool:
+    """Whether a pod counts as asking for what it has or waits for."""
+    match pod.state:
+        case Pending() | Placed() | Evicting(stuck=True):
+            return True
+        case Gated() | Evicting() | Ended():
+            return False
+    assert_never(pod.state)
 
 
 def _differ_in_history_only(one: Group, other: Group) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from controller.model.queue import QUEUE_LABEL
 from controller.names import (
     DELETE_PROTECTION,
+    EXPIRES_ANNOTATION,
     GATE,
     GROUP_LABEL,
     NODE_ANNOTATION,
@@ -163,7 +164,7 @@ def _label(key: str, value: str | None) -> dict[str, Any]:
     return {"metadata": {"labels": {key: value}}}
 
 
-def _annotation(key: str, value: str) -> dict[str, Any]:
+def _annotation(key: str, value: str | None) -> dict[str, Any]:
     return {"metadata": {"annotations": {key: value}}}
 
 
@@ -268,6 +269,59 @@ def test_a_claim_cannot_come_into_a_queue_later(tenant: _User) -> None:
 
     with pytest.raises(KubectlError, match=f"the label {QUEUE_LABEL} cannot be changed, added or"):
         tenant.patch(f"resourceclaim/{name}", _label(QUEUE_LABEL, _QUEUE))
+
+
+@pytest.fixture
+def expiring(tenant: _User) -> str:
+    """A claim that holds its devices for a time, as `resourceclaim/NAME`."""
+    body = _claim()
+    body["metadata"]["annotations"] = {EXPIRES_ANNOTATION: "8h"}
+    return f"resourceclaim/{tenant.create(body, dry_run=False)['metadata']['name']}"
+
+
+_LATER: Final = {
+    "change": (EXPIRES_ANNOTATION, "9h"),
+    "remove": (EXPIRES_ANNOTATION, None),
+    "add": (PREEMPTIBLE_ANNOTATION, "true"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "value"), _LATER.values(), ids=list(_LATER))
+def test_what_a_claim_asks_for_cannot_be_changed_later(
+    tenant: _User, expiring: str, annotation: str, value: str | None
+) -> None:
+    name = expiring.removeprefix("resourceclaim/")
+    message = f'claim "{name}": the annotation {annotation} cannot be changed, added or removed'
+    with pytest.raises(KubectlError, match=message):
+        tenant.patch(expiring, _annotation(annotation, value))
+
+
+def test_a_write_of_its_status_does_not_change_it_either(tenant: _User, expiring: str) -> None:
+    later = _annotation(EXPIRES_ANNOTATION, "9h")
+    written = tenant.patch(expiring, later, "--subresource=status")
+    assert written["metadata"]["annotations"] == {EXPIRES_ANNOTATION: "8h"}
+
+
+def test_all_annotations_of_a_claim_cannot_be_removed(tenant: _User, expiring: str) -> None:
+    remove = [{"op": "remove", "path": "/metadata/annotations"}]
+    with pytest.raises(KubectlError, match=f"the annotation {EXPIRES_ANNOTATION} cannot be"):
+        tenant.patch(expiring, remove)
+
+
+def test_an_administrator_can_change_how_long_a_claim_holds(admin: _User, expiring: str) -> None:
+    assert admin.patch(expiring, _annotation(EXPIRES_ANNOTATION, "1h"))
+
+
+def test_other_annotations_of_a_claim_can_be_changed(
+    tenant: _User, claim: str, expiring: str
+) -> None:
+    for each in (claim, expiring):
+        assert tenant.patch(each, _annotation("example.com/own", "a"))
+
+
+def test_annotations_of_a_claim_without_a_queue_are_its_own(tenant: _User) -> None:
+    name = tenant.create(_claim(queue=None), dry_run=False)["metadata"]["name"]
+    assert tenant.patch(f"resourceclaim/{name}", _annotation(EXPIRES_ANNOTATION, "8h"))
 
 
 # What everybody can do as before ------------------------------------------------------------------

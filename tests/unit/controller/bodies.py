@@ -29,11 +29,15 @@ def pod_body(
     verdict: str | None = None,
     phase: str = "Pending",
     deleted: str | None = None,
+    grace: object = None,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
     **spec: Any,
 ) -> Body:
-    """A pod; `given` is the node that the controller gave it, `claims` are its claims by name."""
+    """A pod; `given` is the node that the controller gave it, `claims` are its claims by name.
+
+    deleted, grace: its `deletionTimestamp` and `deletionGracePeriodSeconds`.
+    """
     metadata: Body = {
         "namespace": "t",
         "name": name,
@@ -53,6 +57,8 @@ def pod_body(
         metadata["ownerReferences"] = [owner]
     if deleted is not None:
         metadata["deletionTimestamp"] = deleted
+    if grace is not None:
+        metadata["deletionGracePeriodSeconds"] = grace
     status: Body = {"phase": phase}
     if verdict is not None:
         status["conditions"] = [

@@ -13,10 +13,11 @@ from controller.loop import Inbox, Loop
 from controller.model.plan import Eviction
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
+from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import Metrics
-from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
+from tests.unit.controller.bodies import CREATED, JOB, claim_body, declared_queue, pod_body
 from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
 from tests.unit.controller.small_world import Silent
 
@@ -31,7 +32,7 @@ class Written:
         self.commits: list[Commit] = []
         self.releases: list[Release] = []
         self.evicted: list[ObservedPod] = []
-        self.reserved: list[str] = []
+        self.unreserved: list[str] = []
 
     def commit(self, commit: Commit) -> None:
         self.commits.append(commit)
@@ -39,11 +40,8 @@ class Written:
     def release(self, release: Release) -> None:
         self.releases.append(release)
 
-    def reserve(self, claim: ResourceClaim) -> None:
-        self.reserved.append(claim.key)
-
     def unreserve(self, claim: ResourceClaim) -> None:
-        pass
+        self.unreserved.append(claim.key)
 
     def evict(self, pod: ObservedPod, _: Eviction | None) -> None:
         self.evicted.append(pod)
@@ -135,7 +133,7 @@ def test_a_release_that_fails_is_tried_again_after_a_while(
     controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
     controller.pod("p", claims=["c"], gates=("scheduling.carina.dev/queue", "other"))
     controller.step()
-    controller.loop.take(Released("t/c", error))
+    controller.loop.take(Released(controller.mirror.claims["t/c"], error))
     controller.step(seconds / 2)
     assert len(controller.written.releases) == 1
     controller.step(seconds)
@@ -217,18 +215,23 @@ def test_what_is_taken_back_is_decided_again_without_its_node() -> None:
     assert commit.assumed["t/p"].node == "n2"
 
 
-def test_a_reservation_that_is_refused_is_tried_again_after_a_while() -> None:
+def test_an_end_of_a_reservation_that_is_refused_is_tried_again_after_a_while() -> None:
     controller = Controller()
-    controller.claim("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    body = claim_body("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    body["metadata"]["deletionTimestamp"] = CREATED
+    body["status"]["reservedFor"] = [
+        {"apiGroup": GROUP, "resource": RESERVATIONS, "name": "c", "uid": "uid-c"}
+    ]
+    controller.mirror.put_claim(decode(ResourceClaim, body))
     controller.step()
     controller.step()
-    assert controller.written.reserved == ["t/c"]
+    assert controller.written.unreserved == ["t/c"]
     controller.loop.take(Settled("t/c", Forbidden(OPERATION, "")))
     assert 0 < controller.patience() <= 1
     controller.step(0.5)
-    assert controller.written.reserved == ["t/c"]
+    assert controller.written.unreserved == ["t/c"]
     controller.step(0.5)
-    assert controller.written.reserved == ["t/c", "t/c"]
+    assert controller.written.unreserved == ["t/c", "t/c"]
 
 
 def test_a_pod_that_has_to_leave_a_device_is_evicted_again_if_that_is_refused() -> None:

@@ -9,6 +9,7 @@ from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from controller.model.queue import QUEUE_LABEL
 from controller.names import EXPIRES_ANNOTATION, GROUP
+from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 
@@ -54,10 +55,11 @@ def await_allocated(team: Team, name: str) -> Any:
     return eventually(lambda: status(team, name).get("allocation"), within=PLACED_WITHIN)
 
 
-def use(team: Team, pod: str, name: str) -> None:
-    """Creates a pod of the queue that uses the claim."""
+def use(team: Team, pod: str, name: str, *, queue: bool = True) -> None:
+    """Creates a pod that uses the claim, of the queue or of none."""
     spec = {**team.pod_spec(0), "resourceClaims": [{"name": "gpus", "resourceClaimName": name}]}
-    metadata = {"name": pod, "namespace": team.namespace, "labels": team.labels()}
+    labels = team.labels() if queue else {}
+    metadata = {"name": pod, "namespace": team.namespace, "labels": labels}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     team.client.create(PODS, body)
 
@@ -102,6 +104,25 @@ def test_devices_of_a_deleted_claim_are_free(new_team: NewTeam) -> None:
     eventually(lambda: "held" not in team.claims(), within=PLACED_WITHIN)
     team.gang("next", pods=2, gpus=2)
     team.await_bound(2, "next")
+
+
+def test_devices_that_kube_scheduler_gave_are_charged_and_not_held(new_team: NewTeam) -> None:
+    """The claim asks for more than its queue may have, and a pod without a queue uses it."""
+
+    def allocated() -> Any:
+        queue = team.client.get(QUEUES, team.queue)
+        return [each["allocated"] for each in queue.get("status", {}).get("resources", ())]
+
+    team = new_team(resources=_QUOTA)
+    claim(team, "large", 3)
+    use(team, "other", "large", queue=False)
+    team.await_bound(1, "other")
+    eventually(lambda: allocated() == [3], within=PLACED_WITHIN)
+    [entry] = status(team, "large")["reservedFor"]
+    assert entry["name"] == "other"
+    team.delete_pod("other")
+    eventually(lambda: "allocation" not in status(team, "large"), within=PLACED_WITHIN)
+    eventually(lambda: allocated() == [0], within=PLACED_WITHIN)
 
 
 def test_claim_holds_its_devices_until_its_time_is_over(new_team: NewTeam) -> None:

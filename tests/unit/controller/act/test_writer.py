@@ -225,7 +225,7 @@ def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Wri
 def test_devices_are_taken_back(site: Site, writer: Writer) -> None:
     pod, claim = site.pod("p", "c"), site.claim("c", allocation=gpus_of("n1", 0))
     writer.release(Release(claim, (pod,)))
-    assert site.end() == Released("t/c", None)
+    assert site.end() == Released(claim, None)
     assert site.devices("c") == []
 
 

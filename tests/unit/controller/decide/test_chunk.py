@@ -195,6 +195,11 @@ class TestFullness:
     def test_of_a_pod_set(self, placed: int, expected: Fullness) -> None:
         assert _fullness(_fill(_scene(PodSet("a", 2)), "a", placed=placed)) is expected
 
+    def test_a_pod_that_does_not_end_counts_for_nothing(self) -> None:
+        scene = _fill(_scene(PodSet("a", 2)), "a", placed=1)
+        scene.pod("g", gpus=0, name="stuck", pod_set="a", state=Evicting("n", stuck=True))
+        assert _fullness(scene) is Fullness.BELOW_MINIMUM
+
     def test_a_sub_group_more_than_needed_is_above_the_minimum(self) -> None:
         assert _fullness(_tree(("a", 1, 1, 0), ("b", 1, 1, 0), least=1)) is Fullness.ABOVE_MINIMUM
 

@@ -121,6 +121,19 @@ def test_nobody_is_promised_what_a_stuck_pod_holds() -> None:
     assert decided.stale == ("a/v",)
 
 
+def test_what_a_stuck_pod_holds_counts_against_the_limit_of_its_queue() -> None:
+    stuck = Pod("a/v-0", NEEDS, Evicting("n1", stuck=True), "a/v", claims=("a/v-0",))
+    half_gone = snapshot(
+        slices=(gpus(count=2),),
+        queues=(Queue("q", entitlements={GPU: Entitlement(1, limit=1)}),),
+        claims=(claim("a/v-0", has=("n1/g0",)), claim("a/h")),
+        groups=(group("a/v"), group("a/h")),
+        pods=(stuck, waiting("a/h-0", "a/h", "a/h")),
+    )
+
+    assert not plan(half_gone).starts
+
+
 def test_no_more_pods_start_with_a_claim_than_may_use_it() -> None:
     pods = [waiting(f"a/p-{index:03}", "a/g", "a/c", needs=PodNeeds()) for index in range(257)]
     shared = snapshot(claims=(claim("a/c"),), groups=(group("a/g"),), pods=tuple(pods))

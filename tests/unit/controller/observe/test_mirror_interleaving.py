@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
+from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
@@ -77,7 +79,12 @@ class History:
         allocation = None
         if rng.random() < 0.6:  # of a claim's own device, so that none is given twice
             allocation = gpus_of(rng.choice(NODES), CLAIMS.index(name))
-        body = claim_body(name, uid=uid, version=self.version, allocation=allocation)
+        labels = rng.choice(({}, {}, {QUEUE_LABEL: "q"}))
+        body = claim_body(name, uid=uid, version=self.version, allocation=allocation, labels=labels)
+        if allocation is not None and rng.random() < 0.2:
+            own = {"apiGroup": GROUP, "resource": RESERVATIONS, "name": name, "uid": uid}
+            body["status"]["reservedFor"] = [own]
+            return body
         if allocation is not None and rng.random() < 0.6:
             pods = [one for (kind, _), one in self.live.items() if kind == "pod"]
             if pods:
@@ -211,7 +218,9 @@ class Follower:
             self.memories.append(memory)
 
     def refresh(self) -> None:
-        self.now += self.rng.choice((0, 1, 3))
+        # Less than the minute in which devices that pods have left are believed to become free:
+        # since when they are is what only the follower knows.
+        self.now = min(self.now + self.rng.choice((0, 1, 3)), NOW + 59)
         self.mirror.refresh(self.now)
 
 
@@ -226,7 +235,7 @@ def test_a_mirror_is_as_one_that_has_seen_the_last_state_only(rng: Random) -> No
     fresh = mirror()
     for kind, body in last_objects(history, rng):
         show(fresh, kind, body)
-    fresh.refresh(NOW)
+    fresh.refresh(follower.now)
     for start in follower.starts:
         for key, assumed in start.items():
             fresh.assume(key, assumed)
@@ -255,5 +264,7 @@ def seen(mirror: Mirror) -> dict[str, object]:
         "claims": dict(mirror.state.claims),
         "groups": dict(mirror.state.groups),
         "tentative": dict(mirror.tentative()),
+        "standalone": dict(mirror.standalone),
+        "ending": dict(mirror.ending),
         "refused": set(mirror.refused),
     }

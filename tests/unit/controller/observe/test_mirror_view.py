@@ -1,7 +1,11 @@
 """What a mirror tells the engine of what it has seen, and of what is being written."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
+from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.observe.budget import Budget
 from controller.observe.label_selector import LabelSelector
@@ -11,6 +15,8 @@ from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_bo
 from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
 
 GIVEN = gpus_of("n1", 0)
+ENDLESS = 3_000_000_000
+"""Seconds of a grace period."""
 
 
 def mirror() -> Mirror:
@@ -110,9 +116,23 @@ def test_devices_that_are_taken_back_are_in_use_until_they_are() -> None:
     assert seen.state.claims["t/c"].status.allocation == GIVEN
     assert known(seen, "t/p").state == Gated()
     seen.put_claim(claim(version=2))
-    seen.end_release("t/c", NOW)
+    seen.end_release(claim(version=2), NOW)
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Pending()
+
+
+def test_an_answer_about_a_claim_that_was_created_again_does_not_end_its_release() -> None:
+    seen = mirror()
+    before = claim(uid="old", allocation=GIVEN, reserved_for=["p"])
+    seen.put_claim(before)
+    seen.put_pod(pod(claims=["c"]))
+    seen.release("t/c")
+    seen.put_claim(claim(uid="new", version=2, allocation=GIVEN, reserved_for=["p"]))
+    seen.release("t/c")
+    seen.end_release(before, NOW)
+    seen.refresh(NOW)
+    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert not seen.tentative()
 
 
 def test_a_group_that_met_a_race_keeps_what_is_written() -> None:
@@ -141,7 +161,7 @@ def test_a_node_is_avoided_by_the_pods_that_replace_those_that_were_refused() ->
     assert known(seen, "t/train-b").needs.affinity is not None
     seen.refresh(NOW + 10)
     assert known(seen, "t/train-b").needs.affinity is None
-    assert not seen._avoided
+    assert not seen._deferrals
 
 
 def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
@@ -150,7 +170,7 @@ def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
         seen.hold_back(f"t/pod/{number}", NOW + 1, keeps=True)
         seen.avoid(f"t/pod/{number}", "n1", NOW + 1)
     seen.refresh(NOW + 1)
-    assert (seen._held_back, seen._avoided, seen.wake) == ({}, {}, None)
+    assert (len(seen._deferrals), seen.wake) == (0, None)
 
 
 def test_only_pods_of_queues_are_judged_by_what_kube_scheduler_says() -> None:
@@ -171,6 +191,22 @@ def test_a_pod_that_does_not_end_is_stuck_after_a_time() -> None:
     assert seen.wake is not None
     seen.refresh(seen.wake)
     assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+
+
+def test_a_pod_that_is_deleted_with_an_endless_grace_period_is_charged_again_after_a_time() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    deleted = datetime.fromtimestamp(NOW, UTC)
+    end = deleted + timedelta(seconds=ENDLESS)
+    gone = pod(claims=["c"], gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS)
+    seen.put_pod(gone)
+    seen.refresh(NOW)
+    assert seen.state.accounts.allocated["q"] == (0,)
+    assert seen.wake == NOW + 600 + 60
+    seen.refresh(seen.wake)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+    assert seen.state.accounts.allocated["q"] == (1,)
+    assert seen.wake is None
 
 
 def test_an_eviction_of_a_pod_of_the_same_name_is_none_of_the_new_one() -> None:
@@ -229,6 +265,67 @@ def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
     seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Succeeded", version=2))
     seen.refresh(NOW)
     assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+
+
+def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"]))
+    seen.refresh(NOW)
+    assert seen.wake == NOW + 60
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"], version=2))
+    seen.refresh(NOW + 59)
+    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    seen.refresh(NOW + 60)
+    assert not seen.state.pods
+    assert seen.state.cluster.allocation("t/c") == GIVEN
+    assert seen.wake is None
+
+
+def test_devices_are_waited_for_again_when_other_pods_have_used_them() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.refresh(NOW)
+    seen.put_pod(pod("p", claims=["c"], gates=(), node="n1"))
+    seen.refresh(NOW + 60)
+    seen.remove_pod(pod("p"))
+    seen.refresh(NOW + 61)
+    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    assert seen.wake == NOW + 61 + 60
+
+
+def test_a_pod_that_is_gone_stays_so_however_many_go_at_once() -> None:
+    seen = mirror()
+    seen.put_pod(pod("first"))
+    seen.remove_pod(pod("first"))
+    for number in range(20_000):
+        seen.remove_pod(replace(pod("other"), uid=str(number)))
+    seen.refresh(NOW + 30)
+    seen.put_pod(pod("first", version=2))
+    assert not seen.pods
+
+
+def test_who_is_gone_is_not_remembered_for_longer_than_an_answer_may_take() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.remove_pod(pod())
+    seen.put_claim(claim())
+    seen.remove_claim(claim())
+    seen.refresh(NOW + 60)
+    assert not seen._watched._gone
+
+
+def test_a_claim_that_stands_for_itself_leaves_nothing_behind() -> None:
+    seen = mirror()
+    alone = claim(labels={QUEUE_LABEL: "q"})
+    seen.put_claim(alone)
+    seen.refresh(NOW)
+    (key,) = seen.state.pods
+    start = {key: Assumed("n1", {"t/c": GIVEN})}
+    seen.assume(key, start[key])
+    seen.forget(start)
+    seen.remove_claim(alone)
+    seen.refresh(NOW)
+    assert not seen._refusals._last_node
 
 
 def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> None:

@@ -1,5 +1,7 @@
 """What is read of a pod."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from controller.names import GATE
@@ -60,7 +62,35 @@ def test_the_word_of_kube_scheduler_is_kept() -> None:
     assert read_pod(pod_body("p", node="n1")).verdict is None
 
 
+@pytest.mark.parametrize(
+    ("end", "grace", "leaves_by"),
+    [
+        (0, 0, 0),
+        (30, 30, 30),
+        (600, 600, 600),
+        (601, 601, 600),
+        (3_000_000_000, 3_000_000_000, 600),
+        (30, None, 30),
+        (30, -1, 30),
+        (30, "soon", 30),
+        # The API server's arithmetic overflows: its time is not the sum. Nobody waits for that.
+        (1_000_000, 9_223_372_036, 1_000_000 - 9_223_372_036 + 600),
+    ],
+)
+def test_a_pod_leaves_by_the_end_of_its_grace_period_of_which_ten_minutes_count(
+    end: int, grace: object, leaves_by: int
+) -> None:
+    deleted = datetime(2026, 1, 1, tzinfo=UTC)
+    timestamp = (deleted + timedelta(seconds=end)).isoformat()
+    pod = read_pod(pod_body("p", node="n1", deleted=timestamp, grace=grace))
+    assert pod.deleted == deleted.timestamp() + leaves_by
+
+
 @pytest.mark.parametrize("year", ["+292277026596", "12026"])
-def test_a_grace_period_without_end_is_read(year: str) -> None:
+def test_an_end_that_no_calendar_has_is_not_waited_for(year: str) -> None:
     pod = read_pod(pod_body("p", node="n1", deleted=f"{year}-01-01T00:00:00Z"))
-    assert pod.deleted == float("inf")
+    assert pod.deleted == 0
+
+
+def test_a_pod_that_is_not_deleted_need_not_leave() -> None:
+    assert read_pod(pod_body("p", node="n1")).deleted is None

@@ -125,7 +125,7 @@ def _parts(part: SubGroup) -> Iterator[SubGroup]:
 def _exceeded_queues(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     """Limits, and quotas for what is not preemptible, that are exceeded by what is decided."""
     before = Occupancy(
-        {key: pod.state.node for key, pod in cluster.pods.items() if isinstance(pod.state, Placed)},
+        {key: node for key, pod in cluster.pods.items() if (node := _charged_on(pod)) is not None},
         {
             key: claim.status.allocation
             for key, claim in cluster.claims.items()
@@ -147,6 +147,15 @@ def _exceeded_queues(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
                     yield f"{name} has {amount} firm of {resource}, its quota {entitlement.quota}"
 
 
+def _charged_on(pod: Pod) -> str | None:
+    """The node on which a pod has what its queue is charged for; None for nothing."""
+    match pod.state:
+        case Placed(node=node) | Evicting(node=node, stuck=True):
+            return node
+        case _:
+            return None
+
+
 def sums(cluster: RunningCluster, held: Occupancy, *, firm: bool = False) -> Sums:
     """What each queue has, with all below it; `firm`: only of what is not preemptible."""
     queues = {queue.name: queue for queue in cluster.queues}
@@ -156,7 +165,7 @@ def sums(cluster: RunningCluster, held: Occupancy, *, firm: bool = False) -> Sum
     for key in held.nodes:
         pod = cluster.pods[key]
         group = cluster.groups[pod.group or ""]
-        if isinstance(pod.state, Evicting) or (firm and group.preemptible):
+        if firm and group.preemptible:
             continue
         claims = [name for name in pod.claims if name not in counted]
         counted.update(claims)

@@ -1,6 +1,8 @@
 """The status of a Queue, from the accounts of the state and the fair shares of a plan."""
 
 from controller.api.queue import GroupCounts
+from controller.model.group import PodSet
+from controller.model.pod import Evicting
 from controller.model.resource import Memory, Pods
 from controller.report.queue_status import QueueStatus, count_groups, queue_status
 from tests.unit.controller.scene import GIB, GPU, Scene
@@ -40,6 +42,12 @@ def test_a_group_runs_once_its_minimum_has_a_place() -> None:
     scene.runs("elastic", "n", least=1).pod("elastic")
     scene.runs("broken", "n", least=2).pod("broken")
     assert status_of(scene, "q").groups == GroupCounts(pending=1, running=1)
+
+
+def test_a_group_with_nothing_but_a_pod_that_does_not_end_does_not_run() -> None:
+    scene = Scene().node("n", 8).queue("q", quota=8).group("g", root=PodSet("", 0))
+    scene.pod("g", gpus=0, name="p", state=Evicting("n", stuck=True))
+    assert status_of(scene, "q").groups == GroupCounts()
 
 
 def test_amounts_are_written_as_quantities() -> None:

@@ -139,6 +139,13 @@ class TestSharedClaims:
         state = self._scene().waits("other").state()
         assert [state.referrers(key) for key in ("t/c", "t/other-0", "t/gone")] == [2, 1, 0]
 
+    def test_a_pod_that_does_not_end_asks_for_it_when_the_others_are_gone(self) -> None:
+        scene = self._scene()
+        state = scene.state()
+        state.put_pod(replace(scene.pods["g-1"], state=Evicting("n", stuck=True)))
+        state.remove_pod("t/g-0")
+        assert state.accounts.requested["q"] == (2,)
+
     def test_it_is_asked_for_once_also_when_the_first_pod_goes(self) -> None:
         scene = Scene().queue("q").claim("c", 2).group("g", root=PodSet("", 1))
         state = scene.pod("g", claims=("c",)).pod("g", claims=("c",)).state()
@@ -158,10 +165,18 @@ class TestWhoIsCharged:
         state = Scene().node("n", 2).queue("q").runs("g", "n", queue="gone").state()
         assert state.accounts.allocated == {"q": (0,), ROOT: (1,)}
 
-    def test_what_a_pod_holds_that_does_not_end_is_charged_to_nobody(self) -> None:
+    def test_what_a_pod_holds_that_does_not_end_is_charged_to_its_queue(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
         scene.pod("g", name="p", claims=("c",), state=Evicting("n", stuck=True))
-        assert scene.state().accounts.allocated == {"q": (0,), ROOT: (1,)}
+        state = scene.state()
+        assert state.accounts.allocated == {"q": (1,), ROOT: (0,)}
+        state.remove_pod("t/p")
+        assert state.accounts.allocated == {"q": (0,), ROOT: (0,)}
+
+    def test_pods_that_do_not_end_are_nobody_whom_others_could_evict(self) -> None:
+        scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
+        scene.pod("g", name="p", claims=("c",), state=Evicting("n", stuck=True))
+        assert scene.state().holders.get("q", {}) == {}
 
     def test_pods_that_leave_are_not_charged(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
@@ -177,6 +192,7 @@ class TestRequests:
             (Placed("n"), 5),
             (Gated(), 0),
             (Evicting("n"), 0),
+            (Evicting("n", stuck=True), 5),
             (Ended(succeeded=True), 0),
         ],
     )
@@ -204,6 +220,15 @@ class TestEvents:
         ):
             scene.pods[name] = replace(scene.pods[name], state=now)
             state.put_pod(scene.pods[name])
+        self._same(state, scene)
+
+    def test_pods_that_do_not_end(self) -> None:
+        scene = _scene()
+        state = scene.state()
+        for stuck in (False, True):
+            left = replace(scene.pods["old-0"], state=Evicting("n", stuck=stuck))
+            scene.pods["old-0"] = left
+            state.put_pod(left)
         self._same(state, scene)
 
     def test_pods_that_are_gone(self) -> None:

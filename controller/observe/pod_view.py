@@ -1,0 +1,111 @@
+"""What the engine is shown of a pod, from what is watched and what the controller is doing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from carina_dra.resource import ResourceClaim
+from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
+from controller.observe.claim import node_of
+from controller.observe.deferral import Deferrals, avoiding
+from controller.observe.disruption import Disruptions
+from controller.observe.leaving import leaving
+from controller.observe.member import place_of
+from controller.observe.pod import ObservedPod
+from controller.observe.roster import Roster
+from controller.observe.standalone import StandaloneClaim
+from controller.observe.tentative import TentativeAllocations
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The parts of a mirror that pods depend on."""
+
+    roster: Roster
+    claims: Mapping[str, ResourceClaim]
+    tentative: TentativeAllocations
+    disruptions: Disruptions
+    deferrals: Deferrals
+
+    def of(self, pod: ObservedPod, now: float) -> tuple[Pod | None, float | None]:
+        """A pod as the engine sees it, and when that changes by time alone.
+
+        None for a pod that holds nothing and is none of the controller's business.
+        """
+        if pod.queue is None:
+            return self._of_others(pod, now)
+        group, place = self.roster.group_of(pod.key), place_of(pod)
+        budgets, fewer_at = self.disruptions.budgets_of(pod, now)
+        state, stuck_at = self._state_of(pod, now)
+        made = Pod(
+            key=pod.key,
+            needs=avoiding(pod.needs, self.deferrals.avoided_by(group or "")),
+            state=state,
+            group=group,
+            pod_set=place.pod_set,
+            rank=place.rank,
+            claims=pod.claims,
+            created=pod.created,
+            budgets=budgets,
+            labels=pod.labels,
+        )
+        return made, min((at for at in (fewer_at, stuck_at) if at is not None), default=None)
+
+    def of_claim(self, claim: StandaloneClaim) -> Pod:
+        """The pod that stands for a claim, which waits while it is held back."""
+        is_held_back = self.deferrals.is_held_back(claim.group.key)
+        waits = is_held_back and isinstance(claim.pod.state, Pending)
+        return replace(claim.pod, state=Gated()) if waits else claim.pod
+
+    def is_taken_back(self, pod: ObservedPod) -> bool:
+        """Whether a pod lost its gate with devices that it has no more."""
+        if pod.is_held or pod.given is None:
+            return False
+        known = [self.claims.get(key) for key in pod.claims]
+        return any(one is None or one.status.allocation is None for one in known)
+
+    def _of_others(self, pod: ObservedPod, now: float) -> tuple[Pod | None, float | None]:
+        if pod.node is None or pod.succeeded is not None:
+            return None, None
+        state: PodState = Placed(pod.node)
+        until: float | None = None
+        if pod.deleted is not None:
+            state, until = leaving(pod, pod.node, now)
+        return Pod(pod.key, pod.needs, state, claims=pod.claims, labels=pod.labels), until
+
+    def _state_of(self, pod: ObservedPod, now: float) -> tuple[PodState, float | None]:
+        if pod.succeeded is not None:
+            return Ended(pod.succeeded), None
+        if pod.deleted is not None:
+            if pod.node is None:
+                return Ended(succeeded=False), None
+            return leaving(pod, pod.node, now)
+        assumed = self.tentative.assumed.get(pod.key)
+        node = pod.node or (assumed.node if assumed is not None else self._given_node(pod))
+        if node is not None:
+            is_evicted = pod.key in self.disruptions.evicting
+            return Evicting(node) if is_evicted else Placed(node), None
+        return Pending() if self._waits(pod) else Gated(), None
+
+    def _waits(self, pod: ObservedPod) -> bool:
+        """Whether a pod without a node can be given one."""
+        if not self._is_decided_on(pod):
+            return False
+        if pod.is_held:
+            is_only_gate = len(pod.gates) == 1
+            is_released = self.tentative.are_released(pod.claims)
+            return is_only_gate and not pod.lacks_claims and not is_released
+        return self.is_taken_back(pod)
+
+    def _is_decided_on(self, pod: ObservedPod) -> bool:
+        group, known = self.roster.group_of(pod.key), self.roster
+        if group is None or group not in known.groups or group in known.refused:
+            return False
+        return not self.deferrals.is_held_back(group)
+
+    def _given_node(self, pod: ObservedPod) -> str | None:
+        """Where the controller has placed a pod that is not bound yet, if that still holds."""
+        if pod.is_held or self.is_taken_back(pod):
+            return None
+        known = [self.claims[key] for key in pod.claims if key in self.claims]
+        nodes = [node_of(one.status.allocation) for one in known if one.status.allocation]
+        return next((node for node in nodes if node is not None), pod.given)

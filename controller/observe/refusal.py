@@ -1,0 +1,35 @@
+"""What kube-scheduler says of pods that the controller has given a node."""
+
+from controller.observe.pod import ObservedPod
+
+
+class Refusals:
+    """The pods of queues without a gate that kube-scheduler finds no node for."""
+
+    def __init__(self) -> None:
+        self.since: dict[str, float] = {}
+        """By pod: since when, as a Unix time."""
+        self._last_node: dict[str, str] = {}
+        """By pod: the node that it was given last."""
+
+    def give(self, pod: str, node: str) -> None:
+        """Takes notice that a pod is given a node, about which kube-scheduler is yet to say."""
+        self._last_node[pod] = node
+        self.since.pop(pod, None)
+
+    def put_pod(self, pod: ObservedPod, now: float, *, is_starting: bool) -> None:
+        """Takes notice of what is said of a pod, unless that is about an earlier start."""
+        is_refused = pod.verdict is not None and pod.given is not None and pod.is_waiting
+        if pod.queue is not None and is_refused and not is_starting:
+            self.since.setdefault(pod.key, now)
+        else:
+            self.since.pop(pod.key, None)
+
+    def remove_pod(self, pod: str) -> None:
+        """Applies that a pod is gone."""
+        self.since.pop(pod, None)
+        self._last_node.pop(pod, None)
+
+    def last_node(self, pod: ObservedPod) -> str | None:
+        """The node that a pod was given last."""
+        return self._last_node.get(pod.key, pod.given)
