@@ -57,6 +57,11 @@ def reserve(claim: ResourceClaim) -> Json:
     return _reserved_for(claim, (*claim.status.reserved_for, reservation(claim)))
 
 
+def reserve_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) -> Json:
+    """Reserves a claim that has devices for further consumers."""
+    return _reserved_for(claim, (*claim.status.reserved_for, *consumers))
+
+
 def unreserve(claim: ResourceClaim) -> Json:
     """Removes the controller's own reservation; the devices too, if nobody else uses the claim."""
     others = tuple(each for each in claim.status.reserved_for if not is_own(each))

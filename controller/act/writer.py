@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import Body, ObjectKey
@@ -35,7 +35,7 @@ from carina_dra.kube.errors import (
 )
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.act.commit import ClaimStart, Commit, PodStart, Release
+from controller.act.commit import ClaimStart, ClaimUse, ClaimWrite, Commit, PodStart, Release
 from controller.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
@@ -147,7 +147,7 @@ class Writer:
         if commit.claims:
             progress = _Progress(commit, left=len(commit.claims))
             for claim in commit.claims:
-                self._submit(progress, partial(self._start_claim, claim))
+                self._submit(progress, partial(self._write_claim, claim))
         else:
             self._start_pods(_Progress(commit, left=0))
 
@@ -228,6 +228,15 @@ class Writer:
             self._deliver(Committed(progress.commit))
         for pod in pods:
             self._submit(progress, partial(self._start_pod, pod))
+
+    def _write_claim(self, write: ClaimWrite) -> None:
+        match write:
+            case ClaimStart():
+                self._start_claim(write)
+            case ClaimUse(claim, consumers):
+                self._patch_claim(claim, patch.reserve_for(claim, consumers), status=True)
+            case _:
+                assert_never(write)
 
     def _start_claim(self, start: ClaimStart) -> None:
         claim = start.claim

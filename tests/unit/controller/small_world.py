@@ -117,6 +117,11 @@ class Store:
         ready = sum(map(self.is_allocated, gang))
         least = 1 if group is None else int(group.rpartition("-")[2])
         assert ready >= least, f"{group} loses its gates with {ready} claims written"
+        for name in claims_of(pod):
+            reserved = (self.claims[name].get("status") or {}).get("reservedFor") or ()
+            assert pod["metadata"]["uid"] in {entry["uid"] for entry in reserved}, (
+                f"{name} may be taken back from a pod that starts"
+            )
 
     def results(self, claim: Body) -> list[Body]:
         allocation = (claim.get("status") or {}).get("allocation")
@@ -300,10 +305,16 @@ class World:
     # Others.
 
     def submit(self) -> None:
-        """A gang of pods with a claim each, or a pod by itself; sometimes they share a claim."""
+        """A gang of pods with a claim each, or a pod by itself; sometimes they share a claim.
+
+        Sometimes a pod by itself joins those that have a claim already.
+        """
         size = self.rng.choice((1, 1, 2, 3))
         self.created += 1
         group = None
+        if size == 1 and self.store.claims and self.rng.random() < 0.3:
+            claim = self.rng.choice(sorted(self.store.claims))
+            return self._create(f"p{self.created}-0", None, claim)
         if size > 1:
             group = f"g{self.created}-{size}"
             self.gangs[group] = size
@@ -312,6 +323,7 @@ class World:
         names = [f"p{self.created}-{index}" for index in range(size)]
         for name in names:
             self._create(name, group, names[0] if shared else name)
+        return None
 
     def _create(self, name: str, group: str | None, claim: str) -> None:
         self.created += 1
@@ -401,6 +413,9 @@ class World:
             (1, self.restart if self.rng.random() < 0.3 else self.collect),
         )
         self.rng.choices([move for _, move in moves], [weight for weight, _ in moves])[0]()
+        self._check()
+
+    def _check(self) -> None:
         if self.store.violation is not None:
             raise self.store.violation
 
@@ -420,4 +435,5 @@ class World:
                 self.steps.step()
             for _ in self.store.pods:
                 self.schedule()
+            self._check()
             quiet = quiet + 1 if self.store.version == before else 0
