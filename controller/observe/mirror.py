@@ -267,6 +267,10 @@ class Mirror:
             self._due_claims.set(claim, until)
             self._change_claim(claim)
 
+    def is_being_released(self, claim: str) -> bool:
+        """Whether an allocation is being taken back, or that is tried again later."""
+        return claim in self._releasing
+
     def assume_evicted(self, pod: str) -> None:
         """Has a pod count as one that is leaving."""
         self.evicting[pod] = self.pods[pod].uid
@@ -279,6 +283,10 @@ class Mirror:
             self._not_evictable[pod.key] = until
             self._changed_pods[pod.key] = None
             self._budgets_changed = True
+
+    def may_be_evicted(self, pod: str) -> bool:
+        """Whether the API server may be asked to evict a pod now."""
+        return pod not in self.evicting and self._not_evictable.get(pod, 0) <= self._now
 
     def avoid(self, group: str, node: str, until: float) -> None:
         """Has a group not be placed on a node until a Unix time."""
@@ -495,7 +503,8 @@ class Mirror:
             is_released = self._releasing.keys().isdisjoint(pod.claims)
             is_ready = len(pod.gates) == 1 and not pod.lacks_claims and is_released
             return Pending() if is_ready and self._is_decided_on(pod) else Gated()
-        return Pending() if self.is_taken_back(pod) and self._is_decided_on(pod) else Gated()
+        is_free = self.is_taken_back(pod) and not pod.is_pinned
+        return Pending() if is_free and self._is_decided_on(pod) else Gated()
 
     def _note_verdict(self, pod: ObservedPod) -> None:
         is_refused = pod.verdict is not None and pod.given is not None and pod.is_waiting
