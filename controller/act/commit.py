@@ -137,12 +137,11 @@ def _is_ready(
     own: dict[str, Allocation] = {}
     for assumed in pods.values():
         own.update(assumed.allocations)
-    if not own.keys().isdisjoint(released):
+    claims = {claim for pod in pods for claim in mirror.state.pods[pod].claims}
+    if not claims.isdisjoint(released):
         return False
     if not all(
-        claim in own or mirror.claims[claim].status.allocation is not None
-        for pod in pods
-        for claim in mirror.state.pods[pod].claims
+        claim in own or mirror.claims[claim].status.allocation is not None for claim in claims
     ):
         return False
     freed = {pool for allocation in released.values() for pool in _pools(allocation)}

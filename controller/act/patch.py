@@ -9,7 +9,14 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
-from controller.names import DELETE_PROTECTION, GATE, GROUP, NODE_ANNOTATION, RESERVATIONS
+from controller.names import (
+    DELETE_PROTECTION,
+    FENCE_ANNOTATION,
+    GATE,
+    GROUP,
+    NODE_ANNOTATION,
+    RESERVATIONS,
+)
 from controller.observe.claim import is_own
 from controller.observe.pod import ObservedPod
 
@@ -102,6 +109,14 @@ def confirm(pod: ObservedPod) -> Json:
 def nothing(uid: str) -> Json:
     """Changes nothing, whatever the version: the answer is the object as it is."""
     return {"metadata": {"uid": uid}}
+
+
+def fence(uid: str, at: datetime) -> Json:
+    """Changes the version of an object and nothing that matters; `at` must differ each time.
+
+    A write that names an earlier version, and may still be under way, is then refused.
+    """
+    return {"metadata": {"uid": uid, "annotations": {FENCE_ANNOTATION: at.isoformat()}}}
 
 
 def evict(pod: ObservedPod, *, unchanged: bool) -> Json:

@@ -6,7 +6,11 @@ or `Failed` with the first error, after which nothing more of it is written. Eve
 begun has exactly one end, unless the writer is closed.
 
 What a failed write has left of a claim or pod is read, however long that takes: devices that may
-have been given must not be given again.
+have been given must not be given again. A write whose outcome is unknown may be carried out even
+later, by an API server that was paused. So the object gets another version, which refuses it.
+
+An eviction that is carried out late has no such fence: its pod has not changed. It does no more
+harm than if it had been carried out in time, before what it made room for went away.
 """
 
 import logging
@@ -285,15 +289,18 @@ class Writer:
 
         try:
             return self._measured(kind, lambda: write(body, subresource))
-        except (Conflict, ServerError, Unreachable):
-            self._read(lambda: write(patch.nothing(uid), None))
+        except Conflict:
+            self._learn(lambda: write(patch.nothing(uid), None))
+            raise
+        except (ServerError, Unreachable):
+            self._learn(lambda: write(patch.fence(uid, self._now()), None))
             raise
 
-    def _read(self, read: Callable[[], Body]) -> None:
-        """Reads what is stored, which may be what was written, or what somebody else has."""
+    def _learn(self, ask: Callable[[], Body]) -> None:
+        """Learns what is stored, which may be what was written, or what somebody else has."""
         while not self._closing.is_set():
             try:
-                read()
+                ask()
             except ApiError as error:
                 if not error.retriable:
                     return  # it is gone, or was created again

@@ -449,6 +449,8 @@ class Mirror:
         pods = [self.pods[pod] for pod in self._referrers.get(claim.key, ())]
         if not pods or not all(pod.is_held for pod in pods):
             return False
+        if any(pod.key in self.assumed for pod in pods):  # a start that is being written needs it
+            return False
         if claim.key in self._releasing or any(self._keeps(pod.key) for pod in pods):
             return False
         return is_tentative(claim, {pod.uid for pod in pods})
@@ -593,6 +595,8 @@ class Mirror:
             self._changed_claims[self._claim_of[key]] = None
         else:
             self._changed_pods[key] = None
+            if key in self.pods:
+                self._changed_claims |= dict.fromkeys(self.pods[key].claims)
 
     def _change_pod(self, pod: ObservedPod) -> None:
         self._changed_pods[pod.key] = None

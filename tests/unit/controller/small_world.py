@@ -8,6 +8,7 @@ nothing was taken from a pod that may run.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -40,6 +41,8 @@ from tests.unit.controller.scene import NOW, Scene, gpu_slice
 
 NODES: Final = {"n1": 3, "n2": 2}
 OPERATION: Final = ApiOperation("write", "object")
+_LATE: Final = 0.5
+"""The part of the failed requests that are carried out nevertheless, later."""
 
 
 class Store:
@@ -144,12 +147,22 @@ def is_held(pod: Body) -> bool:
 
 @dataclass
 class FaultyClient:
-    """The part of a client that the writer uses; some requests or their answers are lost."""
+    """The part of a client that the writer uses; some requests or their answers are lost.
+
+    Some are carried out only after the client has given up.
+    """
 
     store: Store
     rng: Random
     faults: float
     evict: Callable[[str], None]
+    late: list[Callable[[], Body]] = field(default_factory=list)
+
+    def carry_out_late(self) -> None:
+        """The server carries out a request that the client has given up."""
+        if self.late:
+            with suppress(ApiError):
+                self.late.pop(self.rng.randrange(len(self.late)))()
 
     def patch(
         self,
@@ -186,6 +199,9 @@ class FaultyClient:
                 TooManyRequests(OPERATION, "wait", 1),
                 Unreachable(OPERATION, "refused"),
             )
+            if self.rng.random() < _LATE:
+                self.late.append(write)
+                raise Unreachable(OPERATION, "the time is out")
             raise self.rng.choice(errors)
         answer = write()
         if dice < self.faults:
@@ -231,12 +247,18 @@ class World:
     """The size of each PodGroup; its name ends with it."""
 
     def __post_init__(self) -> None:
-        self.restart()
+        self.start()
 
     # The controller.
 
     def restart(self) -> None:
-        """A new controller, which knows what a list shows; writes of the old one are dropped."""
+        """A new controller, when the Lease of the old one is over, and all that it has sent."""
+        while self.client.late:
+            self.client.carry_out_late()
+        self.start()
+
+    def start(self) -> None:
+        """A controller, which knows what a list shows; what another has not sent is dropped."""
         self.client = FaultyClient(
             self.store, self.rng, self.faults, lambda name: self.remove(name, comes_again=True)
         )
@@ -405,6 +427,7 @@ class World:
         moves: tuple[tuple[int, Callable[[], object]], ...] = (
             (12, self.watch),
             (12, self.steps.step),
+            (2, self.client.carry_out_late),
             (8, self.decide),
             (4, self.schedule),
             (3, self.submit),
@@ -422,6 +445,8 @@ class World:
     def settle(self) -> None:
         """Nobody fails or comes any more, and everything goes on until nothing changes."""
         self.client.faults = 0
+        while self.client.late:
+            self.client.carry_out_late()
         quiet = rounds = 0
         while quiet < 5:
             before, rounds = self.store.version, rounds + 1

@@ -16,7 +16,7 @@ from controller.decide.cycle import Engine
 from controller.model.plan import Nomination, Plan, Start
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
-from controller.observe.mirror import Mirror
+from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
 from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
@@ -143,6 +143,20 @@ def test_nobody_starts_on_devices_that_are_being_taken_back() -> None:
     cluster.claim("d").pod("o", "d").claim("e").pod("r", "e")
     done = cluster.acts(start("o", d=gpus_of("n1", 0)), start("r", "n2", e=gpus_of("n2", 0)))
     assert (written(done), released(done)) == ({"t/pod/r": (["e"], ["r"])}, ["c"])
+
+
+def test_a_start_waits_for_a_claim_that_is_taken_back_from_another_group() -> None:
+    cluster = Cluster().claim("c", gpus_of("n1", 0), "p").pod("p", "c").pod("o", "c")
+    done = cluster.acts(start("o"))
+    assert (written(done), released(done)) == ({}, ["c"])
+
+
+def test_devices_on_which_a_start_rests_that_is_being_written_are_not_taken_back() -> None:
+    cluster = Cluster().claim("c", gpus_of("n1", 0), "p").pod("p", "c").pod("o", "c")
+    cluster.mirror.assume("t/o", Assumed("n1"))
+    assert released(cluster.acts()) == []
+    cluster.mirror.forget({"t/o": cluster.mirror.assumed["t/o"]})
+    assert released(cluster.acts()) == ["c"]
 
 
 def test_a_start_waits_for_a_claim_that_another_group_brings() -> None:

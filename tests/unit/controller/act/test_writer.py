@@ -246,6 +246,24 @@ def test_what_a_failed_write_has_left_is_read_before_the_commit_ends(
     assert bodies[-1]["metadata"]["labels"]["a"] == "b"
 
 
+@pytest.mark.parametrize("plural", ["resourceclaims", "pods"])
+def test_a_write_whose_outcome_is_unknown_is_refused_if_it_is_carried_out_later(
+    site: Site, writer: Writer, plural: str
+) -> None:
+    commit = site.gang(1)
+    site.fail(500, "InternalError", plural)
+    writer.commit(commit)
+    site.end()
+    late = {
+        "resourceclaims": (RESOURCE_CLAIMS, "c0", patch.protect(commit.claims[0].claim)),
+        "pods": (PODS, "p0", patch.admit(commit.pods[0].pod, "n1")),
+    }
+    resource, name, body = late[plural]
+    with pytest.raises(Conflict):
+        site.client.patch(resource, name, MergePatch(body), namespace="t")
+    assert site.is_held("p0")
+
+
 def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Writer) -> None:
     commit = site.gang(1)
     site.client.close()
