@@ -199,7 +199,7 @@ def _users(mirror: Mirror, pods: Iterator[str]) -> _Users:
         pod = mirror.pods.get(key)
         if pod is None:  # it stands for a claim
             continue
-        for claim in pod.claims:
+        for claim in dict.fromkeys(pod.claims):
             users.setdefault(claim, []).append(patch.consumer(pod))
     return users
 
@@ -215,19 +215,18 @@ def _uses(mirror: Mirror, pods: Mapping[str, Assumed], users: _Users) -> dict[st
 
     A claim without room for an entry is left to kube-scheduler.
     """
+    own = [mirror.pods[pod] for pod in pods if pod in mirror.pods]
+    uids = {pod.uid for pod in own}
+    allocated = {claim for assumed in pods.values() for claim in assumed.allocations}
     uses: dict[str, ClaimUse] = {}
-    for key in dict.fromkeys(
-        claim for pod in pods if pod in mirror.pods for claim in mirror.pods[pod].claims
-    ):
-        claim = mirror.claims[key]
-        is_allocated_here = any(key in assumed.allocations for assumed in pods.values())
-        if is_allocated_here and key not in mirror.tentative():
+    for key in dict.fromkeys(claim for pod in own for claim in pod.claims):
+        if key in allocated and key not in mirror.tentative():
             continue
+        claim = mirror.claims[key]
         reserved = {entry.uid for entry in claim.status.reserved_for}
         lacking = [entry for entry in users[key] if entry.uid not in reserved]
         consumers = tuple(lacking[: MOST_CONSUMERS - len(claim.status.reserved_for)])
-        own = {mirror.pods[pod].uid for pod in pods if pod in mirror.pods}
-        if any(entry.uid in own for entry in consumers):
+        if any(entry.uid in uids for entry in consumers):
             uses[key] = ClaimUse(claim, consumers)
     return uses
 

@@ -174,6 +174,11 @@ def test_a_pod_reserves_a_claim_that_has_its_devices_already_before_it_starts() 
     assert isinstance(done.commits[0].claims[0], ClaimUse)
 
 
+def test_a_pod_that_names_a_claim_twice_reserves_it_once() -> None:
+    cluster = Cluster().claim("c").pod("p", "c", "c")
+    assert reserved(cluster.acts(start("p", c=gpus_of("n1", 0)))) == {"t/pod/p": {"c": ["p"]}}
+
+
 def test_a_claim_that_is_reserved_for_a_pod_is_not_written_again() -> None:
     cluster = Cluster().claim("c", gpus_of("n1", 0), "o", "p").pod("o", "c", held=False)
     assert reserved(cluster.pod("p", "c").acts(start("p"))) == {"t/pod/p": {}}
