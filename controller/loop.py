@@ -8,18 +8,19 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, TypeAlias, assert_never
 
-from carina_dra.allocator.usage import DeviceId
 from carina_dra.kube.api_resource import PODS, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, Conflict, NotFound
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim, decode
-from controller.act.commit import Acts, Commit, acts
+from controller.act.commit import Acts, Commit, Release, acts
+from controller.act.parting import Evict, Tell, partings
+from controller.act.verdict import DecideAgain, GiveUp, next_verdict, verdicts
 from controller.act.writer import (
     Committed,
     Evicted,
@@ -38,6 +39,7 @@ from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
 from controller.report.group_events import GroupEvents
 from controller.report.metrics import Metrics, Phase, Undone
 from controller.report.notice import DoubleAllocation, GateNotRemoved, PodEvicted
+from controller.report.regarding import pod_reference, references
 from controller.watches import Watches
 
 Work: TypeAlias = Callable[[], None]
@@ -111,8 +113,8 @@ class Loop:
         self._engine = Engine(mirror.state)
         self._settling: dict[str, float] = {}
         """The claims of which a reservation is being ended, or cannot be until a Unix time."""
-        self._parting: dict[tuple[DeviceId, str], float] = {}
-        """The devices, with claims that have to leave them to others; when that is tried again."""
+        self._told: set[ObjectReference] = set()
+        """The claims and pods that lose a device to another claim, as Events have said."""
         self._failures: dict[str, int] = {}
         """By group: how often its start has failed in a row."""
         self._started: set[str] = set()
@@ -155,9 +157,8 @@ class Loop:
     def step(self, began: float, *, busy: bool) -> bool:
         """Decides and acts if there may be something to do; whether to do it again at once."""
         busy |= self._mirror.refresh(self._now())
-        if self._judge():
+        if self._judge() | self._part():
             busy |= self._mirror.refresh(self._now())
-        self._part()
         busy |= self._settle_again()
         observed = time.monotonic()
         again = False
@@ -208,8 +209,7 @@ class Loop:
         """Seconds for which there is nothing to do."""
         now = self._now()
         wakes = [self._mirror.wake, None if self._plan is None else self._plan.wake]
-        wakes += [self._undone_at(*each) for each in self._mirror.refused.items()]
-        wakes += [*self._settling.values(), *self._parting.values()]
+        wakes += [next_verdict(self._mirror, self._verdict_seconds), *self._settling.values()]
         if self._report_due:
             wakes.append(now + self._reported_at + _REPORT_INTERVAL - time.monotonic())
         return min([_IDLE, *(at - now for at in wakes if at is not None)])
@@ -218,15 +218,7 @@ class Loop:
         wake = None if self._plan is None else self._plan.wake
         return wake is not None and wake <= self._now()
 
-    # What kube-scheduler says ------------------------------------------------------------------
-
-    def _undone_at(self, key: str, since: float) -> float | None:
-        """When the start of a pod is undone that kube-scheduler has refused; None for never.
-
-        A pod that nobody replaces keeps its devices until kube-scheduler takes them back.
-        """
-        pod = self._mirror.pods[key]
-        return None if pod.owner is None else since + self._verdict_seconds
+    # What others say and do --------------------------------------------------------------------
 
     def _judge(self) -> bool:
         """Undoes starts that kube-scheduler refuses: the group avoids the node for a while.
@@ -234,52 +226,46 @@ class Loop:
         Whether there were any.
         """
         mirror, now = self._mirror, self._now()
-        judged = False
-        for key, since in list(mirror.refused.items()):
-            pod = mirror.pods[key]
-            node, group = mirror.last_node(pod), mirror.roster.group_of(key)
-            if node is None or group is None:
-                continue
-            undone_at = self._undone_at(key, since)
-            if mirror.is_taken_back(pod):
-                judged = True
-                del mirror.refused[key]
-                mirror.avoid(group, node, now + self._avoid_seconds)
-                self._metrics.undone(Undone.TAKEN_BACK)
-            elif undone_at is not None and undone_at <= now:
-                judged = True
-                mirror.refused[key] = math.inf  # until the eviction is refused
-                mirror.avoid(group, node, now + self._avoid_seconds)
-                self._metrics.undone(Undone.REFUSED)
-                if self._writer is not None:
-                    self._writer.evict(pod, None)
-        return judged
+        judged = list(verdicts(mirror, now, self._verdict_seconds))
+        for verdict in judged:
+            mirror.avoid(verdict.group, verdict.node, now + self._avoid_seconds)
+            match verdict:
+                case DecideAgain(pod):
+                    del mirror.refused[pod.key]
+                    self._metrics.undone(Undone.TAKEN_BACK)
+                case GiveUp(pod):
+                    mirror.refused[pod.key] = math.inf  # until the eviction is refused
+                    self._metrics.undone(Undone.REFUSED)
+                    if self._writer is not None:
+                        self._writer.evict(pod, None)
+                case _:
+                    assert_never(verdict)
+        return bool(judged)
 
-    def _part(self) -> None:
-        """Has pods of queues leave devices that another claim had first, where others replace them.
-
-        Claims whose pods are all gated need nothing: their devices are not given again.
-        """
-        mirror, now = self._mirror, self._now()
-        found = {(each.device, each.loser): each for each in mirror.collisions}
-        self._parting = {key: at for key, at in self._parting.items() if key in found}
-        for key, collision in found.items():
-            if self._parting.get(key, now) > now:
-                continue
-            claim = mirror.claims[collision.loser]
-            users = list(mirror.users_of(collision.loser))
-            if claim.key in mirror.tentative() or any(pod.key in mirror.assumed for pod in users):
-                continue
-            if key not in self._parting:
-                notice = DoubleAllocation(str(key[0]), collision.keeper)
-                self._events.record(_claim_reference(claim), notice)
+    def _part(self) -> bool:
+        """Has claims leave devices that another claim keeps; whether something is written."""
+        todo = list(partings(self._mirror))
+        told = {each.regarding: each.notice for each in todo if isinstance(each, Tell)}
+        for regarding in told.keys() - self._told:
+            self._events.record(regarding, told[regarding])
+            if isinstance(told[regarding], DoubleAllocation):
                 self._metrics.undone(Undone.DOUBLE_ALLOCATION)
-            self._parting[key] = math.inf  # until an eviction is refused
-            for pod in users:
-                is_ours = pod.queue is not None and pod.owner is not None
-                if is_ours and pod.key not in mirror.evicting and self._writer is not None:
-                    mirror.assume_evicted(pod.key)
+        self._told = set(told)
+        if self._writer is None:
+            return False
+        for each in todo:
+            match each:
+                case Evict(pod):
+                    self._mirror.assume_evicted(pod.key)
                     self._writer.evict(pod, None)
+                case Release(claim):
+                    self._mirror.release(claim.key)
+                    self._writer.release(each)
+                case Tell():
+                    pass
+                case _:
+                    assert_never(each)
+        return any(not isinstance(each, Tell) for each in todo)
 
     def _settle_again(self) -> bool:
         """Whether reservations can be ended that could not be before."""
@@ -322,13 +308,10 @@ class Loop:
             if known is not None and known.uid == pod.uid and pod.key in mirror.refused:
                 mirror.refused[pod.key] = now
             mirror.forget_eviction(pod, now + _EVICTION_RETRY)
-            for device, claim in self._parting:
-                if claim in pod.claims:
-                    self._parting[device, claim] = now + _EVICTION_RETRY
             _note(error)
         elif eviction is not None:
             self._metrics.evicted(eviction.action)
-            self._events.record(_reference(pod), PodEvicted(eviction))
+            self._events.record(pod_reference(pod), PodEvicted(eviction))
 
     def _measure_wait(self, key: str) -> None:
         """Takes notice that a group has started, the first time."""
@@ -394,28 +377,6 @@ class Loop:
         self._failures = {key: of for key, of in self._failures.items() if key in roster.groups}
         self._reported_at = now
         self._report_due = self._report.report(self._mirror.state, self._plan, observed, now)
-
-
-def references(mirror: Mirror) -> Callable[[str], Iterable[ObjectReference]]:
-    """Gives the pods of a group that have no place, or its claim, as Events name them."""
-
-    def pods_of(group: str) -> Iterable[ObjectReference]:
-        claim = mirror.standalone_of(group)
-        if claim is not None:
-            return [_claim_reference(claim)]
-        return (_reference(pod) for pod in mirror.roster.members(group) if pod.is_waiting)
-
-    return pods_of
-
-
-def _reference(pod: ObservedPod) -> ObjectReference:
-    return ObjectReference("v1", "Pod", pod.name, pod.namespace, pod.uid)
-
-
-def _claim_reference(claim: ResourceClaim) -> ObjectReference:
-    metadata = claim.metadata
-    name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
-    return ObjectReference(claim.API_VERSION, claim.KIND, name, namespace, uid)
 
 
 def _note(error: Exception | None) -> None:

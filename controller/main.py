@@ -26,13 +26,14 @@ from carina_dra.process.settings import SettingsError
 from controller import settings
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.writer import Writer
-from controller.loop import Inbox, Loop, references
+from controller.loop import Inbox, Loop
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
 from controller.report.group_events import GroupEvents
 from controller.report.health import Health
 from controller.report.metrics import Metrics
+from controller.report.regarding import references
 from controller.report.status_writer import StatusWriter
 from controller.settings import Settings
 from controller.watches import Watches

@@ -4,18 +4,24 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
+from controller.names import GROUP
 from controller.observe.mirror import Mirror
+from controller.report.rate import TokenBucket
 from controller.report.status_writer import StatusWriter
 from controller.subjects import Subject, optional_subjects, subjects
 
 _SERVED_INTERVAL: Final = 60.0
 """Seconds between two looks for resources that were not served."""
+_COMPLAINT_INTERVAL: Final = 60.0
+"""Seconds between two errors in the log about a resource that is not served."""
 _NO_OBJECT: Final = Selection(labels="scheduling.carina.dev/none=none")
 """Asks whether a resource is served at the least cost."""
 
@@ -40,7 +46,9 @@ class Watches:
         self._deliver = deliver
         self._heard: dict[str, float] = {}
         self._reflectors = {
-            subject.resource.qualified_name: self._reflector(subject)
+            subject.resource.qualified_name: self._reflector(
+                subject, partial(_complain, subject.resource, _complaints())
+            )
             for subject in subjects(mirror, statuses)
         }
         self._unserved = optional_subjects(mirror)
@@ -85,13 +93,13 @@ class Watches:
                     level = logging.WARNING if isinstance(error, Forbidden) else logging.INFO
                     _log.log(level, "a resource cannot be watched", extra={"error": str(error)})
                     break
-                reflector = self._reflector(subject)
+                reflector = self._reflector(subject, lambda _: None)
                 self._reflectors[subject.resource.qualified_name] = reflector
                 reflector.start()
                 self._unserved.remove(versions)
                 break
 
-    def _reflector(self, subject: Subject[T]) -> Reflector[T]:
+    def _reflector(self, subject: Subject[T], on_error: Callable[[ApiError], None]) -> Reflector[T]:
         name = subject.resource.qualified_name
 
         def changed(change: ObjectChange[T]) -> None:
@@ -102,4 +110,26 @@ class Watches:
                 case Removed(key, value):
                     self._deliver(lambda: subject.remove(key, value))
 
-        return Reflector(self._client, subject.resource, subject.parse, on_change=changed)
+        return Reflector(
+            self._client, subject.resource, subject.parse, on_change=changed, on_error=on_error
+        )
+
+
+def _complaints() -> TokenBucket:
+    return TokenBucket(rate=1 / _COMPLAINT_INTERVAL, burst=1)
+
+
+def _complain(resource: ApiResource, rate: TokenBucket, error: ApiError) -> None:
+    """Logs what to do about a resource that every decision needs, and that is not served."""
+    if isinstance(error, PathNotFound) and rate.take(time.monotonic()):
+        _log.error(
+            "no pod starts: the API server does not serve a resource",
+            extra={"resource": resource.qualified_name, "remedy": _remedy(resource)},
+        )
+
+
+def _remedy(resource: ApiResource) -> str:
+    if resource.group == GROUP:
+        name = resource.qualified_name
+        return f"install the CustomResourceDefinition {name}: kubectl apply -k deploy/"
+    return f"serve {resource.api_version}: Kubernetes 1.36 or later does by default"

@@ -33,6 +33,7 @@ class Reflector(Generic[T]):
 
     on_change: called for every change, in order, after the store was updated, by the reflector's
     thread. It should return soon; its exceptions are logged.
+    on_error: called by the same thread for every list or watch that failed; it is tried again.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Reflector(Generic[T]):
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
+        on_error: Callable[[ApiError], None] = lambda _: None,
         backoff: Backoff | None = None,
         watch_seconds: int = WATCH_SECONDS,
     ) -> None:
@@ -53,6 +55,7 @@ class Reflector(Generic[T]):
         self._selection = selection
         self._parse = parse
         self._on_change = on_change
+        self._on_error = on_error
         self._backoff = backoff or Backoff()
         self._watch_seconds = watch_seconds
         self._version: str | None = None
@@ -106,6 +109,7 @@ class Reflector(Generic[T]):
             self._version = None
         except ApiError as error:
             _log.warning("cannot follow the API server", extra={"error": str(error)})
+            self._on_error(error)
         except Exception:  # noqa: BLE001 - a bug must not end the observation silently
             _log.exception("listing again", extra={"resource": self._resource.qualified_name})
             self._version = None

@@ -4,19 +4,28 @@ A commit is the start of pods of one group. All of their claims are written befo
 loses its gate, so that a gang starts whole. Interrupted anywhere, what is written so far is
 tentative (`observe.claim`), and the next cycle completes it or takes it back.
 
+A claim that has its devices already is reserved for the pods, too. Otherwise the last of its other
+users could end before kube-scheduler reserves it, and kube-controller-manager would take its
+devices back. This is no extra write, since kube-scheduler finds the entry. It also holds for
+standalone claims: the controller's own reservation ends when their time is over.
+
 A start has to wait for a later cycle if it rests on what is not written yet: on devices of a claim
-that are taken back, or on a claim that another commit allocates.
+that are taken back, or on a claim that another commit allocates or reserves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod
-from controller.observe.standalone import key_of_standalone
+from controller.observe.standalone import Standing, key_of_standalone
+
+MOST_CONSUMERS: Final = 256
+"""Entries that `status.reservedFor` may have (resource.k8s.io, ResourceClaimReservedForMaxSize)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,18 @@ class ClaimStart:
     allocation: Allocation
     consumers: tuple[ConsumerReference, ...]
     """For whom it is reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim that has devices, and gets further users."""
+
+    claim: ResourceClaim
+    consumers: tuple[ConsumerReference, ...]
+    """For whom it is reserved in addition."""
+
+
+ClaimWrite: TypeAlias = ClaimStart | ClaimUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +63,8 @@ class Commit:
     """The start of pods of a group, together."""
 
     group: str
-    claims: tuple[ClaimStart, ...]
-    """Those that have no devices yet."""
+    claims: tuple[ClaimWrite, ...]
+    """Those that have no devices yet, or are not reserved for the pods yet."""
     pods: tuple[PodStart, ...]
     """Those that the gate holds."""
     assumed: Mapping[str, Assumed]
@@ -87,11 +108,7 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
         if wanted.get(claim) != allocation
     }
     return Acts(
-        commits=tuple(
-            _commit(mirror, group, pods)
-            for group, pods in starts.items()
-            if _is_ready(mirror, pods, unwanted)
-        ),
+        commits=tuple(_commits(mirror, starts, unwanted)),
         releases=tuple(
             Release(mirror.claims[claim], tuple(mirror.users_of(claim))) for claim in unwanted
         ),
@@ -113,13 +130,13 @@ def _is_ready(
     own: dict[str, Allocation] = {}
     for assumed in pods.values():
         own.update(assumed.allocations)
-    if not own.keys().isdisjoint(released):
+    claims = {claim for pod in pods for claim in mirror.state.pods[pod].claims}
+    if not claims.isdisjoint(released):
         return False
     if not all(
         claim in own
         or (mirror.claims[claim].status.allocation is not None and claim not in mirror.ending)
-        for pod in pods
-        for claim in mirror.state.pods[pod].claims
+        for claim in claims
     ):
         return False
     freed = {pool for allocation in released.values() for pool in _pools(allocation)}
@@ -131,35 +148,89 @@ def _pools(allocation: Allocation) -> Iterator[tuple[str, str]]:
     return ((result.driver, result.pool) for result in allocation.devices.results)
 
 
-def _commit(mirror: Mirror, group: str, pods: Mapping[str, Assumed]) -> Commit:
+def _commits(
+    mirror: Mirror,
+    starts: Mapping[str, Mapping[str, Assumed]],
+    released: Mapping[str, Allocation],
+) -> Iterator[Commit]:
+    """The commits of those groups whose start need not wait.
+
+    Each writes the entries of all groups that start now into the claims that it writes.
+    """
+    users = _users(mirror, (pod for pods in starts.values() for pod in pods))
+    written: set[str] = set()
+    for group, pods in starts.items():
+        if not _is_ready(mirror, pods, released):
+            continue
+        uses = _uses(mirror, pods, users)
+        if any(key in written or _is_being_reserved(mirror, key) for key in uses):
+            continue
+        written |= uses.keys()
+        allocated = [
+            ClaimStart(mirror.claims[claim], allocation, _consumers(mirror, claim, users))
+            for assumed in pods.values()
+            for claim, allocation in assumed.allocations.items()
+            if mirror.tentative().get(claim) != allocation
+        ]
+        yield Commit(
+            group=group,
+            claims=(*allocated, *uses.values()),
+            pods=tuple(
+                PodStart(mirror.pods[key], assumed.node)
+                for key, assumed in pods.items()
+                if key in mirror.pods and mirror.pods[key].is_held
+            ),
+            assumed=pods,
+        )
+
+
+_Users: TypeAlias = Mapping[str, Sequence[ConsumerReference]]
+
+
+def _users(mirror: Mirror, pods: Iterator[str]) -> _Users:
+    """By claim: the pods that start with it, as its consumers."""
     users: dict[str, list[ConsumerReference]] = {}
     for key in pods:
         pod = mirror.pods.get(key)
         if pod is None:  # it stands for a claim
             continue
-        for claim in pod.claims:
+        for claim in dict.fromkeys(pod.claims):
             users.setdefault(claim, []).append(patch.consumer(pod))
-    return Commit(
-        group=group,
-        claims=tuple(
-            ClaimStart(
-                mirror.claims[claim],
-                allocation,
-                tuple(users.get(claim, ())) + _own_reservation(mirror, claim),
-            )
-            for assumed in pods.values()
-            for claim, allocation in assumed.allocations.items()
-            if mirror.tentative().get(claim) != allocation
-        ),
-        pods=tuple(
-            PodStart(mirror.pods[key], assumed.node)
-            for key, assumed in pods.items()
-            if key in mirror.pods and mirror.pods[key].is_held
-        ),
-        assumed=pods,
+    return users
+
+
+def _consumers(mirror: Mirror, claim: str, users: _Users) -> tuple[ConsumerReference, ...]:
+    """For whom a claim is reserved with its allocation; one that asks by itself also for itself."""
+    alone = mirror.standalone.get(claim)
+    asks = alone is not None and alone.standing is Standing.WAITS
+    own = (patch.reservation(mirror.claims[claim]),) if asks else ()
+    return (*own, *users.get(claim, ()))[:MOST_CONSUMERS]
+
+
+def _uses(mirror: Mirror, pods: Mapping[str, Assumed], users: _Users) -> dict[str, ClaimUse]:
+    """The claims with devices that are to be reserved for pods of a commit, by key.
+
+    A claim without room for an entry is left to kube-scheduler.
+    """
+    own = [mirror.pods[pod] for pod in pods if pod in mirror.pods]
+    uids = {pod.uid for pod in own}
+    allocated = {claim for assumed in pods.values() for claim in assumed.allocations}
+    uses: dict[str, ClaimUse] = {}
+    for key in dict.fromkeys(claim for pod in own for claim in pod.claims):
+        if key in allocated and key not in mirror.tentative():
+            continue
+        claim = mirror.claims[key]
+        reserved = {entry.uid for entry in claim.status.reserved_for}
+        lacking = [entry for entry in users[key] if entry.uid not in reserved]
+        consumers = tuple(lacking[: MOST_CONSUMERS - len(claim.status.reserved_for)])
+        if any(entry.uid in uids for entry in consumers):
+            uses[key] = ClaimUse(claim, consumers)
+    return uses
+
+
+def _is_being_reserved(mirror: Mirror, claim: str) -> bool:
+    """Whether a commit that is being written reserves a claim; two such writes would conflict."""
+    reserved = {entry.uid for entry in mirror.claims[claim].status.reserved_for}
+    return any(
+        pod.key in mirror.assumed and pod.uid not in reserved for pod in mirror.users_of(claim)
     )
-
-
-def _own_reservation(mirror: Mirror, claim: str) -> tuple[ConsumerReference, ...]:
-    """The entry that holds a standalone claim from its allocation on."""
-    return (patch.reservation(mirror.claims[claim]),) if claim in mirror.standalone else ()

@@ -9,7 +9,14 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
-from controller.names import DELETE_PROTECTION, GATE, GROUP, NODE_ANNOTATION, RESERVATIONS
+from controller.names import (
+    DELETE_PROTECTION,
+    FENCE_ANNOTATION,
+    GATE,
+    GROUP,
+    NODE_ANNOTATION,
+    RESERVATIONS,
+)
 from controller.observe.claim import is_own
 from controller.observe.pod import ObservedPod
 
@@ -52,6 +59,11 @@ def deallocate(claim: ResourceClaim) -> Json:
     }
 
 
+def reserve_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) -> Json:
+    """Reserves a claim that has devices for further consumers."""
+    return _reserved_for(claim, (*claim.status.reserved_for, *consumers))
+
+
 def unreserve(claim: ResourceClaim) -> Json:
     """Removes the controller's own reservation; the devices too, if nobody else uses the claim."""
     others = tuple(each for each in claim.status.reserved_for if not is_own(each))
@@ -92,6 +104,14 @@ def confirm(pod: ObservedPod) -> Json:
 def nothing(uid: str) -> Json:
     """Changes nothing, whatever the version: the answer is the object as it is."""
     return {"metadata": {"uid": uid}}
+
+
+def fence(uid: str, at: datetime) -> Json:
+    """Changes the version of an object and nothing that matters; `at` must differ each time.
+
+    A write that names an earlier version, and may still be under way, is then refused.
+    """
+    return {"metadata": {"uid": uid, "annotations": {FENCE_ANNOTATION: at.isoformat()}}}
 
 
 def evict(pod: ObservedPod, *, unchanged: bool) -> Json:

@@ -6,7 +6,11 @@ or `Failed` with the first error, after which nothing more of it is written. Eve
 begun has exactly one end, unless the writer is closed.
 
 What a failed write has left of a claim or pod is read, however long that takes: devices that may
-have been given must not be given again.
+have been given must not be given again. A write whose outcome is unknown may be carried out even
+later, by an API server that was paused. So the object gets another version, which refuses it.
+
+An eviction that is carried out late has no such fence: its pod has not changed. It does no more
+harm than if it had been carried out in time, before what it made room for went away.
 """
 
 import logging
@@ -17,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import Body, ObjectKey
@@ -35,7 +39,7 @@ from carina_dra.kube.errors import (
 )
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.act.commit import ClaimStart, Commit, PodStart, Release
+from controller.act.commit import ClaimStart, ClaimUse, ClaimWrite, Commit, PodStart, Release
 from controller.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
@@ -147,7 +151,7 @@ class Writer:
         if commit.claims:
             progress = _Progress(commit, left=len(commit.claims))
             for claim in commit.claims:
-                self._submit(progress, partial(self._start_claim, claim))
+                self._submit(progress, partial(self._write_claim, claim))
         else:
             self._start_pods(_Progress(commit, left=0))
 
@@ -223,6 +227,15 @@ class Writer:
         for pod in pods:
             self._submit(progress, partial(self._start_pod, pod))
 
+    def _write_claim(self, write: ClaimWrite) -> None:
+        match write:
+            case ClaimStart():
+                self._start_claim(write)
+            case ClaimUse(claim, consumers):
+                self._patch_claim(claim, patch.reserve_for(claim, consumers), status=True)
+            case _:
+                assert_never(write)
+
     def _start_claim(self, start: ClaimStart) -> None:
         claim = start.claim
         if DELETE_PROTECTION not in claim.metadata.finalizers:
@@ -270,15 +283,18 @@ class Writer:
 
         try:
             return self._measured(kind, lambda: write(body, subresource))
-        except (Conflict, ServerError, Unreachable):
-            self._read(lambda: write(patch.nothing(uid), None))
+        except Conflict:
+            self._learn(lambda: write(patch.nothing(uid), None))
+            raise
+        except (ServerError, Unreachable):
+            self._learn(lambda: write(patch.fence(uid, self._now()), None))
             raise
 
-    def _read(self, read: Callable[[], Body]) -> None:
-        """Reads what is stored, which may be what was written, or what somebody else has."""
+    def _learn(self, ask: Callable[[], Body]) -> None:
+        """Learns what is stored, which may be what was written, or what somebody else has."""
         while not self._closing.is_set():
             try:
-                read()
+                ask()
             except ApiError as error:
                 if not error.retriable:
                     return  # it is gone, or was created again

@@ -49,7 +49,8 @@ def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
     if state.rooms[node].lacks(pod.needs) is not None:
         return None
     for claim, allocation in nomination.allocations:
-        is_open = claim in pod.claims and state.allocation(claim) is None
+        is_known = claim in pod.claims and claim in state.claims
+        is_open = is_known and state.allocation(claim) is None
         if not is_open or not state.cluster.fits(allocation):
             return None
     given = {claim for claim, _ in nomination.allocations}

@@ -1,14 +1,27 @@
 """Devices that two claims have: kube-scheduler and the controller allocated at the same time.
 
-No transaction spans two claims, so this can happen wherever both allocate. Who reserved first
-keeps the device.
+No transaction spans two claims, so this can happen wherever both allocate. What others allocate is
+never touched, so their claim keeps the device. Among the controller's own, the first keeps it; the
+time of an allocation has a resolution of a second, and the name decides between equal times.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.resource import ResourceClaim
+
+
+class Holder(Enum):
+    """Whose a claim is that has a device."""
+
+    OTHERS = "others"
+    """Only pods without a queue use it, so kube-scheduler has allocated it."""
+    OURS = "ours"
+    """The controller decides about it."""
+    NOBODY = "nobody"
+    """It is not in effect: the controller takes its devices back without harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +30,9 @@ class Collision:
 
     device: DeviceId
     keeper: str
-    """The claim that was allocated first."""
+    """The claim that keeps it, as `namespace/name`."""
     loser: str
+    """A claim of the controller's own."""
 
 
 class Collisions:
@@ -65,10 +79,17 @@ class Collisions:
             if not holders:
                 del self._holders[device]
 
-    def __iter__(self) -> Iterator[Collision]:
+    def found(self, holder_of: Callable[[str], Holder]) -> Iterator[Collision]:
+        """Who loses which device to whom. `holder_of` says whose a claim is."""
         for device in self._contested:
-            keeper, *losers = sorted(
-                self._holders[device], key=lambda claim: (self._holders[device][claim], claim)
+            since = self._holders[device]
+            whose = {claim: holder_of(claim) for claim in since}
+            keeper, *others = sorted(
+                since, key=lambda claim: (_RANK[whose[claim]], since[claim], claim)
             )
-            for loser in losers:
-                yield Collision(device, keeper, loser)
+            for loser in others:
+                if whose[loser] is Holder.OURS:
+                    yield Collision(device, keeper, loser)
+
+
+_RANK = {Holder.OTHERS: 0, Holder.OURS: 1, Holder.NOBODY: 2}

@@ -59,6 +59,10 @@ class Disruptions:
         self._refused_until[pod.key] = until
         return True
 
+    def may_be_evicted(self, pod: str, now: float) -> bool:
+        """Whether the API server may be asked to evict a pod now."""
+        return pod not in self.evicting and self._refused_until.get(pod, 0) <= now
+
     def budgets_of(self, pod: ObservedPod, now: float) -> tuple[tuple[str, ...], float | None]:
         """The budgets that count a pod, and when there are fewer by time alone."""
         budgets = budgets_of(

@@ -207,6 +207,10 @@ class Mirror:
         if self._watched.is_there(claim) and self._tentative.end_release(claim.key, until):
             self._change_claim(claim.key)
 
+    def is_being_released(self, claim: str) -> bool:
+        """Whether an allocation is being taken back, or that is tried again later."""
+        return self._tentative.are_released((claim,))
+
     def assume_evicted(self, pod: str) -> None:
         """Has a pod count as one that is leaving."""
         self._disruptions.assume_evicted(self.pods[pod])
@@ -217,6 +221,10 @@ class Mirror:
         if self._disruptions.forget_eviction(pod, until):
             self._changed_pods[pod.key] = None
             self._budgets_changed = True
+
+    def may_be_evicted(self, pod: str) -> bool:
+        """Whether the API server may be asked to evict a pod now."""
+        return self._disruptions.may_be_evicted(pod, self._now)
 
     def avoid(self, group: str, node: str, until: float) -> None:
         """Has a group not be placed on a node until a Unix time."""
@@ -373,6 +381,8 @@ class Mirror:
             self._changed_claims[claim] = None
         else:
             self._changed_pods[key] = None
+            if key in self.pods:
+                self._changed_claims |= dict.fromkeys(self.pods[key].claims)
 
     def _change_pod(self, pod: ObservedPod) -> None:
         self._changed_pods[pod.key] = None

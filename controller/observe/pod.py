@@ -64,6 +64,11 @@ class ObservedPod(Member):
         return None if self.is_held else self.annotations.get(NODE_ANNOTATION)
 
     @property
+    def is_pinned(self) -> bool:
+        """Whether the controller has pinned it to the node that it gave it (`act.patch.admit`)."""
+        return self.given is not None and self.owner is not None
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it is to run, but is not bound to a node."""
         return self.node is None and self.succeeded is None and self.deleted is None

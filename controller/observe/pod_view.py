@@ -94,7 +94,7 @@ class PodView:
             is_only_gate = len(pod.gates) == 1
             is_released = self.tentative.are_released(pod.claims)
             return is_only_gate and not pod.lacks_claims and not is_released
-        return self.is_taken_back(pod)
+        return self.is_taken_back(pod) and not pod.is_pinned
 
     def _is_decided_on(self, pod: ObservedPod) -> bool:
         group, known = self.roster.group_of(pod.key), self.roster

@@ -122,6 +122,8 @@ class TentativeAllocations:
         """Whether the engine decides about an allocation; if not, it counts as in use."""
         if not pods or not all(pod.is_held for pod in pods):
             return False
+        if any(pod.key in self.assumed for pod in pods):  # a start that is being written needs it
+            return False
         if claim.key in self._releasing or any(keeps(pod.key) for pod in pods):
             return False
         return is_tentative(claim, {pod.uid for pod in pods})

@@ -37,7 +37,17 @@ class PodEvicted:
 
 @dataclass(frozen=True, slots=True)
 class DoubleAllocation:
-    """About a claim that loses its devices: another claim reserved one of them first."""
+    """About a claim that loses its devices: another claim has one of them and keeps it."""
+
+    device: str
+    """`driver/pool/device`."""
+    keeper: str
+    """The claim that keeps it, as `namespace/name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """About a pod that nobody replaces, whose claim loses a device to another claim."""
 
     device: str
     """`driver/pool/device`."""
@@ -52,7 +62,9 @@ class GateNotRemoved:
     error: str
 
 
-Notice: TypeAlias = GroupWaits | GroupRefused | PodEvicted | DoubleAllocation | GateNotRemoved
+Notice: TypeAlias = (
+    GroupWaits | GroupRefused | PodEvicted | DoubleAllocation | DeviceLost | GateNotRemoved
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,14 @@ def event_text(notice: Notice) -> EventText:
             return EventText(EventType.NORMAL, "Evicted", "Evict", _why_evicted(eviction))
         case DoubleAllocation(device=device, keeper=keeper):
             note = (
-                f"device {device} was allocated twice; claim {keeper} reserved it first and keeps "
-                "it, and this claim is allocated again"
+                f"device {device} was allocated twice; claim {keeper} keeps it, and what uses this "
+                "claim has to leave"
+            )
+            return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
+        case DeviceLost(device=device, keeper=keeper):
+            note = (
+                f"device {device} was allocated twice; claim {keeper} keeps it, and no controller "
+                "replaces this pod: delete it, and create it again"
             )
             return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
         case GateNotRemoved(error=error):

@@ -8,6 +8,7 @@ nothing was taken from a pod that may run.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -40,6 +41,8 @@ from tests.unit.controller.scene import NOW, Scene, gpu_slice
 
 NODES: Final = {"n1": 3, "n2": 2}
 OPERATION: Final = ApiOperation("write", "object")
+_LATE: Final = 0.5
+"""The part of the failed requests that are carried out nevertheless, later."""
 
 
 class Store:
@@ -117,6 +120,11 @@ class Store:
         ready = sum(map(self.is_allocated, gang))
         least = 1 if group is None else int(group.rpartition("-")[2])
         assert ready >= least, f"{group} loses its gates with {ready} claims written"
+        for name in claims_of(pod):
+            reserved = (self.claims[name].get("status") or {}).get("reservedFor") or ()
+            assert pod["metadata"]["uid"] in {entry["uid"] for entry in reserved}, (
+                f"{name} may be taken back from a pod that starts"
+            )
 
     def results(self, claim: Body) -> list[Body]:
         allocation = (claim.get("status") or {}).get("allocation")
@@ -139,12 +147,22 @@ def is_held(pod: Body) -> bool:
 
 @dataclass
 class FaultyClient:
-    """The part of a client that the writer uses; some requests or their answers are lost."""
+    """The part of a client that the writer uses; some requests or their answers are lost.
+
+    Some are carried out only after the client has given up.
+    """
 
     store: Store
     rng: Random
     faults: float
     evict: Callable[[str], None]
+    late: list[Callable[[], Body]] = field(default_factory=list)
+
+    def carry_out_late(self) -> None:
+        """The server carries out a request that the client has given up."""
+        if self.late:
+            with suppress(ApiError):
+                self.late.pop(self.rng.randrange(len(self.late)))()
 
     def patch(
         self,
@@ -181,6 +199,9 @@ class FaultyClient:
                 TooManyRequests(OPERATION, "wait", 1),
                 Unreachable(OPERATION, "refused"),
             )
+            if self.rng.random() < _LATE:
+                self.late.append(write)
+                raise Unreachable(OPERATION, "the time is out")
             raise self.rng.choice(errors)
         answer = write()
         if dice < self.faults:
@@ -226,12 +247,18 @@ class World:
     """The size of each PodGroup; its name ends with it."""
 
     def __post_init__(self) -> None:
-        self.restart()
+        self.start()
 
     # The controller.
 
     def restart(self) -> None:
-        """A new controller, which knows what a list shows; writes of the old one are dropped."""
+        """A new controller, when the Lease of the old one is over, and all that it has sent."""
+        while self.client.late:
+            self.client.carry_out_late()
+        self.start()
+
+    def start(self) -> None:
+        """A controller, which knows what a list shows; what another has not sent is dropped."""
         self.client = FaultyClient(
             self.store, self.rng, self.faults, lambda name: self.remove(name, comes_again=True)
         )
@@ -300,10 +327,16 @@ class World:
     # Others.
 
     def submit(self) -> None:
-        """A gang of pods with a claim each, or a pod by itself; sometimes they share a claim."""
+        """A gang of pods with a claim each, or a pod by itself; sometimes they share a claim.
+
+        Sometimes a pod by itself joins those that have a claim already.
+        """
         size = self.rng.choice((1, 1, 2, 3))
         self.created += 1
         group = None
+        if size == 1 and self.store.claims and self.rng.random() < 0.3:
+            claim = self.rng.choice(sorted(self.store.claims))
+            return self._create(f"p{self.created}-0", None, claim)
         if size > 1:
             group = f"g{self.created}-{size}"
             self.gangs[group] = size
@@ -312,6 +345,7 @@ class World:
         names = [f"p{self.created}-{index}" for index in range(size)]
         for name in names:
             self._create(name, group, names[0] if shared else name)
+        return None
 
     def _create(self, name: str, group: str | None, claim: str) -> None:
         self.created += 1
@@ -393,6 +427,7 @@ class World:
         moves: tuple[tuple[int, Callable[[], object]], ...] = (
             (12, self.watch),
             (12, self.steps.step),
+            (2, self.client.carry_out_late),
             (8, self.decide),
             (4, self.schedule),
             (3, self.submit),
@@ -401,12 +436,17 @@ class World:
             (1, self.restart if self.rng.random() < 0.3 else self.collect),
         )
         self.rng.choices([move for _, move in moves], [weight for weight, _ in moves])[0]()
+        self._check()
+
+    def _check(self) -> None:
         if self.store.violation is not None:
             raise self.store.violation
 
     def settle(self) -> None:
         """Nobody fails or comes any more, and everything goes on until nothing changes."""
         self.client.faults = 0
+        while self.client.late:
+            self.client.carry_out_late()
         quiet = rounds = 0
         while quiet < 5:
             before, rounds = self.store.version, rounds + 1
@@ -420,4 +460,5 @@ class World:
                 self.steps.step()
             for _ in self.store.pods:
                 self.schedule()
+            self._check()
             quiet = quiet + 1 if self.store.version == before else 0

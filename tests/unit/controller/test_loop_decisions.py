@@ -6,6 +6,7 @@ import pytest
 
 from carina_dra.kube.api_resource import PODS
 from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Unreachable
+from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.commit import Commit, Release
 from controller.act.writer import Evicted, Failed, Released, Settled, Stored
@@ -14,7 +15,7 @@ from controller.model.plan import Eviction
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
-from controller.observe.mirror import Mirror
+from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import Metrics
 from tests.unit.controller.bodies import CREATED, JOB, claim_body, declared_queue, pod_body
@@ -60,18 +61,23 @@ class Controller:
             self.mirror.put_node(Scene().node(name).nodes[name])
             self.mirror.put_devices(gpu_slice(name, 1))
         silent: Any = Silent()
+        events: Any = self
+        self.told: list[tuple[ObjectReference, object]] = []
         writer: Any = self.written if writes else None
         self.loop = Loop(
             self.mirror,
             writer,
             silent,
-            silent,
+            events,
             Metrics(),
             inbox=Inbox(),
             verdict_seconds=5,
             avoid_seconds=60,
             now=lambda: self.now,
         )
+
+    def record(self, regarding: ObjectReference, notice: object) -> None:
+        self.told.append((regarding, notice))
 
     def pod(self, name: str, **fields: Any) -> ObservedPod:
         pod = read_pod(pod_body(name, **fields))
@@ -215,6 +221,26 @@ def test_what_is_taken_back_is_decided_again_without_its_node() -> None:
     assert commit.assumed["t/p"].node == "n2"
 
 
+def test_a_pinned_pod_whose_devices_are_taken_back_is_placed_nowhere_else() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    controller.pod("p", gates=(), given="n1", claims=["c"], owner=JOB)
+    controller.step()
+    controller.claim("c", version=2)
+    controller.step()
+    pod = controller.pod("p", gates=(), given="n1", claims=["c"], verdict="", owner=JOB, version=2)
+    controller.step()
+    assert controller.written.evicted == []
+    controller.step(5)
+    assert controller.written.evicted == [pod]
+    assert controller.written.commits == []
+    controller.claim("d")
+    controller.pod("replacement", claims=["d"], owner=JOB)
+    controller.step()
+    (commit,) = controller.written.commits
+    assert commit.assumed["t/replacement"].node == "n2", "n1 has refused a pod of the group"
+
+
 def test_an_end_of_a_reservation_that_is_refused_is_tried_again_after_a_while() -> None:
     controller = Controller()
     body = claim_body("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
@@ -232,6 +258,50 @@ def test_an_end_of_a_reservation_that_is_refused_is_tried_again_after_a_while() 
     assert controller.written.unreserved == ["t/c"]
     controller.step(0.5)
     assert controller.written.unreserved == ["t/c", "t/c"]
+
+
+def test_a_start_that_is_being_written_does_not_keep_a_loop_busy_that_parts_claims() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["first"])
+    controller.pod("first", claims=["c"], gates=(), node="n1", owner=JOB)
+    controller.claim("d", allocation=gpus_of("n1", 0), reserved_for=["second"])
+    second = controller.pod("second", claims=["d"], gates=(), node="n1", owner=JOB)
+    controller.step()
+    controller.loop.take(Evicted(second, None, Conflict(OPERATION, "")))
+    controller.mirror.assume("t/second", Assumed("n1"))
+    controller.step(10)
+    assert controller.patience() > 0
+
+
+def test_a_standalone_claim_that_loses_its_device_is_taken_back_once_and_decided_again() -> None:
+    controller = Controller()
+    controller.pod("stock", claims=["s"], gates=(), node="n1", queue=None)
+    controller.claim("s", allocation=gpus_of("n1", 0), reserved_for=["stock"])
+    controller.claim("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    controller.step()
+    controller.step()
+    assert [release.claim.key for release in controller.written.releases] == ["t/c"]
+    controller.loop.take(Released(controller.mirror.claims["t/c"], Conflict(OPERATION, "")))
+    controller.step(1)
+    assert [release.claim.key for release in controller.written.releases] == ["t/c", "t/c"]
+    controller.claim("c", version=2, labels={QUEUE_LABEL: "q"})
+    controller.loop.take(Released(controller.mirror.claims["t/c"], None))
+    controller.step()
+    assert controller.written.commits[-1].assumed["t/resourceclaim/c"].node == "n2"
+
+
+def test_who_loses_a_device_is_told_once() -> None:
+    controller = Controller()
+    controller.pod("stock", claims=["s"], gates=(), node="n1", queue=None)
+    controller.claim("s", allocation=gpus_of("n1", 0), reserved_for=["stock"])
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["bare"])
+    controller.pod("bare", claims=["c"], gates=(), given="n1")
+    for version in range(2, 5):
+        controller.step()
+        controller.pod("bare", claims=["c"], gates=(), given="n1", version=version)
+    told = sorted((about.kind, about.name) for about, _ in controller.told)
+    assert told == [("Pod", "bare"), ("ResourceClaim", "c")]
+    assert controller.written.evicted == []
 
 
 def test_a_pod_that_has_to_leave_a_device_is_evicted_again_if_that_is_refused() -> None:

@@ -119,25 +119,48 @@ def test_others_do_not_starve_behind_a_pod_that_is_refused_again_and_again(
     eventually(lambda: len(team.bound("modest")) == 1, within=4 * PLACED_WITHIN)
 
 
-def test_device_that_two_claims_have_stays_with_who_had_it_first(new_team: NewTeam) -> None:
-    team = new_team()
-    team.job("late", pods=1, gpus=2)
-    [(pod, node)] = team.await_bound(1).items()
+def allocate_again(team: Team) -> None:
+    """Somebody else allocates what the only claim has, to a claim without a queue, and later."""
     [claim] = team.claims().values()
-    allocation = dict(claim["status"]["allocation"], allocationTimestamp="2020-01-01T00:00:00Z")
+    allocation = dict(claim["status"]["allocation"], allocationTimestamp="2040-01-01T00:00:00Z")
     exactly = {"deviceClassName": GPU_CLASS, "count": 2}
     other = team.client.create(
         RESOURCE_CLAIMS,
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
-            "metadata": {"name": "early", "namespace": team.namespace, "finalizers": [FINALIZER]},
+            "metadata": {"name": "other", "namespace": team.namespace, "finalizers": [FINALIZER]},
             "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
         },
     )
     team.client.replace_status(RESOURCE_CLAIMS, {**other, "status": {"allocation": allocation}})
+
+
+def test_device_that_two_claims_have_stays_with_the_claim_without_a_queue(
+    new_team: NewTeam,
+) -> None:
+    team = new_team()
+    team.job("queued", pods=1, gpus=2)
+    [(pod, node)] = team.await_bound(1).items()
+    allocate_again(team)
     eventually(lambda: pod not in team.pods(), within=PLACED_WITHIN)
     [(_, elsewhere)] = team.await_bound(1, within=3 * PLACED_WITHIN).items()
     assert elsewhere != node
     events = team.site.cluster.kubectl("get", "events", "--namespace", team.namespace)
     assert "DoubleAllocation" in events
+
+
+def test_pod_that_nobody_replaces_is_told_to_leave_a_device_that_two_claims_have(
+    new_team: NewTeam,
+) -> None:
+    team = new_team()
+    team.pod("bare", gpus=2)
+    team.await_bound(1)
+    allocate_again(team)
+    kubectl = team.site.cluster.kubectl
+    asked = ("get", "events", "--namespace", team.namespace)
+    of_pod = ("--field-selector", "involvedObject.kind=Pod,reason=DoubleAllocation")
+    eventually(
+        lambda: "delete it, and create it again" in kubectl(*asked, *of_pod), within=PLACED_WITHIN
+    )
+    assert "bare" in team.pods()

@@ -20,7 +20,7 @@ from carina_dra.kube.errors import (
 )
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.act.commit import ClaimStart, Commit, PodStart, Release
+from controller.act.commit import ClaimStart, ClaimUse, Commit, PodStart, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Stored, Writer, Written
 from controller.names import DELETE_PROTECTION, GATE
 from controller.observe.mirror import Assumed
@@ -106,6 +106,10 @@ class Site:
         spec = self.client.get(PODS, pod, namespace="t")["spec"]
         return {"name": GATE} in spec["schedulingGates"]
 
+    def reserved(self, claim: str) -> list[str]:
+        status = self.client.get(RESOURCE_CLAIMS, claim, namespace="t").get("status") or {}
+        return [entry["name"] for entry in status.get("reservedFor") or ()]
+
     def devices(self, claim: str) -> list[str]:
         status = self.client.get(RESOURCE_CLAIMS, claim, namespace="t").get("status") or {}
         results = (status.get("allocation") or {"devices": {"results": []}})["devices"]["results"]
@@ -145,6 +149,37 @@ def test_all_claims_of_a_gang_are_written_before_any_gate_is_removed(
     assert order == ["resourceclaims"] * 6 + ["pods"] * 3
     assert not any(map(site.is_held, ("p0", "p1", "p2")))
     assert [site.devices(f"c{index}") for index in range(3)] == [["gpu-0"], ["gpu-1"], ["gpu-2"]]
+
+
+def test_a_claim_is_reserved_for_a_further_pod_before_its_gate_is_removed(
+    site: Site, writer: Writer
+) -> None:
+    first, pod = site.pod("first", "c"), site.pod("p", "c")
+    claim = site.claim("c", allocation=gpus_of("n1", 0), reserved_for=["first"])
+    site.requests.clear()
+    use = ClaimUse(claim, (patch.consumer(pod),))
+    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1"),), {}))
+    assert isinstance(site.end(), Committed)
+    order = [request.route.served.resource.plural for request in site.requests]
+    assert order == ["resourceclaims", "pods"]
+    assert site.reserved("c") == ["first", "p"]
+    assert first.is_held
+
+
+def test_a_pod_does_not_start_if_the_other_users_of_its_claim_have_just_ended(
+    site: Site, writer: Writer
+) -> None:
+    pod = site.pod("p", "c")
+    claim = site.claim("c", allocation=gpus_of("n1", 0), reserved_for=["first"])
+    taken_back = MergePatch({"status": {"allocation": None, "reservedFor": None}})
+    site.client.patch(RESOURCE_CLAIMS, "c", taken_back, namespace="t", subresource="status")
+    use = ClaimUse(claim, (patch.consumer(pod),))
+    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1"),), {}))
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, Conflict)
+    assert site.is_held("p")
+    assert site.reserved("c") == []
 
 
 def test_a_claim_that_has_its_finalizer_is_written_once(site: Site, writer: Writer) -> None:
@@ -209,6 +244,24 @@ def test_what_a_failed_write_has_left_is_read_before_the_commit_ends(
         bodies.append(outcome.body)
     assert isinstance(outcome, Failed)
     assert bodies[-1]["metadata"]["labels"]["a"] == "b"
+
+
+@pytest.mark.parametrize("plural", ["resourceclaims", "pods"])
+def test_a_write_whose_outcome_is_unknown_is_refused_if_it_is_carried_out_later(
+    site: Site, writer: Writer, plural: str
+) -> None:
+    commit = site.gang(1)
+    site.fail(500, "InternalError", plural)
+    writer.commit(commit)
+    site.end()
+    late = {
+        "resourceclaims": (RESOURCE_CLAIMS, "c0", patch.protect(commit.claims[0].claim)),
+        "pods": (PODS, "p0", patch.admit(commit.pods[0].pod, "n1")),
+    }
+    resource, name, body = late[plural]
+    with pytest.raises(Conflict):
+        site.client.patch(resource, name, MergePatch(body), namespace="t")
+    assert site.is_held("p0")
 
 
 def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Writer) -> None:

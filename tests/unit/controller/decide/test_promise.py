@@ -48,6 +48,13 @@ def test_a_promise_on_a_node_that_is_gone_is_dropped() -> None:
     assert started(scene.plan()) == {"new-0": "b"}
 
 
+def test_a_promise_of_a_claim_that_is_gone_is_dropped() -> None:
+    scene = _promised(("new-0", "a", 0)).waits("new")
+    del scene.claims["new-0"]
+    plan = scene.plan()
+    assert (started(plan), nominated(plan)) == ({}, {})
+
+
 def test_a_promise_on_a_node_that_takes_no_pods_now_is_dropped() -> None:
     scene = _promised(("new-0", "a", 0)).waits("new").node("a", 2, unschedulable=True)
     assert started(scene.plan()) == {"new-0": "b"}

@@ -13,6 +13,7 @@ from carina_dra.kube.event_recorder import EventRecorder
 from controller.model.plan import Action, Eviction
 from controller.report.group_events import REPEAT_INTERVAL, GroupEvents, GroupNotice
 from controller.report.notice import (
+    DeviceLost,
     DoubleAllocation,
     GateNotRemoved,
     GroupRefused,
@@ -153,8 +154,17 @@ def test_another_reason_comes_before_other_texts(cluster: Cluster) -> None:
             EventType.WARNING,
             "DoubleAllocation",
             (
-                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim u/other reserved it "
-                "first and keeps it, and this claim is allocated again"
+                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim u/other keeps it, and "
+                "what uses this claim has to leave"
+            ),
+        ),
+        (
+            DeviceLost("gpu.carina.dev/n/gpu-0", "u/other"),
+            EventType.WARNING,
+            "DoubleAllocation",
+            (
+                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim u/other keeps it, and "
+                "no controller replaces this pod: delete it, and create it again"
             ),
         ),
         (
