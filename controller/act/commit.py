@@ -35,6 +35,8 @@ class PodStart:
 
     pod: ObservedPod
     node: str
+    preemptible: bool
+    """Whether its group was, when the start was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
     starts: dict[str, dict[str, Assumed]] = {}
     for start in plan.starts:
         group = mirror.state.pods[start.pod].group or ""
-        starts.setdefault(group, {})[start.pod] = Assumed(start.node, dict(start.allocations))
+        starts.setdefault(group, {})[start.pod] = Assumed(
+            start.node, dict(start.allocations), mirror.state.groups[group].preemptible
+        )
     wanted: dict[str, Allocation] = {}
     for start in plan.starts:
         wanted.update(start.allocations)
@@ -158,7 +162,7 @@ def _commit(mirror: Mirror, group: str, pods: Mapping[str, Assumed]) -> Commit:
             if mirror.tentative().get(claim) != allocation
         ),
         pods=tuple(
-            PodStart(mirror.pods[key], assumed.node)
+            PodStart(mirror.pods[key], assumed.node, assumed.preemptible)
             for key, assumed in pods.items()
             if key in mirror.pods and mirror.pods[key].is_held
         ),

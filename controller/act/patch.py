@@ -9,7 +9,14 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
-from controller.names import DELETE_PROTECTION, GATE, GROUP, NODE_ANNOTATION, RESERVATIONS
+from controller.names import (
+    DELETE_PROTECTION,
+    GATE,
+    GROUP,
+    NODE_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    RESERVATIONS,
+)
 from controller.observe.claim import is_own
 from controller.observe.pod import ObservedPod
 
@@ -76,15 +83,16 @@ def _reserved_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) 
     return {"metadata": _version_of(claim), "status": {"reservedFor": reserved}}
 
 
-def admit(pod: ObservedPod, node: str) -> Json:
+def admit(pod: ObservedPod, node: str, *, preemptible: bool) -> Json:
     """Takes the controller's gate from a pod, says its node, and pins it there if it is replaced.
 
-    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back.
+    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back. The pod
+    says from now on whether it started as preemptible, whatever becomes of its group.
     """
     spec: Json = {"schedulingGates": [{"name": name} for name in pod.gates if name != GATE]}
     if pod.owner is not None:
         spec["affinity"] = pinned(pod.affinity or {}, node)
-    annotations = {NODE_ANNOTATION: node}
+    annotations = {NODE_ANNOTATION: node, PREEMPTIBLE_ANNOTATION: str(preemptible).lower()}
     metadata = {"uid": pod.uid, "resourceVersion": str(pod.version), "annotations": annotations}
     return {"metadata": metadata, "spec": spec}
 

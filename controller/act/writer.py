@@ -248,7 +248,8 @@ class Writer:
         return decode(ResourceClaim, stored)
 
     def _start_pod(self, start: PodStart) -> None:
-        self._patch_pod(start.pod, patch.admit(start.pod, start.node))
+        body = patch.admit(start.pod, start.node, preemptible=start.preemptible)
+        self._patch_pod(start.pod, body)
 
     def _patch_pod(self, pod: ObservedPod, body: patch.Json) -> None:
         self._patch(Write.POD, PODS, ObjectKey(pod.namespace, pod.name), pod.uid, body)

@@ -49,8 +49,15 @@ class Member:
     priority: int = 0
     preempts: bool = True
     """Whether its `preemptionPolicy` is not Never."""
+    started: bool = False
+    """Whether the controller's gate does not hold it: it runs, or may run."""
     succeeded: bool | None = None
     """Whether it ended with success; None if it has not ended."""
+
+    @property
+    def firm(self) -> bool:
+        """Whether it has started as not preemptible, within the quota for that."""
+        return self.started and self.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
 
 
 # Which group -------------------------------------------------------------------------------------

@@ -71,6 +71,8 @@ class Assumed:
     node: str
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
     """What its claims get, by claim."""
+    preemptible: bool = True
+    """Whether its group was, when the start was decided."""
 
 
 class Mirror:
@@ -479,6 +481,7 @@ class Mirror:
             claims=pod.claims,
             created=pod.created,
             budgets=budgets,
+            firm=pod.firm or (key in self.assumed and not self.assumed[key].preemptible),
             labels=pod.labels,
         )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue, namespace_refusal
 from controller.model.group import Group, PodSet, SubGroup, SubGroups
-from controller.observe.grouping import Refused, group_of
+from controller.observe.grouping import Refused, group_of, may_be_evicted
 from controller.observe.member import (
     GroupId,
     NamedGroup,
@@ -172,12 +172,15 @@ class Roster:
 
     def _charged(self, key: str) -> Group:
         """The pods of a group that cannot be decided on, as one that needs none of them."""
-        oldest = min(self.members(key), key=lambda pod: (pod.created, pod.key))
+        members = self.members(key)
+        oldest = min(members, key=lambda pod: (pod.created, pod.key))
+        alive = [pod for pod in members if pod.started and pod.succeeded is None]
         return Group(
             key=key,
             queue=oldest.queue or "",
             root=PodSet("", 0),
             priority=oldest.priority,
+            preemptible=not alive or may_be_evicted(alive),
             created=oldest.created,
         )
 

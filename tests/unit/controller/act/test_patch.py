@@ -7,8 +7,9 @@ import pytest
 
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.names import DELETE_PROTECTION, GATE
+from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
+from simulation.api_server.patch import merge
 from tests.unit.controller.bodies import JOB, claim_body, pod_body
 from tests.unit.controller.scene import gpus_of
 
@@ -59,19 +60,29 @@ def test_devices_are_taken_back_with_all_that_follows_from_them() -> None:
 
 def test_a_bare_pod_loses_the_gate_of_the_controller_only() -> None:
     pod = read_pod(pod_body("p", version=3, gates=[GATE, "other"]))
-    assert patch.admit(pod, "n1") == {
+    assert patch.admit(pod, "n1", preemptible=True) == {
         "metadata": {
             "uid": "uid-p",
             "resourceVersion": "3",
-            "annotations": {"scheduling.carina.dev/node": "n1"},
+            "annotations": {
+                "scheduling.carina.dev/node": "n1",
+                "scheduling.carina.dev/preemptible": "true",
+            },
         },
         "spec": {"schedulingGates": [{"name": "other"}]},
     }
 
 
+def test_a_pod_says_what_it_started_as_whatever_it_said_before() -> None:
+    pod = read_pod(pod_body("p", annotations={PREEMPTIBLE_ANNOTATION: "true"}))
+    started = merge(pod_body("p"), patch.admit(pod, "n1", preemptible=False))
+    assert started["metadata"]["annotations"][PREEMPTIBLE_ANNOTATION] == "false"
+    assert read_pod({**started, "metadata": {**started["metadata"], "resourceVersion": "2"}}).firm
+
+
 def test_a_pod_that_is_replaced_is_pinned() -> None:
     pod = read_pod(pod_body("p", owner=JOB))
-    assert patch.admit(pod, "n1")["spec"] == {
+    assert patch.admit(pod, "n1", preemptible=True)["spec"] == {
         "schedulingGates": [],
         "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [HERE]}}},
     }

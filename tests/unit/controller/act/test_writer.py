@@ -70,7 +70,7 @@ class Site:
         return Commit(
             "t/g",
             tuple(map(ClaimStart, claims, given, ((patch.consumer(pod),) for pod in pods))),
-            tuple(PodStart(pod, "n1") for pod in pods),
+            tuple(PodStart(pod, "n1", preemptible=True) for pod in pods),
             {
                 pod.key: Assumed("n1", {claim.key: allocation})
                 for pod, claim, allocation in zip(pods, claims, given, strict=True)
