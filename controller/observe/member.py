@@ -73,7 +73,7 @@ class NamedGroup:
     @property
     def key(self) -> str:
         """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+        return _key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class OwnedGroup:
     @property
     def key(self) -> str:
         """Such as `namespace/jobset/name`."""
-        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}"
+        return _key(self.owner.namespace, self.owner.kind, self.owner.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ class ReplicaGroup:
     @property
     def key(self) -> str:
         """With the name of the leader, such as `namespace/leaderworkerset/name-0`."""
-        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}-{self.index}"
+        index = _escaped(self.index, "-")  # the last hyphen is the one before the index
+        return _key(self.owner.namespace, self.owner.kind, f"{self.owner.name}-{index}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ class AnnotatedGroup:
 
     @property
     def key(self) -> str:
-        """Such as `namespace/replicaset.apps/name`."""
-        return f"{self.namespace}/{self.kind}/{self.name}"
+        """Such as `namespace/owner:replicaset.apps/name`: tenants choose the kind."""
+        return _key(self.namespace, f"owner:{self.kind}", self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,23 @@ class SinglePod:
     @property
     def key(self) -> str:
         """`namespace/pod/name`."""
-        return f"{self.namespace}/pod/{self.name}"
+        return _key(self.namespace, "pod", self.name)
 
 
 GroupId: TypeAlias = NamedGroup | OwnedGroup | ReplicaGroup | AnnotatedGroup | SinglePod
+
+
+def _key(*parts: str) -> str:
+    """The parts of a key. No part has a slash, so different parts make different keys.
+
+    The API server refuses slashes in names, but not in references to owners.
+    """
+    return "/".join(_escaped(part, "/") for part in parts)
+
+
+def _escaped(text: str, character: str) -> str:
+    """A text without a character, percent-encoded; texts that differ stay different."""
+    return text.replace("%", "%25").replace(character, f"%{ord(character):02X}")
 
 
 def group_id_of(member: Member) -> GroupId:
