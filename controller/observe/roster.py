@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue, namespace_refusal
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.model.group import Group, PodSet, SubGroup, least_pods
 from controller.observe.grouping import Refused, group_of, may_be_evicted
 from controller.observe.member import (
     GroupId,
@@ -219,13 +219,5 @@ def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
         for pod in members
         if pod.scheduled is not None and pod.succeeded is None and pod.deleted is None
     )
-    least = max(_least(root), 1)
+    least = max(least_pods(root), 1)
     return bound[least - 1] if len(bound) >= least else None
-
-
-def _least(part: SubGroup) -> int:
-    match part:
-        case PodSet(min_count=least):
-            return least
-        case SubGroups(children=children, min_count=least):
-            return sum(sorted(map(_least, children))[:least])
