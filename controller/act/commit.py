@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
+from controller.model.group import Group
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod
@@ -35,8 +36,8 @@ class PodStart:
 
     pod: ObservedPod
     node: str
-    preemptible: bool
-    """Whether its group was, when the start was decided."""
+    group: Group
+    """Its group, as it was when the start was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def _commit(mirror: Mirror, group: str, pods: Mapping[str, Assumed]) -> Commit:
             if mirror.tentative().get(claim) != allocation
         ),
         pods=tuple(
-            PodStart(mirror.pods[key], assumed.node, assumed.preemptible)
+            PodStart(mirror.pods[key], assumed.node, mirror.state.groups[group])
             for key, assumed in pods.items()
             if key in mirror.pods and mirror.pods[key].is_held
         ),

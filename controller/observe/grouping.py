@@ -226,7 +226,7 @@ def _of_parts(parts: Sequence[Part], members: Iterable[Member]) -> SubGroup:
     pod_sets = [
         PodSet(part.name, _min_count(by_set.get(part.name, ()), part.min_count))
         for part in parts
-        if part.name in by_set or (part.min_count and part.names_queue and not part.is_late)
+        if part.name in by_set or (part.min_count and part.is_awaited)
     ]
     known = {part.name for part in parts}
     pod_sets += (PodSet(name, 0) for name in sorted(by_set) if name not in known)
@@ -308,7 +308,7 @@ def _run_time(member: Member) -> float | None:
 
 def _youngest(members: Iterable[Member], annotation: str) -> int | None:
     """What the youngest pod with the annotation says: a rolling update changes one by one."""
-    for member in sorted(members, key=lambda each: each.created, reverse=True):
+    for member in sorted(members, key=lambda each: (each.created, each.name), reverse=True):
         text = member.annotations.get(annotation)
         if text is not None:
             if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):

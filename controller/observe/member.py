@@ -15,8 +15,9 @@ from controller.names import (
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
+    STARTED_WITH_ANNOTATION,
 )
-from controller.observe.owner import OwnerKey, OwnerKind, Place
+from controller.observe.owner import OwnerKey, OwnerKind, Place, number
 from controller.observe.owners import job_set, leader_worker_set, training_job
 from controller.observe.owners.types import OWNER_TYPES, OWNING_PODS
 
@@ -25,6 +26,7 @@ ANNOTATIONS: Final = frozenset(
         MIN_COUNT_ANNOTATION,
         PREEMPTIBLE_ANNOTATION,
         RUN_TIME_ANNOTATION,
+        STARTED_WITH_ANNOTATION,
         leader_worker_set.SIZE,
     }
 )
@@ -58,6 +60,11 @@ class Member:
     def firm(self) -> bool:
         """Whether it has started as not preemptible, within the quota for that."""
         return self.started and self.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
+
+    @property
+    def started_with(self) -> int | None:
+        """How many pods its group needed when it started, if the controller has started it."""
+        return number(self.annotations, STARTED_WITH_ANNOTATION) or None if self.started else None
 
 
 # Which group -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from controller.observe.member import (
     ReplicaGroup,
     group_id_of,
 )
+from controller.observe.minimum import in_force
 from controller.observe.owner import Owner, OwnerKey
 from controller.observe.pod import ObservedPod
 
@@ -41,6 +42,8 @@ class Roster:
         self._of_owner: dict[OwnerKey, dict[str, None]] = {}
         """The keys of the groups that depend on each owner."""
         self._members: dict[str, dict[str, ObservedPod]] = {}
+        self._roots: dict[str, SubGroup] = {}
+        """By group: what it needed when it could be decided on last."""
         self._stale_since: dict[str, float] = {}
         self._evicted: dict[str, float] = {}
         self._changed: dict[str, None] = {}
@@ -78,6 +81,7 @@ class Roster:
             del members[key]
             if not members:
                 del self._members[group]
+                self._roots.pop(group, None)
                 self._forget_id(group)
             self._changed[group] = None
 
@@ -189,19 +193,22 @@ class Roster:
         if group is None:
             return None
         declared = self.declared.get(key) if isinstance(group, NamedGroup) else None
-        owner = _owner_of(group)
-        members = self.members(key)
-        made = group_of(
-            group, members, declared, None if owner is None else self._owners.get(owner)
-        )
+        owner_key, members = _owner_of(group), self.members(key)
+        owner = None if owner_key is None else self._owners.get(owner_key)
+        made = group_of(group, members, declared, owner)
         if isinstance(made, Refused):
             return made
         refusal = self.refusal(made.queue, members[0].namespace)
         if refusal is not None:
             return Refused(refusal)
+        root = in_force(
+            made.root, self._roots.get(key), members, None if owner is None else owner.shape
+        )
+        self._roots[key] = root
         return replace(
             made,
-            started=_started(made.root, members),
+            root=root,
+            started=_started(root, members),
             stale_since=self._stale_since.get(key),
             evicted=self._evicted.get(key),
         )

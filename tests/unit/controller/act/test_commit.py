@@ -83,7 +83,8 @@ def test_pods_start_as_their_group_was_when_that_was_decided(says: str) -> None:
     cluster = Cluster().claim("c").pod("p", "c", annotations={PREEMPTIBLE_ANNOTATION: says})
     (commit,) = cluster.acts(start("p", c=gpus_of("n1", 0))).commits
     (pod,) = commit.pods
-    assert (pod.preemptible, commit.assumed["t/p"].preemptible) == (says == "true",) * 2
+    found = pod.group.preemptible, commit.assumed["t/p"].preemptible
+    assert found == (says == "true",) * 2
 
 
 def test_a_pod_without_its_gate_gets_its_claims_only() -> None:

@@ -22,6 +22,7 @@ from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, Commit, PodStart, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Stored, Writer, Written
+from controller.model.group import Group, PodSet
 from controller.names import DELETE_PROTECTION, GATE
 from controller.observe.mirror import Assumed
 from controller.observe.pod import ObservedPod, read_pod
@@ -70,7 +71,7 @@ class Site:
         return Commit(
             "t/g",
             tuple(map(ClaimStart, claims, given, ((patch.consumer(pod),) for pod in pods))),
-            tuple(PodStart(pod, "n1", preemptible=True) for pod in pods),
+            tuple(PodStart(pod, "n1", Group("t/g", "q", PodSet("", size))) for pod in pods),
             {
                 pod.key: Assumed("n1", {claim.key: allocation})
                 for pod, claim, allocation in zip(pods, claims, given, strict=True)

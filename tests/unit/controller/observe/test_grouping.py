@@ -95,6 +95,11 @@ def test_the_youngest_pod_says_how_many_start_together() -> None:
     assert _made([new, old]).root == PodSet("", 2)
 
 
+def test_of_pods_of_one_second_it_does_not_matter_which_was_seen_first() -> None:
+    pods = [_annotated(of_job(n), **{MIN_COUNT_ANNOTATION: str(4 - n)}) for n in range(2)]
+    assert _made(pods) == _made(pods[::-1])
+
+
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "", "9" * 30])
 def test_a_wrong_number_is_refused(text: str) -> None:
     pod = _annotated(of_job(0), **{MIN_COUNT_ANNOTATION: text})
