@@ -1,5 +1,6 @@
 """The roster: which pods are in which group, and what each group is, kept up to date."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -220,11 +221,18 @@ def _owner_of(group: GroupId) -> OwnerKey | None:
 
 
 def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
-    """When so many of the pods that run were bound as the group needs."""
+    """When so many of the pods that run were bound as the group needs, or needed at first.
+
+    A minimum that rises later does not make a group start again: it would be safe once more for the
+    min-runtime of its queue.
+    """
     bound = sorted(
-        pod.scheduled
+        (pod.scheduled, pod.started_with or math.inf)
         for pod in members
         if pod.scheduled is not None and pod.succeeded is None and pod.deleted is None
     )
-    least = max(least_pods(root), 1)
-    return bound[least - 1] if len(bound) >= least else None
+    if not bound:
+        return None
+    _, at_first = bound[0]
+    least = max(min(least_pods(root), at_first), 1)
+    return bound[int(least) - 1][0] if len(bound) >= least else None

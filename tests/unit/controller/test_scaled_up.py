@@ -1,4 +1,4 @@
-"""Groups that are scaled up while they run, on a cluster that is full."""
+"""Groups whose minimum is more than runs: scaled up, on a cluster that is full, or without end."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,9 @@ from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.decide.cycle import Engine
 from controller.model.plan import Plan
+from controller.model.reason import TooFewPods
 from controller.model.snapshot import Snapshot
+from controller.names import MIN_COUNT_ANNOTATION
 from controller.observe.mirror import Mirror
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import read_pod
@@ -17,6 +19,7 @@ from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
 SET: Body = {**JOB, "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
 DB = OwnerKey(OwnerKind.STATEFUL_SET, "t", "db")
 GRACE = 60.0
+MOST = {MIN_COUNT_ANNOTATION: "999999999"}
 
 
 class Site:
@@ -93,3 +96,13 @@ def test_a_service_that_loses_a_pod_is_evicted() -> None:
     site.mirror.remove_pod(site.mirror.pods["t/db-0"])
     assert site.decide().stale == ("t/statefulset/db",)
     assert [each.pod for each in site.decide(after=GRACE).evictions] == ["t/db-1"]
+
+
+def test_a_minimum_beyond_all_pods_is_only_a_number() -> None:
+    site = Site()
+    site.mirror.put_pod(read_pod(pod_body("p", owner=JOB, annotations=MOST)))
+    [(reason,)] = site.decide().waiting.values()
+    assert reason == TooFewPods("", 1, 999_999_999)
+    body = pod_body("p", version=2, owner=JOB, gates=(), node="n1", annotations=MOST)
+    site.mirror.put_pod(read_pod(body))
+    assert site.decide().stale == ("t/job/train",)

@@ -243,6 +243,32 @@ def test_a_controller_that_starts_anew_learns_from_pods_what_they_needed(
     assert least(roster) == kept
 
 
+@pytest.mark.parametrize(
+    ("replicas", "needed", "started"),
+    [(1, "1", 10), (2, "2", 20), (3, "3", 30), (3, "1", 10), (3, None, 30), (1, "3", 10)],
+    ids=[
+        "it needs one",
+        "it needs two",
+        "it needs all",
+        "it needs more than at first",
+        "it does not say",
+        "it needs less than at first",
+    ],
+)
+def test_a_group_has_started_when_the_pods_ran_that_it_needed_at_first(
+    replicas: int, needed: str | None, started: float
+) -> None:
+    roster = Roster()
+    roster.put_queue("q", declared_queue())
+    roster.put_owner(DB, parallel(replicas))
+    said = {} if needed is None else {STARTED_WITH_ANNOTATION: needed}
+    for number, annotations in enumerate((said, {STARTED_WITH_ANNOTATION: "3"}, {})):
+        each = running(f"db-{number}", owner=SET, annotations=annotations)
+        roster.put(replace(each, scheduled=10.0 * (number + 1)))
+    roster.refresh()
+    assert roster.groups["t/statefulset/db"].started == started
+
+
 # However it has come to this ---------------------------------------------------------------------
 
 
