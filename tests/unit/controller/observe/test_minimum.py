@@ -1,15 +1,19 @@
 """Which minimum of a group is in force while it grows."""
 
 from collections.abc import Mapping
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.model.group import PodSet, SubGroup, SubGroups
+from controller.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
 from controller.names import MIN_COUNT_ANNOTATION, POD_SET_LABEL, STARTED_WITH_ANNOTATION
 from controller.observe.minimum import in_force
 from controller.observe.owner import AllMembers, Part, Parts, Shape
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import pod_body
+from tests.unit.controller.properties.examples import examples
 
 
 def _all(*parts: SubGroup, least: int | None = None, name: str = "") -> SubGroups:
@@ -100,6 +104,24 @@ def test_the_minimum_of_a_group_that_has_started_rises_once_it_is_reached(
 ) -> None:
     pods = [*_pods(running), *_pods({"": 5}, started=False)]
     assert in_force(asked, before, pods) == found
+
+
+@examples(200)
+@given(st.randoms(use_true_random=False))
+def test_whoever_is_scaled_up_has_what_it_needs(rng: Random) -> None:
+    names = rng.sample("abcd", rng.randint(1, 4))
+    before, asked = _tree(rng, names[: rng.randint(1, len(names))]), _tree(rng, names)
+    counts = {name: rng.randrange(4) for name in names}
+    found = in_force(asked, before, _pods(counts))
+    assert least_pods(found) <= least_pods(asked)
+    assert in_force(asked, found, _pods(counts)) == found
+    if is_satisfied(before, counts) and any(counts.values()):
+        assert is_satisfied(found, counts)
+
+
+def _tree(rng: Random, names: list[str]) -> SubGroup:
+    parts = [PodSet(name, rng.randrange(5)) for name in names]
+    return parts[0] if len(parts) == 1 else _all(*parts, least=rng.randint(0, len(parts)))
 
 
 def test_a_minimum_is_reached_when_its_pods_are_bound() -> None:
