@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
+from controller.model.group import Group
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod
@@ -56,6 +57,8 @@ class PodStart:
 
     pod: ObservedPod
     node: str
+    group: Group
+    """Its group, as it was when the start was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,9 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
     starts: dict[str, dict[str, Assumed]] = {}
     for start in plan.starts:
         group = mirror.state.pods[start.pod].group or ""
-        starts.setdefault(group, {})[start.pod] = Assumed(start.node, dict(start.allocations))
+        starts.setdefault(group, {})[start.pod] = Assumed(
+            start.node, dict(start.allocations), mirror.state.groups[group].preemptible
+        )
     wanted: dict[str, Allocation] = {}
     for start in plan.starts:
         wanted.update(start.allocations)
@@ -176,7 +181,7 @@ def _commits(
             group=group,
             claims=(*allocated, *uses.values()),
             pods=tuple(
-                PodStart(mirror.pods[key], assumed.node)
+                PodStart(mirror.pods[key], assumed.node, mirror.state.groups[group])
                 for key, assumed in pods.items()
                 if key in mirror.pods and mirror.pods[key].is_held
             ),

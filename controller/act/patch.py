@@ -9,13 +9,16 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
+from controller.model.group import Group, least_pods
 from controller.names import (
     DELETE_PROTECTION,
     FENCE_ANNOTATION,
     GATE,
     GROUP,
     NODE_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
     RESERVATIONS,
+    STARTED_WITH_ANNOTATION,
 )
 from controller.observe.claim import is_own
 from controller.observe.pod import ObservedPod
@@ -83,15 +86,20 @@ def _reserved_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) 
     return {"metadata": _version_of(claim), "status": {"reservedFor": reserved}}
 
 
-def admit(pod: ObservedPod, node: str) -> Json:
+def admit(pod: ObservedPod, node: str, group: Group) -> Json:
     """Takes the controller's gate from a pod, says its node, and pins it there if it is replaced.
 
-    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back.
+    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back. The pod
+    says from now on how its group was when it started, whatever becomes of the group.
     """
     spec: Json = {"schedulingGates": [{"name": name} for name in pod.gates if name != GATE]}
     if pod.owner is not None:
         spec["affinity"] = pinned(pod.affinity or {}, node)
-    annotations = {NODE_ANNOTATION: node}
+    annotations = {
+        NODE_ANNOTATION: node,
+        PREEMPTIBLE_ANNOTATION: "true" if group.preemptible else "false",
+        STARTED_WITH_ANNOTATION: str(least_pods(group.root)),
+    }
     metadata = {"uid": pod.uid, "resourceVersion": str(pod.version), "annotations": annotations}
     return {"metadata": metadata, "spec": spec}
 

@@ -255,7 +255,7 @@ class Writer:
         return decode(ResourceClaim, stored)
 
     def _start_pod(self, start: PodStart) -> None:
-        self._patch_pod(start.pod, patch.admit(start.pod, start.node))
+        self._patch_pod(start.pod, patch.admit(start.pod, start.node, start.group))
 
     def _patch_pod(self, pod: ObservedPod, body: patch.Json) -> None:
         self._patch(Write.POD, PODS, ObjectKey(pod.namespace, pod.name), pod.uid, body)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
 
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.model.group import Group, PodSet, SubGroup, SubGroups, least_pods
 from controller.model.pod import Pod
 from controller.model.reason import TooFewPods
 from controller.state.state import State
@@ -241,15 +241,6 @@ class _Tally:
         return sorted(children, key=self._need)
 
     def _need(self, part: SubGroup) -> tuple[bool, bool, float, str]:
-        least = _least_pods(part)
+        least = least_pods(part)
         filled = self.active(part) / least if least else 0.0
         return self.is_satisfied(part), least == 0, filled, part.name
-
-
-def _least_pods(part: SubGroup) -> int:
-    match part:
-        case PodSet(min_count=least):
-            return least
-        case SubGroups(children=children, min_count=least):
-            return sum(sorted(map(_least_pods, children))[:least])
-    assert_never(part)

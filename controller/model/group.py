@@ -4,10 +4,10 @@ The names follow KEP-4671 (PodGroup) where it has them. A pod that needs no othe
 group of one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.preference import Policy
 
@@ -94,6 +94,26 @@ class Group:
     def pod_sets(self) -> tuple[PodSet, ...]:
         """All pod sets, in their order."""
         return tuple(_pod_sets(self.root))
+
+
+def least_pods(part: SubGroup) -> int:
+    """How many pods a part needs at least."""
+    match part:
+        case PodSet(min_count=least):
+            return least
+        case SubGroups(children=children, min_count=least):
+            return sum(sorted(map(least_pods, children))[:least])
+    assert_never(part)
+
+
+def is_satisfied(part: SubGroup, counts: Mapping[str, int]) -> bool:
+    """Whether a part has what it needs; `counts` are its pods by pod set."""
+    match part:
+        case PodSet(name=name, min_count=least):
+            return counts.get(name, 0) >= least
+        case SubGroups(children=children, min_count=least):
+            return sum(is_satisfied(child, counts) for child in children) >= least
+    assert_never(part)
 
 
 def _pod_sets(root: SubGroup) -> Iterator[PodSet]:

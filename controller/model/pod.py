@@ -116,6 +116,8 @@ class Pod:
     created: float = 0
     budgets: tuple[str, ...] = ()
     """The disruption budgets that count it."""
+    firm: bool = False
+    """Whether it has started as not preemptible. It counts as such, whatever its group is now."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

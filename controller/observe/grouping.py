@@ -105,10 +105,11 @@ def group_of(
         )
         if isinstance(group, NamedGroup) and declaration is not None:
             _check_pod_sets(alive, made)
-            return _with_declared(made, declaration)
+            return _with_declared(made, declaration, alive)
+        asked = [_preemptible(each) for each in alive]
         return replace(
             made,
-            preemptible=all(map(_preemptible, alive)),
+            preemptible=may_be_evicted(alive) if _have_started(alive) else all(asked),
             run_time=max(filter(None, map(_run_time, alive)), default=None),
             # kube-scheduler evicts no group that has lost pods, and none that others join.
             staleness_grace=(
@@ -119,10 +120,22 @@ def group_of(
         return Refused(str(error))
 
 
-def _with_declared(group: Group, declaration: Declaration) -> Group:
+def may_be_evicted(members: Iterable[Member]) -> bool:
+    """Whether a pod has started as preemptible. Its group stays preemptible as long as it runs.
+
+    Otherwise a group that borrows beyond its quota could become one that nobody may evict.
+    """
+    return any(each.started and not each.firm for each in members)
+
+
+def _have_started(members: Iterable[Member]) -> bool:
+    return any(each.started for each in members)
+
+
+def _with_declared(group: Group, declaration: Declaration, alive: Iterable[Member]) -> Group:
     return replace(
         group,
-        preemptible=declaration.preemptible,
+        preemptible=declaration.preemptible or may_be_evicted(alive),
         staleness_grace=declaration.staleness_grace,
         preemption_delay=declaration.preemption_delay,
         run_time=declaration.run_time,
@@ -213,7 +226,7 @@ def _of_parts(parts: Sequence[Part], members: Iterable[Member]) -> SubGroup:
     pod_sets = [
         PodSet(part.name, _min_count(by_set.get(part.name, ()), part.min_count))
         for part in parts
-        if part.name in by_set or (part.min_count and part.names_queue and not part.is_late)
+        if part.name in by_set or (part.min_count and part.is_awaited)
     ]
     known = {part.name for part in parts}
     pod_sets += (PodSet(name, 0) for name in sorted(by_set) if name not in known)
@@ -295,7 +308,7 @@ def _run_time(member: Member) -> float | None:
 
 def _youngest(members: Iterable[Member], annotation: str) -> int | None:
     """What the youngest pod with the annotation says: a rolling update changes one by one."""
-    for member in sorted(members, key=lambda each: each.created, reverse=True):
+    for member in sorted(members, key=lambda each: (each.created, each.name), reverse=True):
         text = member.annotations.get(annotation)
         if text is not None:
             if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):

@@ -15,8 +15,9 @@ from controller.names import (
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
+    STARTED_WITH_ANNOTATION,
 )
-from controller.observe.owner import OwnerKey, OwnerKind, Place
+from controller.observe.owner import OwnerKey, OwnerKind, Place, number
 from controller.observe.owners import job_set, leader_worker_set, training_job
 from controller.observe.owners.types import OWNER_TYPES, OWNING_PODS
 
@@ -25,6 +26,7 @@ ANNOTATIONS: Final = frozenset(
         MIN_COUNT_ANNOTATION,
         PREEMPTIBLE_ANNOTATION,
         RUN_TIME_ANNOTATION,
+        STARTED_WITH_ANNOTATION,
         leader_worker_set.SIZE,
     }
 )
@@ -49,8 +51,20 @@ class Member:
     priority: int = 0
     preempts: bool = True
     """Whether its `preemptionPolicy` is not Never."""
+    started: bool = False
+    """Whether the controller's gate does not hold it: it runs, or may run."""
     succeeded: bool | None = None
     """Whether it ended with success; None if it has not ended."""
+
+    @property
+    def firm(self) -> bool:
+        """Whether it has started as not preemptible, within the quota for that."""
+        return self.started and self.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
+
+    @property
+    def started_with(self) -> int | None:
+        """How many pods its group needed when it started, if the controller has started it."""
+        return number(self.annotations, STARTED_WITH_ANNOTATION) or None if self.started else None
 
 
 # Which group -------------------------------------------------------------------------------------
@@ -66,7 +80,7 @@ class NamedGroup:
     @property
     def key(self) -> str:
         """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+        return _key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,7 @@ class OwnedGroup:
     @property
     def key(self) -> str:
         """Such as `namespace/jobset/name`."""
-        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}"
+        return _key(self.owner.namespace, self.owner.kind, self.owner.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,8 @@ class ReplicaGroup:
     @property
     def key(self) -> str:
         """With the name of the leader, such as `namespace/leaderworkerset/name-0`."""
-        return f"{self.owner.namespace}/{self.owner.kind}/{self.owner.name}-{self.index}"
+        index = _escaped(self.index, "-")  # the last hyphen is the one before the index
+        return _key(self.owner.namespace, self.owner.kind, f"{self.owner.name}-{index}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +120,8 @@ class AnnotatedGroup:
 
     @property
     def key(self) -> str:
-        """Such as `namespace/replicaset.apps/name`."""
-        return f"{self.namespace}/{self.kind}/{self.name}"
+        """Such as `namespace/owner:replicaset.apps/name`: tenants choose the kind."""
+        return _key(self.namespace, f"owner:{self.kind}", self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +134,23 @@ class SinglePod:
     @property
     def key(self) -> str:
         """`namespace/pod/name`."""
-        return f"{self.namespace}/pod/{self.name}"
+        return _key(self.namespace, "pod", self.name)
 
 
 GroupId: TypeAlias = NamedGroup | OwnedGroup | ReplicaGroup | AnnotatedGroup | SinglePod
+
+
+def _key(*parts: str) -> str:
+    """The parts of a key. No part has a slash, so different parts make different keys.
+
+    The API server refuses slashes in names, but not in references to owners.
+    """
+    return "/".join(_escaped(part, "/") for part in parts)
+
+
+def _escaped(text: str, character: str) -> str:
+    """A text without a character, percent-encoded; texts that differ stay different."""
+    return text.replace("%", "%25").replace(character, f"%{ord(character):02X}")
 
 
 def group_id_of(member: Member) -> GroupId:

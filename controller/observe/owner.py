@@ -54,6 +54,11 @@ class Part:
     is_late: bool = False
     """Whether its pods are created only after others run, which would wait for it forever."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the group waits for its pods before there are any."""
+        return self.names_queue and not self.is_late
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -170,7 +175,7 @@ def versions_of(group: str, plural: str, kind: str, *versions: str) -> tuple[Api
 
 
 def number(labels: Mapping[str, str], name: str) -> int:
-    """The index that a label holds; 0 if there is none."""
+    """The number that a label or an annotation holds; 0 if there is none."""
     text = labels.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 

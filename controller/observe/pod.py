@@ -56,7 +56,7 @@ class ObservedPod(Member):
     @property
     def is_held(self) -> bool:
         """Whether the controller's gate holds it."""
-        return GATE in self.gates
+        return not self.started
 
     @property
     def given(self) -> str | None:
@@ -106,6 +106,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemptionPolicy") != "Never",
         gates=gates,
+        started=GATE not in gates,
         affinity=spec.get("affinity") if gates else None,
         node=spec.get("nodeName"),
         claims=claims,

@@ -46,6 +46,7 @@ class PodView:
             claims=pod.claims,
             created=pod.created,
             budgets=budgets,
+            firm=pod.firm or self._starts_firm(pod),
             labels=pod.labels,
         )
         return made, min((at for at in (fewer_at, stuck_at) if at is not None), default=None)
@@ -95,6 +96,10 @@ class PodView:
             is_released = self.tentative.are_released(pod.claims)
             return is_only_gate and not pod.lacks_claims and not is_released
         return self.is_taken_back(pod) and not pod.is_pinned
+
+    def _starts_firm(self, pod: ObservedPod) -> bool:
+        assumed = self.tentative.assumed.get(pod.key)
+        return assumed is not None and not assumed.preemptible
 
     def _is_decided_on(self, pod: ObservedPod) -> bool:
         group, known = self.roster.group_of(pod.key), self.roster

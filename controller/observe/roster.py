@@ -1,12 +1,13 @@
 """The roster: which pods are in which group, and what each group is, kept up to date."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue, namespace_refusal
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
-from controller.observe.grouping import Refused, group_of
+from controller.model.group import Group, PodSet, SubGroup, least_pods
+from controller.observe.grouping import Refused, group_of, may_be_evicted
 from controller.observe.member import (
     GroupId,
     NamedGroup,
@@ -14,6 +15,7 @@ from controller.observe.member import (
     ReplicaGroup,
     group_id_of,
 )
+from controller.observe.minimum import in_force
 from controller.observe.owner import Owner, OwnerKey
 from controller.observe.pod import ObservedPod
 
@@ -41,6 +43,8 @@ class Roster:
         self._of_owner: dict[OwnerKey, dict[str, None]] = {}
         """The keys of the groups that depend on each owner."""
         self._members: dict[str, dict[str, ObservedPod]] = {}
+        self._roots: dict[str, SubGroup] = {}
+        """By group: what it needed when it could be decided on last."""
         self._stale_since: dict[str, float] = {}
         self._evicted: dict[str, float] = {}
         self._changed: dict[str, None] = {}
@@ -78,6 +82,7 @@ class Roster:
             del members[key]
             if not members:
                 del self._members[group]
+                self._roots.pop(group, None)
                 self._forget_id(group)
             self._changed[group] = None
 
@@ -172,12 +177,15 @@ class Roster:
 
     def _charged(self, key: str) -> Group:
         """The pods of a group that cannot be decided on, as one that needs none of them."""
-        oldest = min(self.members(key), key=lambda pod: (pod.created, pod.key))
+        members = self.members(key)
+        oldest = min(members, key=lambda pod: (pod.created, pod.key))
+        alive = [pod for pod in members if pod.started and pod.succeeded is None]
         return Group(
             key=key,
             queue=oldest.queue or "",
             root=PodSet("", 0),
             priority=oldest.priority,
+            preemptible=not alive or may_be_evicted(alive),
             created=oldest.created,
         )
 
@@ -186,19 +194,22 @@ class Roster:
         if group is None:
             return None
         declared = self.declared.get(key) if isinstance(group, NamedGroup) else None
-        owner = _owner_of(group)
-        members = self.members(key)
-        made = group_of(
-            group, members, declared, None if owner is None else self._owners.get(owner)
-        )
+        owner_key, members = _owner_of(group), self.members(key)
+        owner = None if owner_key is None else self._owners.get(owner_key)
+        made = group_of(group, members, declared, owner)
         if isinstance(made, Refused):
             return made
         refusal = self.refusal(made.queue, members[0].namespace)
         if refusal is not None:
             return Refused(refusal)
+        root = in_force(
+            made.root, self._roots.get(key), members, None if owner is None else owner.shape
+        )
+        self._roots[key] = root
         return replace(
             made,
-            started=_started(made.root, members),
+            root=root,
+            started=_started(root, members),
             stale_since=self._stale_since.get(key),
             evicted=self._evicted.get(key),
         )
@@ -210,19 +221,18 @@ def _owner_of(group: GroupId) -> OwnerKey | None:
 
 
 def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
-    """When so many of the pods that run were bound as the group needs."""
+    """When so many of the pods that run were bound as the group needs, or needed at first.
+
+    A minimum that rises later does not make a group start again: it would be safe once more for the
+    min-runtime of its queue.
+    """
     bound = sorted(
-        pod.scheduled
+        (pod.scheduled, pod.started_with or math.inf)
         for pod in members
         if pod.scheduled is not None and pod.succeeded is None and pod.deleted is None
     )
-    least = max(_least(root), 1)
-    return bound[least - 1] if len(bound) >= least else None
-
-
-def _least(part: SubGroup) -> int:
-    match part:
-        case PodSet(min_count=least):
-            return least
-        case SubGroups(children=children, min_count=least):
-            return sum(sorted(map(_least, children))[:least])
+    if not bound:
+        return None
+    _, at_first = bound[0]
+    least = max(min(least_pods(root), at_first), 1)
+    return bound[int(least) - 1][0] if len(bound) >= least else None

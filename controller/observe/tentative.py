@@ -23,6 +23,8 @@ class Assumed:
     node: str
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
     """What its claims get, by claim."""
+    preemptible: bool = True
+    """Whether its group was, when the start was decided."""
 
 
 Starts: TypeAlias = Mapping[str, Assumed]

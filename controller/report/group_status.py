@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.body import Body
 from controller.api.pod_group import Phase, PodCounts
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.model.group import Group, is_satisfied
 from controller.model.plan import Plan
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.reason import Reason
@@ -132,11 +132,11 @@ def _phase(
     """The phase, with the reason and the message of whether the group is admitted."""
     succeeded = _by_pod_set(group, (pod for pod in pods if pod.state == Ended(succeeded=True)))
     if pods and not _left(counts):
-        phase = Phase.SUCCEEDED if _has_minimum(group.root, succeeded) else Phase.FAILED
+        phase = Phase.SUCCEEDED if is_satisfied(group.root, succeeded) else Phase.FAILED
         ended = f"{counts.succeeded} succeeded, {counts.failed} failed"
         return phase, phase.value, f"all pods have ended: {ended}"
     placed = _by_pod_set(group, (pod for pod in pods if isinstance(pod.state, Placed)))
-    if placed and _has_minimum(group.root, placed + succeeded):
+    if placed and is_satisfied(group.root, placed + succeeded):
         return Phase.RUNNING, "Placed", f"{counts.placed} of {_left(counts)} pods have a place"
     return Phase.PENDING, *_why_waiting(group, counts, outlook)
 
@@ -145,15 +145,6 @@ def _by_pod_set(group: Group, pods: Iterable[Pod]) -> Counter[str]:
     """How many of the pods are in each pod set; all of them in the only one, if there is one."""
     (first, *others) = group.pod_sets
     return Counter(pod.pod_set if others else first.name for pod in pods)
-
-
-def _has_minimum(part: SubGroup, counts: Mapping[str, int]) -> bool:
-    match part:
-        case PodSet(name=name, min_count=least):
-            return counts.get(name, 0) >= least
-        case SubGroups(children=children, min_count=least):
-            return sum(_has_minimum(child, counts) for child in children) >= least
-    assert_never(part)
 
 
 def _why_waiting(group: Group, counts: PodCounts, outlook: Outlook) -> tuple[str, str]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
 
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.model.group import Group, is_satisfied
 
 
 @dataclass(slots=True)
@@ -41,13 +40,4 @@ class Progress:
 
 def has_minimum(group: Group, placed: Mapping[str, int]) -> bool:
     """Whether a group has the pods that it needs; `placed` counts them by pod set."""
-    return any(placed.values()) and _is_satisfied(group.root, placed)
-
-
-def _is_satisfied(part: SubGroup, placed: Mapping[str, int]) -> bool:
-    match part:
-        case PodSet(name=name, min_count=least):
-            return placed.get(name, 0) >= least
-        case SubGroups(children=children, min_count=least):
-            return sum(_is_satisfied(child, placed) for child in children) >= least
-    assert_never(part)
+    return any(placed.values()) and is_satisfied(group.root, placed)

@@ -210,8 +210,9 @@ class Occupancy:
         return group.queue if group is not None and group.queue in self.tree.queues else ROOT
 
     def _is_preemptible(self, pod: Pod) -> bool:
+        """Whether what a pod has counts as preemptible; it may be evicted if its group is."""
         group = None if pod.group is None else self.groups.get(pod.group)
-        return group is None or group.preemptible
+        return not pod.firm and (group is None or group.preemptible)
 
     def _priority_of(self, pod: Pod) -> int:
         group = None if pod.group is None else self.groups.get(pod.group)

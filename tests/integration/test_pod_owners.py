@@ -144,5 +144,5 @@ def test_pods_of_a_deployment_may_be_a_group(cluster: Cluster) -> None:
 
     group = _group(_pods(cluster, "shards", 3))
 
-    assert group.key.startswith("owners/replicaset.apps/shards-")
+    assert group.key.startswith("owners/owner:replicaset.apps/shards-")
     assert group.root == PodSet("", 3)

@@ -18,10 +18,13 @@ from controller.names import (
     DELETE_PROTECTION,
     EXPIRES_ANNOTATION,
     GATE,
+    GROUP,
     GROUP_LABEL,
+    MIN_COUNT_ANNOTATION,
     NODE_ANNOTATION,
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
+    RUN_TIME_ANNOTATION,
     TAINT,
 )
 from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
@@ -101,7 +104,11 @@ def admin(cluster: Cluster) -> _User:
 def gated(tenant: _User) -> str:
     """A pod that waits in its queue, as `pod/NAME`."""
     labels = {GROUP_LABEL: "group", POD_SET_LABEL: "workers"}
-    made = tenant.create(_pod(gates=[_OTHER_GATE], **labels), dry_run=False)
+    body = _pod(gates=[_OTHER_GATE], **labels)
+    body["metadata"]["annotations"] = {
+        PREEMPTIBLE_ANNOTATION: "true", MIN_COUNT_ANNOTATION: "2", "example.com/own": "b",
+    }  # fmt: skip
+    made = tenant.create(body, dry_run=False)
     return f"pod/{made['metadata']['name']}"
 
 
@@ -175,6 +182,7 @@ _ON_NODE = {
         ]
     }
 }
+_STARTED: Final = {NODE_ANNOTATION: _NODE, PREEMPTIBLE_ANNOTATION: "false"}
 _ESCAPES: Final[Mapping[str, tuple[object, str]]] = {
     "take the gate": (
         [{"op": "remove", "path": "/spec/schedulingGates"}],
@@ -201,6 +209,22 @@ _ESCAPES: Final[Mapping[str, tuple[object, str]]] = {
     "not be evicted": (
         _annotation(PREEMPTIBLE_ANNOTATION, "false"),
         f"the annotation {PREEMPTIBLE_ANNOTATION} cannot be changed",
+    ),
+    "say nothing of evictions": (
+        _annotation(PREEMPTIBLE_ANNOTATION, None),
+        f"the annotation {PREEMPTIBLE_ANNOTATION} cannot be changed",
+    ),
+    "start with fewer": (
+        _annotation(MIN_COUNT_ANNOTATION, "1"),
+        f"the annotation {MIN_COUNT_ANNOTATION} cannot be changed",
+    ),
+    "promise to end soon": (
+        _annotation(RUN_TIME_ANNOTATION, "1m"),
+        f"the annotation {RUN_TIME_ANNOTATION} cannot be changed",
+    ),
+    "say what has no meaning yet": (
+        _annotation(f"{GROUP}/later", "a"),
+        f"the annotation {GROUP}/later cannot be changed",
     ),
     "name the node": (
         _annotation(NODE_ANNOTATION, _NODE),
@@ -234,6 +258,29 @@ def test_the_message_names_the_pod(tenant: _User, gated: str) -> None:
 def test_a_pod_cannot_escape_by_a_write_of_its_status(tenant: _User, gated: str) -> None:
     with pytest.raises(KubectlError, match=f"the label {QUEUE_LABEL} cannot be changed"):
         tenant.patch(gated, _label(QUEUE_LABEL, None), "--subresource=status")
+
+
+def test_annotations_cannot_be_changed_by_a_write_of_the_status(tenant: _User, gated: str) -> None:
+    with pytest.raises(KubectlError, match=f"the annotation {MIN_COUNT_ANNOTATION} cannot be"):
+        tenant.patch(gated, _annotation(MIN_COUNT_ANNOTATION, "1"), "--subresource=status")
+
+
+def test_a_pod_with_very_many_annotations_is_judged_as_others(tenant: _User) -> None:
+    body = _pod()
+    body["metadata"]["annotations"] = {f"{number:x}": "" for number in range(20_000)}
+    pod = f"pod/{tenant.create(body, dry_run=False)['metadata']['name']}"
+
+    assert tenant.patch(pod, _annotation("example.com/own", "a"))
+    with pytest.raises(KubectlError, match=f"the annotation {MIN_COUNT_ANNOTATION} cannot be"):
+        tenant.patch(pod, _annotation(MIN_COUNT_ANNOTATION, "1"))
+
+
+def test_as_many_annotations_as_possible_do_not_keep_a_pod_from_changing(tenant: _User) -> None:
+    body = _pod()
+    body["metadata"]["annotations"] = {f"{number:x}": "" for number in range(50_000)}
+    pod = f"pod/{tenant.create(body, dry_run=False)['metadata']['name']}"
+
+    assert tenant.patch(pod, _label("example.com/own", "a"))
 
 
 def test_a_pod_cannot_come_into_a_queue_later(tenant: _User) -> None:
@@ -332,10 +379,21 @@ def test_annotations_of_a_claim_without_a_queue_are_its_own(tenant: _User) -> No
     [
         _label("example.com/own", "a"),
         _annotation("example.com/own", "a"),
+        _annotation("example.com/own", None),
+        _annotation("example.com/scheduling.carina.dev", "a"),
+        _annotation(MIN_COUNT_ANNOTATION, "2"),
         {"spec": {"schedulingGates": [{"name": GATE}]}},
         {"spec": {"tolerations": [{"key": "example.com/a", "operator": "Exists"}]}},
     ],
-    ids=["label", "annotation", "take the own gate", "toleration"],
+    ids=[
+        "label",
+        "annotation",
+        "no annotation",
+        "an annotation that looks similar",
+        "an annotation as it is",
+        "take the own gate",
+        "toleration",
+    ],
 )
 def test_a_tenant_can_change_what_is_its_own(tenant: _User, gated: str, patch: object) -> None:
     assert tenant.patch(gated, patch)
@@ -352,8 +410,9 @@ def test_a_tenant_can_delete_a_pod_that_waits(tenant: _User, gated: str) -> None
         {"spec": {"nodeSelector": {"kubernetes.io/hostname": _NODE}}},
         _label(GROUP_LABEL, "a"),
         _annotation(NODE_ANNOTATION, _NODE),
+        _annotation(MIN_COUNT_ANNOTATION, "1"),
     ],
-    ids=["gate", "node selector", "group", "node"],
+    ids=["gate", "node selector", "group", "node", "minimum"],
 )
 def test_pods_without_a_queue_are_nobodys_business(tenant: _User, patch: object) -> None:
     body = _pod(queue=None, gates=[_OTHER_GATE])
@@ -368,7 +427,7 @@ def test_the_controller_ungates_pins_and_annotates_in_one_patch(
     started = controller.patch(gated, _start(_OTHER_GATE))
 
     assert _gates(started) == {_OTHER_GATE}
-    assert started["metadata"]["annotations"][NODE_ANNOTATION] == _NODE
+    assert started["metadata"]["annotations"] == _STARTED
     assert started["spec"]["affinity"]["nodeAffinity"] == _ON_NODE
 
 
@@ -719,7 +778,7 @@ def _start(*other_gates: str) -> list[dict[str, Any]]:
     return [
         {"op": "replace", "path": "/spec/schedulingGates", "value": _gate_list(other_gates)},
         {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": _ON_NODE}},
-        {"op": "add", "path": "/metadata/annotations", "value": {NODE_ANNOTATION: _NODE}},
+        {"op": "add", "path": "/metadata/annotations", "value": _STARTED},
     ]
 
 

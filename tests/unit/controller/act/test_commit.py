@@ -1,6 +1,9 @@
 """What follows from a plan for the cluster as it is watched."""
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from carina_dra.resource import (
     Allocation,
@@ -16,6 +19,7 @@ from controller.decide.cycle import Engine
 from controller.model.plan import Nomination, Plan, Start
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
+from controller.names import PREEMPTIBLE_ANNOTATION
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
@@ -38,12 +42,10 @@ class Cluster:
         self.mirror.put_claim(decode(ResourceClaim, body))
         return self
 
-    def pod(
-        self, name: str, *claims: str, held: bool = True, group: str | None = None
-    ) -> "Cluster":
+    def pod(self, name: str, *claims: str, held: bool = True, **fields: Any) -> "Cluster":
         gates = ("scheduling.carina.dev/queue",) if held else ()
         node = None if held else "n1"
-        body = pod_body(name, claims=claims, gates=gates, node=node, group=group)
+        body = pod_body(name, claims=claims, gates=gates, node=node, **fields)
         self.mirror.put_pod(read_pod(body))
         return self
 
@@ -101,6 +103,15 @@ def test_the_pods_of_a_group_start_with_all_of_their_claims() -> None:
     done = cluster.acts(start("p", c=gpus_of("n1", 0)))
     assert written(done) == {"t/pod/p": (["c"], ["p"])}
     assert [one.name for one in done.commits[0].claims[0].consumers] == ["p"]
+
+
+@pytest.mark.parametrize("says", ["true", "false"])
+def test_pods_start_as_their_group_was_when_that_was_decided(says: str) -> None:
+    cluster = Cluster().claim("c").pod("p", "c", annotations={PREEMPTIBLE_ANNOTATION: says})
+    (commit,) = cluster.acts(start("p", c=gpus_of("n1", 0))).commits
+    (pod,) = commit.pods
+    found = pod.group.preemptible, commit.assumed["t/p"].preemptible
+    assert found == (says == "true",) * 2
 
 
 def test_a_pod_without_its_gate_gets_its_claims_only() -> None:

@@ -1,5 +1,6 @@
 """What is written, word by word."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,13 +8,16 @@ import pytest
 
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.names import DELETE_PROTECTION, GATE
+from controller.model.group import Group, PodSet, SubGroups
+from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
+from simulation.api_server.patch import merge
 from tests.unit.controller.bodies import JOB, claim_body, pod_body
 from tests.unit.controller.scene import gpus_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 VERSION = {"uid": "uid-c", "resourceVersion": "7"}
+GANG = Group("t/g", "q", SubGroups("", (PodSet("a", 1), PodSet("b", 2)), 2))
 CLAIM = decode(ResourceClaim, claim_body("c", version=7))
 HERE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -59,19 +63,31 @@ def test_devices_are_taken_back_with_all_that_follows_from_them() -> None:
 
 def test_a_bare_pod_loses_the_gate_of_the_controller_only() -> None:
     pod = read_pod(pod_body("p", version=3, gates=[GATE, "other"]))
-    assert patch.admit(pod, "n1") == {
+    assert patch.admit(pod, "n1", GANG) == {
         "metadata": {
             "uid": "uid-p",
             "resourceVersion": "3",
-            "annotations": {"scheduling.carina.dev/node": "n1"},
+            "annotations": {
+                "scheduling.carina.dev/node": "n1",
+                "scheduling.carina.dev/preemptible": "true",
+                "scheduling.carina.dev/started-with": "3",
+            },
         },
         "spec": {"schedulingGates": [{"name": "other"}]},
     }
 
 
+def test_a_pod_says_what_it_started_as_whatever_it_said_before() -> None:
+    pod = read_pod(pod_body("p", annotations={PREEMPTIBLE_ANNOTATION: "true"}))
+    started = merge(pod_body("p"), patch.admit(pod, "n1", replace(GANG, preemptible=False)))
+    assert started["metadata"]["annotations"][PREEMPTIBLE_ANNOTATION] == "false"
+    seen = read_pod({**started, "metadata": {**started["metadata"], "resourceVersion": "2"}})
+    assert (seen.firm, seen.started_with) == (True, 3)
+
+
 def test_a_pod_that_is_replaced_is_pinned() -> None:
     pod = read_pod(pod_body("p", owner=JOB))
-    assert patch.admit(pod, "n1")["spec"] == {
+    assert patch.admit(pod, "n1", GANG)["spec"] == {
         "schedulingGates": [],
         "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [HERE]}}},
     }

@@ -22,6 +22,7 @@ from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, Commit, PodStart, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Stored, Writer, Written
+from controller.model.group import Group, PodSet
 from controller.names import DELETE_PROTECTION, GATE
 from controller.observe.mirror import Assumed
 from controller.observe.pod import ObservedPod, read_pod
@@ -31,6 +32,8 @@ from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
 from tests.unit.controller.bodies import claim_body, pod_body
 from tests.unit.controller.scene import gpus_of
+
+ALONE = Group("t/pod/p", "q", PodSet("", 1))
 
 
 @dataclass
@@ -70,7 +73,7 @@ class Site:
         return Commit(
             "t/g",
             tuple(map(ClaimStart, claims, given, ((patch.consumer(pod),) for pod in pods))),
-            tuple(PodStart(pod, "n1") for pod in pods),
+            tuple(PodStart(pod, "n1", Group("t/g", "q", PodSet("", size))) for pod in pods),
             {
                 pod.key: Assumed("n1", {claim.key: allocation})
                 for pod, claim, allocation in zip(pods, claims, given, strict=True)
@@ -158,7 +161,7 @@ def test_a_claim_is_reserved_for_a_further_pod_before_its_gate_is_removed(
     claim = site.claim("c", allocation=gpus_of("n1", 0), reserved_for=["first"])
     site.requests.clear()
     use = ClaimUse(claim, (patch.consumer(pod),))
-    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1"),), {}))
+    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1", ALONE),), {}))
     assert isinstance(site.end(), Committed)
     order = [request.route.served.resource.plural for request in site.requests]
     assert order == ["resourceclaims", "pods"]
@@ -174,7 +177,7 @@ def test_a_pod_does_not_start_if_the_other_users_of_its_claim_have_just_ended(
     taken_back = MergePatch({"status": {"allocation": None, "reservedFor": None}})
     site.client.patch(RESOURCE_CLAIMS, "c", taken_back, namespace="t", subresource="status")
     use = ClaimUse(claim, (patch.consumer(pod),))
-    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1"),), {}))
+    writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1", ALONE),), {}))
     outcome = site.end()
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, Conflict)
@@ -254,9 +257,10 @@ def test_a_write_whose_outcome_is_unknown_is_refused_if_it_is_carried_out_later(
     site.fail(500, "InternalError", plural)
     writer.commit(commit)
     site.end()
+    (start,) = commit.pods
     late = {
         "resourceclaims": (RESOURCE_CLAIMS, "c0", patch.protect(commit.claims[0].claim)),
-        "pods": (PODS, "p0", patch.admit(commit.pods[0].pod, "n1")),
+        "pods": (PODS, "p0", patch.admit(start.pod, start.node, start.group)),
     }
     resource, name, body = late[plural]
     with pytest.raises(Conflict):

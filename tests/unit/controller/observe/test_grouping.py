@@ -95,6 +95,11 @@ def test_the_youngest_pod_says_how_many_start_together() -> None:
     assert _made([new, old]).root == PodSet("", 2)
 
 
+def test_of_pods_of_one_second_it_does_not_matter_which_was_seen_first() -> None:
+    pods = [_annotated(of_job(n), **{MIN_COUNT_ANNOTATION: str(4 - n)}) for n in range(2)]
+    assert _made(pods) == _made(pods[::-1])
+
+
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "", "9" * 30])
 def test_a_wrong_number_is_refused(text: str) -> None:
     pod = _annotated(of_job(0), **{MIN_COUNT_ANNOTATION: text})
@@ -337,6 +342,42 @@ def test_a_group_is_not_evicted_if_a_pod_of_it_must_not_be() -> None:
     assert not _made(pods).preemptible
 
 
+_SAYS = {
+    says: {} if says is None else {PREEMPTIBLE_ANNOTATION: says} for says in (None, "true", "false")
+}
+
+
+@pytest.mark.parametrize(
+    ("started", "waiting", "preemptible"),
+    [
+        (["true"], ["false"], True),
+        ([None], ["false"], True),
+        (["false"], ["true"], False),
+        (["false"], [None], False),
+        (["false", "true"], ["false"], True),
+        (["false", "false"], [], False),
+        ([], ["false", "true"], False),
+        ([], ["true", None], True),
+    ],
+)
+def test_once_pods_have_started_they_say_whether_their_group_may_be_evicted(
+    started: list[str | None], waiting: list[str | None], preemptible: bool
+) -> None:
+    pods = [of_job(n, started=True, annotations=_SAYS[says]) for n, says in enumerate(started)]
+    pods += [of_job(n, annotations=_SAYS[says]) for n, says in enumerate(waiting, 10)]
+    assert _made(pods).preemptible == preemptible
+
+
+def test_what_ended_pods_started_as_does_not_matter() -> None:
+    pods = [of_job(0, started=True, succeeded=True), of_job(1, annotations=_SAYS["false"])]
+    assert not _made(pods).preemptible
+
+
+def test_a_wrong_annotation_is_refused_though_other_pods_have_started() -> None:
+    pods = [of_job(0, started=True), of_job(1, annotations={PREEMPTIBLE_ANNOTATION: "no"})]
+    assert "write true or false" in _reason(pods)
+
+
 def test_a_group_runs_as_long_as_its_longest_pod() -> None:
     pods = [_annotated(of_job(0), **{RUN_TIME_ANNOTATION: t}) for t in ("90m", "1h")]
     assert _made([*pods, of_job(2)]).run_time == 5400
@@ -441,6 +482,27 @@ def test_annotations_of_the_pods_of_a_pod_group_say_nothing() -> None:
     pod = _annotated(_named("a"), **{PREEMPTIBLE_ANNOTATION: "no", MIN_COUNT_ANNOTATION: "x"})
     found = _declared([pod], _Declaration(PodSet("", 8)))
     assert isinstance(found, Group)
+
+
+@pytest.mark.parametrize(
+    ("declared", "started", "preemptible"),
+    [
+        (True, [], True),
+        (False, [], False),
+        (False, ["true"], True),
+        (False, ["false"], False),
+        (False, ["false", "true"], True),
+        (False, [None], True),  # nobody has checked its quota
+        (True, ["false"], True),  # it counts as firm all the same: its pods say so
+    ],
+)
+def test_a_pod_group_cannot_take_back_that_its_pods_may_be_evicted(
+    declared: bool, started: list[str | None], preemptible: bool
+) -> None:
+    pods = [_named(f"s-{n}", started=True, annotations=_SAYS[s]) for n, s in enumerate(started)]
+    found = _declared([*pods, _named("new")], _Declaration(PodSet("", 8), declared))
+    assert isinstance(found, Group)
+    assert found.preemptible == preemptible
 
 
 def test_a_pod_group_that_does_not_exist_is_a_reason() -> None:

@@ -1,10 +1,14 @@
 """Which group a pod is in, and its place there."""
 
+from itertools import product
+
 import pytest
 
+from carina_dra.resource import OwnerReference
 from controller.names import GROUP_LABEL, MIN_COUNT_ANNOTATION, POD_SET_LABEL
-from controller.observe.member import Member, group_id_of, place_of
-from controller.observe.owner import Place
+from controller.observe.member import Member, ReplicaGroup, group_id_of, place_of
+from controller.observe.owner import OwnerKey, OwnerKind, Place
+from controller.observe.standalone import key_of_standalone
 from tests.unit.controller.observe.operators import (
     bare,
     of_job,
@@ -46,15 +50,15 @@ def test_the_owner_of_a_pod_says_with_which_others_it_starts(member: Member, key
     [
         (
             owned("w-x", "apps/v1", "ReplicaSet", "w", annotations=_MIN_COUNT),
-            "team/replicaset.apps/w",
+            "team/owner:replicaset.apps/w",
         ),
         (
             owned("j-0", "batch.volcano.sh/v1alpha1", "Job", "j", annotations=_MIN_COUNT),
-            "team/job.batch.volcano.sh/j",
+            "team/owner:job.batch.volcano.sh/j",
         ),
         (
             owned("r-x", "v1", "ReplicationController", "r", annotations=_MIN_COUNT),
-            "team/replicationcontroller/r",
+            "team/owner:replicationcontroller/r",
         ),
         (bare("p", annotations=_MIN_COUNT), "team/pod/p"),
     ],
@@ -63,6 +67,59 @@ def test_pods_of_any_owner_are_a_group_if_they_say_how_many_start_together(
     member: Member, key: str
 ) -> None:
     assert group_id_of(member).key == key
+
+
+_API_VERSIONS = ("v1", "batch/v1", "apps/v1", "kubeflow.org/v1", "scheduling.k8s.io/v1beta1")
+_KINDS = ("Job", "StatefulSet", "MPIJob", "Pod", "ResourceClaim", "PodGroup", "a/Job")
+_NAMES = ("a", "a-1", "1", "a/1", "a%2F1")
+"""Of owners, which may have any name in a reference; objects have none with a slash."""
+_LWS = "leaderworkerset.sigs.k8s.io"
+_LABELS: tuple[dict[str, str], ...] = (
+    {},
+    {GROUP_LABEL: "a"},
+    {"jobset.sigs.k8s.io/jobset-name": "a"},
+    {f"{_LWS}/name": "a", f"{_LWS}/group-index": "1"},
+    {f"{_LWS}/name": "a", f"{_LWS}/group-index": "1-2"},
+    {f"{_LWS}/name": "a-1", f"{_LWS}/group-index": "2"},
+)
+
+
+def test_different_groups_have_different_keys() -> None:
+    owners = [
+        None,
+        *(OwnerReference(*each, "uid") for each in product(_API_VERSIONS, _KINDS, _NAMES)),
+    ]
+    ids = {
+        group_id_of(Member("ns", name, 0, labels, annotations, owner, scheduling_group))
+        for name, labels, annotations, owner, scheduling_group in product(
+            ("a", "a-1"), _LABELS, ({}, _MIN_COUNT), owners, (None, "a")
+        )
+    }
+    keys = {each.key for each in ids} | {key_of_standalone(f"ns/{name}") for name in ("a", "a-1")}
+    assert len(keys) == len(ids) + 2
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("v1", "Job"),
+        ("v1", "Pod"),
+        ("v1", "ResourceClaim"),
+        ("v1", "LeaderWorkerSet"),
+        ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    ],
+)
+def test_no_owner_of_any_kind_has_the_key_of_another_group(api_version: str, kind: str) -> None:
+    member = owned("p", api_version, kind, "train", annotations=_MIN_COUNT)
+    assert group_id_of(member).key.startswith("team/owner:")
+
+
+def test_replicas_have_keys_of_their_own_whatever_their_labels_say() -> None:
+    one, other = (
+        ReplicaGroup(OwnerKey(OwnerKind.LEADER_WORKER_SET, "team", name), index)
+        for name, index in (("a", "1-2"), ("a-1", "2"))
+    )
+    assert one.key != other.key
 
 
 @pytest.mark.parametrize("member", [bare(scheduling_group="g"), of_job(0, scheduling_group="g")])

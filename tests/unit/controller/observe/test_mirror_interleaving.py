@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.model.group import PodSet
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
@@ -256,13 +257,17 @@ def last_objects(history: History, rng: Random) -> list[tuple[str, Body]]:
 
 
 def seen(mirror: Mirror) -> dict[str, object]:
-    """What may be observed of a mirror, without nominations, which it remembers."""
+    """What may be observed of a mirror, without what it remembers: nominations, and minimums."""
     found = observe(mirror.state)
     found.pop("memory")
+    groups = {
+        key: replace(group, root=PodSet("", 0), started=None)
+        for key, group in mirror.state.groups.items()
+    }
     return found | {
         "pods": dict(mirror.state.pods),
         "claims": dict(mirror.state.claims),
-        "groups": dict(mirror.state.groups),
+        "groups": groups,
         "tentative": dict(mirror.tentative()),
         "standalone": dict(mirror.standalone),
         "ending": dict(mirror.ending),

@@ -4,15 +4,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.api.pod_group import DeclaredGroup
+from controller.model.group import PodSet
 from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
+from controller.names import PREEMPTIBLE_ANNOTATION
 from controller.observe.budget import Budget
 from controller.observe.label_selector import LabelSelector
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.scene import GPU, NOW, Scene, gpu_slice, gpus_of
 
 GIVEN = gpus_of("n1", 0)
 ENDLESS = 3_000_000_000
@@ -338,3 +341,53 @@ def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> 
     assert seen.state.groups[group].queue == "q"
     assert known(seen, "t/runs").group == group
     assert known(seen, "t/other").state == Gated()
+
+
+def firm(mirror: Mirror) -> int:
+    """How many GPUs count against the quota for what is not preemptible."""
+    mirror.refresh(NOW)
+    at = mirror.state.tree.resources.index(GPU)
+    return mirror.state.accounts.firm["q"][at]
+
+
+def started(name: str, says: str, **fields: object) -> ObservedPod:
+    annotations = {PREEMPTIBLE_ANNOTATION: says}
+    return pod(name, gates=(), node="n1", claims=["c"], annotations=annotations, **fields)
+
+
+def declared(*, preemptible: bool) -> DeclaredGroup:
+    return DeclaredGroup("t", "g", "u", 1, NOW, PodSet("", 1), preemptible=preemptible)
+
+
+def test_what_started_as_firm_counts_as_firm_whatever_its_group_is_now() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(started("p", "false", group="g"))
+    seen.declare("t/g", declared(preemptible=True))
+    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, True)
+    seen.declare("t/g", declared(preemptible=False))
+    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, False)
+
+
+def test_what_started_as_firm_counts_as_firm_though_its_group_is_refused() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(started("p", "false", group="g"))
+    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, False)
+    assert set(seen.roster.refused) == {"t/g"}
+
+
+def test_a_group_that_is_refused_is_not_firm_if_it_has_not_started_so() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(started("p", "true", group="g"))
+    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (0, True)
+
+
+def test_what_is_being_started_as_firm_counts_as_firm_whatever_its_group_is_now() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c"))
+    seen.put_pod(pod("p", claims=["c"], group="g"))
+    seen.declare("t/g", declared(preemptible=True))
+    seen.assume("t/p", Assumed("n1", {"t/c": GIVEN}, preemptible=False))
+    assert firm(seen) == 1

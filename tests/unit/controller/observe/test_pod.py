@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.names import GATE
+from controller.names import GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, pod_body
 
@@ -19,6 +19,22 @@ def test_the_least_that_a_pod_has_is_enough() -> None:
 def test_the_node_that_a_pod_was_given_counts_once_its_gate_is_gone() -> None:
     assert read_pod(pod_body("p", given="n1", gates=())).given == "n1"
     assert read_pod(pod_body("p", given="n1", gates=[GATE])).given is None
+
+
+@pytest.mark.parametrize(
+    ("gates", "says", "firm"),
+    [
+        ((), {PREEMPTIBLE_ANNOTATION: "false"}, True),
+        ((), {PREEMPTIBLE_ANNOTATION: "true"}, False),
+        ((), {}, False),
+        ((GATE,), {PREEMPTIBLE_ANNOTATION: "false"}, False),
+        (("other",), {PREEMPTIBLE_ANNOTATION: "false"}, True),
+    ],
+)
+def test_a_pod_is_firm_if_it_has_started_so(
+    gates: tuple[str, ...], says: dict[str, str], firm: bool
+) -> None:
+    assert read_pod(pod_body("p", gates=gates, annotations=says)).firm == firm
 
 
 def test_claims_of_templates_count_when_they_have_been_made() -> None:
