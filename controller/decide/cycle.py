@@ -10,7 +10,7 @@ from typing import assert_never
 
 from controller.decide.allocation import Allocation
 from controller.decide.attempt import Attempt, Enough, Got, Refused
-from controller.decide.chunk import active_pods, is_satisfied
+from controller.decide.chunk import has_active, is_satisfied
 from controller.decide.domain import Domains
 from controller.decide.eviction import MakingRoom
 from controller.decide.gang import keep_together
@@ -76,7 +76,7 @@ class Engine:
 
     def _is_broken(self, key: str) -> bool:
         group = self._state.groups.get(key)
-        if group is None or not active_pods(self._state, key):
+        if group is None or not has_active(self._state, key):
             return False
         return not is_satisfied(self._state, group)
 
@@ -176,7 +176,7 @@ class _Cycle:
         return left
 
     def _wants_more(self, group: Group) -> bool:
-        return any(map(self._state.is_pending, self._state.members[group.key].pending))
+        return bool(self._state.members[group.key].pending)
 
     def _is_elsewhere(self, group: Group, action: Action) -> bool:
         """Whether the search for victims of a group is at another action, and goes on there."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.capacity import refusal
-from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
+from controller.decide.chunk import Chunk, active_pods, has_nominated, stands, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
@@ -318,7 +318,7 @@ class Hunt:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
         group = self.evicted[at].group
         later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
-        return not later or is_satisfied(self._state, group, self._trial.waiting_pods(group))
+        return not later or stands(self._state, group)
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -365,17 +365,13 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for pods in self._surplus(group):
-            if any(self._state.holds[pod.key].node == node for pod in pods):
-                return pods
-        return self._whole(group)
+        return next(self._surplus(group, node), ()) or self._whole(group)
 
-    def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
+    def _surplus(self, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
         """What a group can lose, each by itself, and have its minimum before any of it waits."""
-        waiting = self._trial.waiting_pods(group)
-        for pods in surplus(self._state, group):
-            keys = waiting.union(pod.key for pod in pods)
-            if not waiting or is_satisfied(self._state, group, keys):
+        waits = has_nominated(self._state, group)
+        for pods in surplus(self._state, group, node):
+            if not waits or stands(self._state, group, pods):
                 yield pods
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:

@@ -5,7 +5,7 @@ something relevant has changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from carina_dra.resource import (
@@ -22,21 +22,13 @@ from controller.model.queue import Queue
 from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
+from controller.state.members import Members
 from controller.state.occupancy import Occupancy, discard
 from controller.state.queue_tree import ROOT, QueueTree
 from controller.state.room import NodeCapacity, Room
 
 _Requests: TypeAlias = dict[str, tuple[str, Amounts]]
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
-
-
-@dataclass(slots=True)
-class Members:
-    """The pods of a group, by pod set."""
-
-    by_set: dict[str, dict[str, None]] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
-    """Those that wait for a place in the snapshot."""
 
 
 class State(Occupancy):
@@ -49,7 +41,6 @@ class State(Occupancy):
         self.topologies = snapshot.topologies
         self.usage = snapshot.usage
         self.capacity = NodeCapacity()
-        self.members: dict[str, Members] = {}
         self.waiting: set[str] = set()
         """The groups with pods that wait for a place."""
         self.touched: set[str] = set()
@@ -320,7 +311,7 @@ class State(Occupancy):
         match pod.state:
             case Pending():
                 if pod.group is not None:
-                    self.members[pod.group].pending.add(pod.key)
+                    self.members[pod.group].wait(pod, self._set_of(pod))
                     self.waiting.add(pod.group)
                 self._request(pod)
             case Placed(node=node):
@@ -354,9 +345,9 @@ class State(Occupancy):
             case Pending():
                 self._forget_request(pod)
                 if pod.group is not None:
-                    pending = self.members[pod.group].pending
-                    pending.discard(pod.key)
-                    if not pending:
+                    members = self.members[pod.group]
+                    members.wait_no_more(pod, self._set_of(pod))
+                    if not members.pending:
                         self.waiting.discard(pod.group)
             case Placed():
                 self._forget_request(pod)
