@@ -107,18 +107,17 @@ def _pod(number: int, rng: Random) -> Pod:
 
 def _pod_state(rng: Random) -> PodState:
     node = rng.choice(_NODES)
-    return rng.choice(
-        [
-            Pending(),
-            Pending(),
-            Gated(),
-            Placed(node),
-            Placed(node),
-            Evicting(node),
-            Evicting(node, stuck=True),
-            Ended(succeeded=True),
-        ]
-    )
+    states: list[PodState] = [
+        Pending(),
+        Pending(),
+        Gated(),
+        Placed(node),
+        Placed(node),
+        Evicting(node),
+        Evicting(node, stuck=True),
+        Ended(succeeded=True),
+    ]
+    return rng.choice(states)
 
 
 def _try(trial: Trial, rng: Random) -> None:
