@@ -249,7 +249,8 @@ class Hunt:
 
     def _is_over(self) -> bool:
         """Whether as much has been tried as may be; a search still looks at one node more."""
-        return self._last_step is not None and self._places.steps >= self._last_step
+        is_last = self._last_step is not None and self._places.steps >= self._last_step
+        return is_last or self._places.spent() >= 1
 
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)

@@ -272,7 +272,12 @@ class State(Occupancy):
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
-            self.memory = Memory(kept.nominations, reservations=kept.reservations)
+            self.memory = Memory(
+                kept.nominations,
+                reservations=kept.reservations,
+                outdated={**kept.outdated, **kept.refusals},
+                deferred=kept.deferred,
+            )
 
     @property
     def memory(self) -> Memory:
@@ -280,8 +285,9 @@ class State(Occupancy):
         if self._forgotten:
             known, forgotten = self._memory, self._forgotten
             refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
+            outdated = {key: of for key, of in known.outdated.items() if key not in forgotten}
             cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
-            self.memory = replace(known, refusals=refusals, cursors=cursors)
+            self.memory = replace(known, refusals=refusals, outdated=outdated, cursors=cursors)
         return self._memory
 
     @memory.setter
@@ -291,7 +297,8 @@ class State(Occupancy):
 
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        if group in self._memory.refusals or group in self._memory.cursors:
+        known = self._memory
+        if group in known.refusals or group in known.outdated or group in known.cursors:
             self._forgotten.add(group)
 
     def _pods_of(self, group: str) -> Iterator[str]:
