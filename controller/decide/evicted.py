@@ -42,7 +42,7 @@ class Evicted:
 
     def groups(self) -> list[Group]:
         """The groups, those of the first units first."""
-        return [units[0].group for units in self._of.values()]
+        return list({unit.group.key: unit.group for unit in self._units}.values())
 
     def pods_of(self, group: Group) -> Iterator[Pod]:
         """The evicted pods of a group."""

@@ -68,6 +68,17 @@ def _replaces_pods_of_another_group_as_a_gang(size: int) -> Snapshot:
     return _filled([low, high], pods, size)
 
 
+def _replaces_other_groups_below_the_limit_of_their_queue(size: int) -> Snapshot:
+    low = [group(f"low{number:03}") for number in range(size)]
+    high = group("high", priority=1, least=size // 4)
+    pods = [
+        *(pod(one, 1, at=f"n{number % _NODES}") for number, one in enumerate(low)),
+        *(pod(high, 1, rank=rank) for rank in range(size // 4)),
+    ]
+    limited = queue("queue", limit=size, quota=None)
+    return replace(_filled([*low, high], pods, 2 * size), queues=(limited,))
+
+
 @pytest.mark.parametrize(
     "cluster",
     [
@@ -78,6 +89,7 @@ def _replaces_pods_of_another_group_as_a_gang(size: int) -> Snapshot:
         _grows_where_another_pod_leaves,
         _replaces_pods_of_another_group,
         _replaces_pods_of_another_group_as_a_gang,
+        _replaces_other_groups_below_the_limit_of_their_queue,
     ],
 )
 def test_work_for_twice_as_many_pods_is_about_twice_as_much(
