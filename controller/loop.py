@@ -95,11 +95,15 @@ class Loop:
         *,
         inbox: Inbox,
         progress: Callable[[], None] = lambda: None,
+        decide_seconds: float = math.inf,
         verdict_seconds: float,
         avoid_seconds: float,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`writer` is None to decide and report only; `progress` is called again and again."""
+        """`writer` is None to decide and report only; `progress` is called again and again.
+
+        No decision begins anything after `decide_seconds`; the next one goes on.
+        """
         self._mirror = mirror
         self._writer = writer
         self._report = report
@@ -107,6 +111,7 @@ class Loop:
         self._metrics = metrics
         self._inbox = inbox
         self._progress = progress
+        self._decide_seconds = decide_seconds
         self._verdict_seconds = verdict_seconds
         self._avoid_seconds = avoid_seconds
         self._now = now
@@ -169,7 +174,7 @@ class Loop:
 
     def _cycle(self, began: float, observed: float) -> bool:
         """Decides and acts; whether another cycle should follow at once."""
-        plan = self._plan = self._engine.decide()
+        plan = self._plan = self._engine.decide(self._spent_since(observed))
         decided = time.monotonic()
         self._mirror.state.memory = plan.memory
         self._mirror.roster.note_stale(plan.stale, self._now())
@@ -181,7 +186,16 @@ class Loop:
             Phase.ACT: time.monotonic() - decided,
         }
         self._metrics.cycle(phases)
-        return acted or (self._writer is not None and bool(plan.memory.cursors))
+        return acted or (self._writer is not None and plan.is_unfinished)
+
+    def _spent_since(self, began: float) -> Callable[[], float]:
+        """Gives which part of the time for a decision is spent, and says that it goes on."""
+
+        def spent() -> float:
+            self._progress()
+            return (time.monotonic() - began) / self._decide_seconds
+
+        return spent
 
     def _act(self, writer: Writer, todo: Acts) -> bool:
         """Has all of it be written; whether there was anything."""

@@ -159,6 +159,7 @@ def lead(
             metrics,
             inbox=inbox,
             progress=health.progress,
+            decide_seconds=chosen.decide_seconds,
             verdict_seconds=chosen.verdict_seconds,
             avoid_seconds=chosen.avoid_seconds,
         )

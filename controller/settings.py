@@ -113,6 +113,12 @@ class Settings(ProcessSettings):
         description="how many placements a cycle tries at most, to find out whom to evict; a "
         "search that is cut short goes on in the next cycle",
     )
+    decide_seconds: float = Field(
+        2.0,
+        gt=0,
+        description="seconds after which a cycle asks no further group, and what it has decided is "
+        "written; the next cycle goes on at once",
+    )
     writers: int = Field(16, ge=1, le=256, description="writes to the API server at the same time")
     avoid_seconds: float = Field(
         300.0,

@@ -72,7 +72,7 @@ class Allocation:
 
 def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:
     """Equal for chunks of which one has room where the other would; None if that is not known."""
-    if _has_topology(chunk) and chunk.held:
+    if _is_tied(chunk):
         return None
     return policy, _shape(places, chunk)
 
@@ -85,8 +85,9 @@ def _shape(places: Places, chunk: Chunk) -> Hashable:
     )
 
 
-def _has_topology(chunk: Chunk) -> bool:
-    return chunk.part.topology is not None or any(map(_has_topology, chunk.children))
+def _is_tied(chunk: Chunk) -> bool:
+    """Whether pods that have a place say in which domain others of the chunk must be."""
+    return bool(chunk.held) or any(map(_is_tied, chunk.children))
 
 
 def _about(reason: Reason, chunk: Chunk) -> Reason:

@@ -19,18 +19,24 @@ class Domains:
         self._state = state
         self._moment = -1
         self._by_level: dict[tuple[str, str], Mapping[Domain, frozenset[str]]] = {}
+        self._domain_of: dict[tuple[str, str], Mapping[str, Domain]] = {}
+        """By level: the domain of each node."""
 
     def of(self, topology: str, level: str) -> Mapping[Domain, frozenset[str]]:
         """The nodes of each domain of a level; those that lack a label are in none."""
         if self._moment != self._state.node_moment:
             self._moment = self._state.node_moment
-            self._by_level.clear()
+            self._forget()
         known = self._by_level.get((topology, level))
         if known is None:
             if len(self._by_level) >= _LEVELS:
-                self._by_level.clear()
+                self._forget()
             known = self._by_level[topology, level] = self._divided(topology, level)
         return known
+
+    def _forget(self) -> None:
+        self._by_level.clear()
+        self._domain_of.clear()
 
     def levels(self, constraint: TopologyConstraint) -> Iterator[str | None]:
         """The levels at which the pods may be together, the preferred one first; None for any."""
@@ -47,9 +53,11 @@ class Domains:
 
     def holding(self, topology: str, level: str, nodes: Iterable[str]) -> set[Domain | None]:
         """The domains in which the nodes are; None for a node that is in none."""
-        domain_of = {
-            node: domain for domain, names in self.of(topology, level).items() for node in names
-        }
+        domains = self.of(topology, level)
+        domain_of = self._domain_of.get((topology, level))
+        if domain_of is None:
+            domain_of = {node: domain for domain, names in domains.items() for node in names}
+            self._domain_of[topology, level] = domain_of
         return {domain_of.get(node) for node in nodes}
 
     def _divided(self, topology: str, level: str) -> Mapping[Domain, frozenset[str]]:

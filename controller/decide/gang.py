@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.decide.chunk import Chunk, is_satisfied
+from controller.decide.chunk import Chunk, has_nominated, stands
 from controller.decide.places import Least, Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
@@ -133,15 +133,17 @@ class Gang:
 
     def _bundles(self, pods: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
         """The pods, those together that share a claim without devices."""
-        left = list(pods)
-        while left:
-            together = [left.pop(0)]
-            claims = self._open(together[0])
-            if claims:
-                sharing = [pod for pod in left if claims & self._open(pod)]
-                together += sharing
-                left = [pod for pod in left if pod not in sharing]
-            yield together
+        of_claim: dict[str, list[int]] = {}
+        for index, pod in enumerate(pods):
+            for claim in pod.claims:
+                of_claim.setdefault(claim, []).append(index)
+        done: set[int] = set()
+        for index, pod in enumerate(pods):
+            if index not in done:
+                sharing = {other for claim in self._open(pod) for other in of_claim[claim]}
+                together = [index, *sorted(sharing - done - {index})]
+                done.update(together)
+                yield [pods[one] for one in together]
 
     def _open(self, pod: Pod) -> frozenset[str]:
         """Its claims that have no devices, and other pods."""
@@ -157,14 +159,13 @@ class Gang:
     ) -> Iterator[frozenset[str] | None]:
         """The domains that may have room: narrow ones before wide ones, the fullest first."""
         least = self._places.least_of(list(chunk.all_pods()))
-        here = [self._state.holds[key].node for key in chunk.held]
         for level in self._domains.levels(constraint):
             if level is None:
                 yield within
                 continue
             domains = self._domains.of(constraint.topology, level)
-            if here:
-                holding = self._domains.holding(constraint.topology, level, here)
+            if chunk.held:
+                holding = self._domains.holding(constraint.topology, level, chunk.held)
                 if len(holding) != 1:
                     continue  # its pods are in several domains of this level already
                 domains = {one: domains[one] for one in holding if one is not None}
@@ -215,5 +216,4 @@ def keep_together(trial: Trial) -> None:
 
 def _stands_now(trial: Trial, group: Group) -> bool:
     """Whether a group has its minimum without those of its pods that wait."""
-    waiting = trial.waiting_pods(group)
-    return not waiting or is_satisfied(trial.state, group, waiting)
+    return not has_nominated(trial.state, group) or stands(trial.state, group)

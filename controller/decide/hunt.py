@@ -7,13 +7,14 @@ that fit elsewhere move.
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
 from controller.decide.capacity import refusal
-from controller.decide.chunk import Chunk, active_pods, is_satisfied, surplus
+from controller.decide.chunk import Chunk, active_pods, has_active, has_nominated, stands, surplus
 from controller.decide.eligibility import Eligibility
+from controller.decide.evicted import Evicted, Unit
 from controller.decide.gang import Gang, Taken
 from controller.decide.move import move
 from controller.decide.places import Least, Place
@@ -34,16 +35,6 @@ _NO_NEEDS: Final = PodNeeds()
 
 class CutShortError(Exception):
     """The search has tried as much as it may in one cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Pods of a group that are evicted together."""
-
-    group: Group
-    pods: tuple[Pod, ...]
-    must_move: bool
-    """Whether their queue need not give: they must get another place in the same plan."""
 
 
 @dataclass(slots=True)
@@ -96,7 +87,7 @@ class Hunt:
         """Groups that are not evicted, since it may do without them."""
         self.has = self._state.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
-        self.evicted: list[Unit] = []
+        self.evicted = Evicted()
         """Who has been evicted, in this order."""
         self.wake: float | None = None
         """When a group that is safe now is safe no longer."""
@@ -142,12 +133,12 @@ class Hunt:
         """Tries again without those who moved: others may do."""
         before = self._disturbance()
         self._state.rollback(mark)
-        self.evicted, self._spared = [], moved
+        self.evicted, self._spared = Evicted(), moved
         taken = self._attempt(chunk, asked)
         if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
         self._state.rollback(mark)
-        self.evicted, self._spared = [], frozenset()
+        self.evicted, self._spared = Evicted(), frozenset()
         return self._attempt(chunk, asked)
 
     def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
@@ -159,10 +150,10 @@ class Hunt:
         if not isinstance(taken, Sequence):
             return NoVictims(self._action, self._victims.count, str(taken))
         if self._action is not Action.CONSOLIDATE:
-            for group in self._victim_groups():
+            for group in self.evicted.groups():
                 if not self._is_all_moved(group):
                     self._move(group, all_pods=False)
-            gone = [one.queue for one in self._victim_groups() if not self._is_all_moved(one)]
+            gone = [one.queue for one in self.evicted.groups() if not self._is_all_moved(one)]
             if not self._eligibility.stays_fair(gone):
                 why = "it would then have more of its fair share than those who gave"
                 return NoVictims(self._action, self._victims.count, why)
@@ -171,26 +162,50 @@ class Hunt:
     def _get_allowance(self, asked: Amounts) -> Reason | None:
         """Evicts groups until the limits of queues let the group have what it asks for."""
         group = self._eligibility.group
+        units: dict[str, Iterator[Unit]] = {}
         while True:
             over = refusal(self._state, group.queue, asked, preemptible=group.preemptible)
             if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
                 return over
-            unit = self._next_of_queue(over.queue)
+            if over.queue not in units:
+                units[over.queue] = self._units_of_queue(over.queue)
+            unit = next(units[over.queue], None)
             if unit is None or not self._evict(unit):
                 return over
 
-    def _next_of_queue(self, queue: str) -> Unit | None:
-        """Who goes next of the groups below a queue."""
-        if not self._eligibility.may_take_from_any():
-            return None
-        for group in self._victims.of_queue(queue, self._eligibility):
-            if self._eligibility.may_take_from(group.queue) and group.key not in self._spared:
-                for pods in self._surplus(group):
-                    return Unit(group, pods, must_move=False)
-                whole = self._whole(group)
-                if whole:
-                    return Unit(group, whole, must_move=False)
-        return None
+    def _units_of_queue(self, queue: str) -> Iterator[Unit]:
+        """Who goes of the groups below a queue; each is to be evicted before the next is asked for.
+
+        A group that gives nothing now is asked again once all others have given what they can.
+        """
+        left = self._victims.of_queue(queue, self._eligibility)
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            ranked = [(self._victims.rank(group), group.key) for group in left]
+            heapify(ranked)
+            left = []
+            while ranked:
+                rank, key = heappop(ranked)
+                group = self._state.groups[key]
+                now = self._victims.rank(group)
+                if now != rank:  # it has shrunk to its minimum
+                    heappush(ranked, (now, key))
+                    continue
+                pods = self._given_by(group)
+                if not pods:
+                    left.append(group)
+                    continue
+                yield Unit(group, pods, must_move=False)
+                has_changed = True
+                if has_active(self._state, key):
+                    heappush(ranked, (self._victims.rank(group), key))
+
+    def _given_by(self, group: Group) -> tuple[Pod, ...]:
+        """The least that a group gives, wherever it is; nothing if its queue need not give."""
+        if not self._eligibility.may_take_from(group.queue) or group.key in self._spared:
+            return ()
+        return next(self._surplus(group), ()) or self._whole(group)
 
     def _shortage(self, chunk: Chunk) -> NoVictims | None:
         """Why nobody can move for the chunk: all would have more devices than there are."""
@@ -227,14 +242,15 @@ class Hunt:
             if made is not None:
                 return made
             self._state.rollback(mark)
-            del self.evicted[count:]
+            self.evicted.cut(count)
             self._search.looked[at] += 1
             self._search.has_advanced = True
         return self._places.why_not(pod, within)
 
     def _is_over(self) -> bool:
         """Whether as much has been tried as may be; a search still looks at one node more."""
-        return self._last_step is not None and self._places.steps >= self._last_step
+        is_last = self._last_step is not None and self._places.steps >= self._last_step
+        return is_last or self._places.spent() >= 1
 
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)
@@ -294,7 +310,7 @@ class Hunt:
                 tried.add(unit.group.key)
         fits = isinstance(self._places.find(pod, self._policy, frozenset([node])), Place)
         self._state.rollback(mark)
-        del self.evicted[count:]
+        self.evicted.cut(count)
         return fits
 
     def _spare(self, pod: Pod, place: Place, first: int) -> Place:
@@ -308,7 +324,7 @@ class Hunt:
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
                     self._trial.take(pod, found)
-                    del self.evicted[at]
+                    self.evicted.remove(at)
                     place = found
                     continue
             self._state.rollback(mark)
@@ -317,8 +333,8 @@ class Hunt:
     def _is_whole(self, at: int) -> bool:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
         group = self.evicted[at].group
-        later = any(unit.group.key == group.key for unit in self.evicted[at + 1 :])
-        return not later or is_satisfied(self._state, group, self._trial.waiting_pods(group))
+        later = any(unit.group.key == group.key for unit in self.evicted.since(at + 1))
+        return not later or stands(self._state, group)
 
     def _put_back(self, unit: Unit) -> bool:
         """Puts evicted pods back if the places of all are free."""
@@ -336,7 +352,7 @@ class Hunt:
         consolidates = self._action is Action.CONSOLIDATE
         bound = {
             unit.group.key: unit.group
-            for unit in self.evicted[first:]
+            for unit in self.evicted.since(first)
             if unit.must_move or consolidates
         }
         by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
@@ -344,7 +360,7 @@ class Hunt:
 
     def _size(self, group: Group) -> int:
         """How many devices the largest of the evicted pods of a group had."""
-        pods = (pod for unit in self.evicted if unit.group.key == group.key for pod in unit.pods)
+        pods = self.evicted.pods_of(group)
         return max(map(self._state.device_count_before, pods), default=0)
 
     def _next_unit(self, node: str, blocked: set[str]) -> Unit | None:
@@ -365,17 +381,13 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        for pods in self._surplus(group):
-            if any(self._state.holds[pod.key].node == node for pod in pods):
-                return pods
-        return self._whole(group)
+        return next(self._surplus(group, node), ()) or self._whole(group)
 
-    def _surplus(self, group: Group) -> Iterator[tuple[Pod, ...]]:
+    def _surplus(self, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
         """What a group can lose, each by itself, and have its minimum before any of it waits."""
-        waiting = self._trial.waiting_pods(group)
-        for pods in surplus(self._state, group):
-            keys = waiting.union(pod.key for pod in pods)
-            if not waiting or is_satisfied(self._state, group, keys):
+        waits = has_nominated(self._state, group)
+        for pods in surplus(self._state, group, node):
+            if not waits or stands(self._state, group, pods):
                 yield pods
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
@@ -389,10 +401,9 @@ class Hunt:
     def _evict(self, unit: Unit) -> bool:
         """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
         most = self._state.settings.consolidation_limit
-        if self._action is Action.CONSOLIDATE and most is not None:
-            moved = sum(len(one.pods) for one in self.evicted)
-            if moved + len(unit.pods) > most:
-                return False
+        moved = self.evicted.pods + len(unit.pods)
+        if self._action is Action.CONSOLIDATE and most is not None and moved > most:
+            return False
         mark = self._state.mark()
         self._places.steps += len(unit.pods)  # about as much work as a search
         for pod in unit.pods:
@@ -401,7 +412,7 @@ class Hunt:
                 self._state.rollback(mark)
                 return False
             self._trial.evict(pod, self._action, self._eligibility.group.key)
-        self.evicted.append(unit)
+        self.evicted.add(unit)
         return True
 
     def displaced(self) -> list[str]:
@@ -424,18 +435,9 @@ class Hunt:
             }
         )
 
-    def _victim_groups(self) -> list[Group]:
-        """The groups that are evicted, the first ones first."""
-        return list({unit.group.key: unit.group for unit in self.evicted}.values())
-
     def _is_all_moved(self, group: Group) -> bool:
         """Whether all evicted pods of a group have another place."""
-        return all(
-            pod.key in self._state.holds
-            for unit in self.evicted
-            if unit.group.key == group.key
-            for pod in unit.pods
-        )
+        return all(pod.key in self._state.holds for pod in self.evicted.pods_of(group))
 
     def _disturbance(self) -> tuple[int, int]:
         """How many pods are evicted for good, and how many in all."""
@@ -444,13 +446,8 @@ class Hunt:
 
     def _move(self, group: Group, *, all_pods: bool) -> bool:
         """Gives the evicted pods of a group another place."""
-        evicted = {
-            pod.key
-            for unit in self.evicted
-            if unit.group.key == group.key
-            for pod in unit.pods
-            if pod.key not in self._state.holds
-        }
+        pods = self.evicted.pods_of(group)
+        evicted = {pod.key for pod in pods if pod.key not in self._state.holds}
         return move(self._trial, group, evicted, all_pods=all_pods)
 
     def _moved(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -100,6 +100,10 @@ class Turns:
         """Takes a group that wants more."""
         entry = rank_of_group(self._state, group), group
         heappush(self._groups.setdefault(group.queue, []), entry)
+
+    def left(self) -> Iterator[Group]:
+        """The groups whose turn has not come, in no order that matters."""
+        return (group for heap in self._groups.values() for _, group in heap)
 
     def update(self, queues: Iterable[str]) -> None:
         """Takes notice that these leaves have more or less, or other groups first."""

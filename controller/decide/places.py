@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
@@ -58,6 +58,8 @@ class Least:
     """0 if that cannot be said."""
 
 
+Spent: TypeAlias = Callable[[], float]
+"""Gives which part of the time for a cycle is spent: from 1 on, nothing more is begun."""
 Kind: TypeAlias = tuple[object, ...]
 _Selection: TypeAlias = tuple[object, ...]
 """What of a pod says which nodes it may be on: its selector, its affinity and its tolerations."""
@@ -73,6 +75,11 @@ class _Division(NamedTuple):
     """On how many nodes each of these constraints is the first."""
 
 
+def no_time() -> float:
+    """What is spent where time does not matter."""
+    return 0.0
+
+
 class Places:
     """Finds places for pods, and remembers what does not change between them."""
 
@@ -80,6 +87,8 @@ class Places:
         self._state = state
         self.steps = 0
         """How many places have been looked for, and pods evicted to make room."""
+        self.spent: Spent = no_time
+        """Which part of its time a cycle has spent."""
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
@@ -103,6 +112,7 @@ class Places:
         A node where the pod can start now comes before one that others have to leave first.
         """
         self.steps += 1
+        self.spent()  # whoever gives the time learns that the search goes on
         state = self._state
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):

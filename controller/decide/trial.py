@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from controller.decide.domain import Domains
 from controller.decide.places import Place, Places
-from controller.model.group import Group
 from controller.model.plan import Action, Eviction
 from controller.model.pod import Pod
 from controller.state.state import State
@@ -51,18 +50,6 @@ class Trial:
         if not decided.waits:
             self.state.nominate(pod.key)
             self.state.journal.put(self.placed, pod.key, Decided(decided.place, waits=True))
-
-    def waiting_pods(self, group: Group) -> frozenset[str]:
-        """The pods of a group that have a place, but wait for others to leave it."""
-        members = self.state.members.get(group.key)
-        if members is None or not self.state.nominated:
-            return frozenset()
-        return frozenset(
-            key
-            for pods in members.by_set.values()
-            for key in pods
-            if key in self.placed and self.placed[key].waits
-        )
 
     def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
         """Whether a claim has devices that it must lose first, or gets them with pods that wait."""

@@ -44,7 +44,7 @@ class Victims:
         return [group for _, group, _ in ranked if group.key != eligibility.group.key]
 
     def of_queue(self, queue: str, eligibility: Eligibility) -> list[Group]:
-        """The groups below a queue that may be evicted, the first to go first."""
+        """The groups below a queue that may be evicted, in no order that matters."""
         paths = self._state.tree.paths
         found = {
             group.key: group
@@ -52,7 +52,7 @@ class Victims:
             for _, group, _ in self._ranked(node, eligibility)
             if queue in paths[group.queue] and group.key != eligibility.group.key
         }
-        return sorted(found.values(), key=self._rank)
+        return list(found.values())
 
     def costs(
         self, nodes: Iterable[str], eligibility: Eligibility, needs: PodNeeds, devices: int
@@ -101,7 +101,7 @@ class Victims:
                 found[pod.group] = found.get(pod.group, 0) + state.device_count(pod)
         ranked = sorted(
             (
-                (self._rank(state.groups[key]), state.groups[key], freed)
+                (self.rank(state.groups[key]), state.groups[key], freed)
                 for key, freed in found.items()
                 if key not in self._trial.settled and eligibility.may_lose(state.groups[key])
             ),
@@ -111,7 +111,8 @@ class Victims:
         self._by_node[node] = version, ranked
         return ranked
 
-    def _rank(self, group: Group) -> Rank:
+    def rank(self, group: Group) -> Rank:
+        """The order in which groups go."""
         falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
         queue = self._queue_ranks.get(group.queue, 0)
         return falls, queue, group.priority, -group.created, group.key

@@ -81,6 +81,10 @@ class Memory:
     """By group that waits for room: when there will be room for it, as a Unix time."""
     wake: float | None = None
     """When time alone may make possible what has been refused, as a Unix time; None for never."""
+    outdated: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    """By group that is to be asked again: why it waited when it was asked last."""
+    deferred: tuple[str, ...] = ()
+    """The groups that no cycle has asked since time ended one early; the next cycles ask them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +111,8 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether nothing is to be done now."""
         return not (self.starts or self.evictions)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the next cycle has something to do without any change."""
+        return bool(self.memory.cursors or self.memory.deferred)

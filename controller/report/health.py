@@ -26,7 +26,7 @@ class Health:
         self._unsynced = None
 
     def progress(self) -> None:
-        """A cycle, or a wait for work, has ended."""
+        """A step of a cycle, or a wait for work, has ended."""
         self._progressed_at = self._clock()
 
     def healthy(self) -> str | None:
@@ -34,7 +34,7 @@ class Health:
         since = self._clock() - self._progressed_at
         if self._unsynced is None or since <= STALLED_SECONDS:
             return None
-        return f"no cycle has ended for {since:.0f} s"
+        return f"nothing has been done for {since:.0f} s"
 
     def ready(self) -> str | None:
         """None if the process decides, or waits until it may; else what it waits for."""

@@ -267,7 +267,7 @@ class _Simulation:
         moved = [start.pod for start in plan.starts] + [each.pod for each in plan.evictions]
         for live in dict.fromkeys(self._live_of(self._state.pods[pod]) for pod in moved):
             self._update(live)
-        return not plan.is_empty or bool(plan.memory.cursors)
+        return not plan.is_empty or plan.is_unfinished
 
     def _start(self, start: Start) -> None:
         pod = self._state.pods[start.pod]

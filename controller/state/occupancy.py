@@ -20,6 +20,7 @@ from controller.state.accounts import Accounts
 from controller.state.asking import Asking
 from controller.state.devices import Devices
 from controller.state.journal import Journal
+from controller.state.members import Members, set_of
 from controller.state.queue_tree import ROOT, QueueTree
 from controller.state.room import Room
 
@@ -49,6 +50,8 @@ class Occupancy:
         self.claims: dict[str, ResourceClaim] = {}
         self.groups: dict[str, Group] = {}
         self.pods: dict[str, Pod] = {}
+        self.members: dict[str, Members] = {}
+        """By group."""
         self.holds: dict[str, Hold] = {}
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
@@ -177,6 +180,11 @@ class Occupancy:
         """Whether a pod has a place and is not on its way out, as a stuck one is."""
         return key in self.holds and not isinstance(self.pods[key].state, Evicting)
 
+    def is_nominated(self, key: str) -> bool:
+        """Whether a pod has a place as soon as others have left it."""
+        hold = self.holds.get(key)
+        return hold is not None and key in self.nominated.get(hold.node, ())
+
     def device_count(self, pod: Pod) -> int:
         """How many devices the claims of a pod have."""
         found = map(self.allocation, pod.claims)
@@ -208,6 +216,9 @@ class Occupancy:
         """The queue that is responsible for a pod; ROOT if none is."""
         group = None if pod.group is None else self.groups.get(pod.group)
         return group.queue if group is not None and group.queue in self.tree.queues else ROOT
+
+    def _set_of(self, pod: Pod) -> str:
+        return set_of(pod, None if pod.group is None else self.groups.get(pod.group))
 
     def _is_preemptible(self, pod: Pod) -> bool:
         """Whether what a pod has counts as preemptible; it may be evicted if its group is."""
@@ -261,6 +272,8 @@ class Occupancy:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.take(pod.needs)
+        if pod.group is not None:
+            self.members[pod.group].take_place(pod, self._set_of(pod), hold.node)
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
@@ -274,6 +287,8 @@ class Occupancy:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.give_back(pod.needs)
+        if pod.group is not None:
+            self.members[pod.group].give_place(pod, self._set_of(pod), hold.node)
 
     def _charge_payer(self, claim: str) -> None:
         """Charges one of the users of a claim for it, whoever came first.
@@ -341,6 +356,15 @@ class Occupancy:
             self._add(self.nominated, node, key)
         else:
             self._drop(self.nominated, node, key)
+        pod = self.pods[key]
+        if pod.group is not None:
+            members, pod_set, change = (
+                self.members[pod.group],
+                self._set_of(pod),
+                1 if nominated else -1,
+            )
+            members.nominate(pod_set, change)
+            self.journal.record(partial(members.nominate, pod_set, -change))
 
     def _add(self, index: dict[str, dict[str, None]], key: str, member: str) -> None:
         index.setdefault(key, {})[member] = None

@@ -5,7 +5,7 @@ something relevant has changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from carina_dra.resource import (
@@ -22,21 +22,13 @@ from controller.model.queue import Queue
 from controller.model.resource import Amounts, minus
 from controller.model.snapshot import Snapshot
 from controller.state.asking import replaceable
+from controller.state.members import Members
 from controller.state.occupancy import Occupancy, discard
 from controller.state.queue_tree import ROOT, QueueTree
 from controller.state.room import NodeCapacity, Room
 
 _Requests: TypeAlias = dict[str, tuple[str, Amounts]]
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
-
-
-@dataclass(slots=True)
-class Members:
-    """The pods of a group, by pod set."""
-
-    by_set: dict[str, dict[str, None]] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
-    """Those that wait for a place in the snapshot."""
 
 
 class State(Occupancy):
@@ -49,7 +41,6 @@ class State(Occupancy):
         self.topologies = snapshot.topologies
         self.usage = snapshot.usage
         self.capacity = NodeCapacity()
-        self.members: dict[str, Members] = {}
         self.waiting: set[str] = set()
         """The groups with pods that wait for a place."""
         self.touched: set[str] = set()
@@ -281,7 +272,12 @@ class State(Occupancy):
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
-            self.memory = Memory(kept.nominations, reservations=kept.reservations)
+            self.memory = Memory(
+                kept.nominations,
+                reservations=kept.reservations,
+                outdated={**kept.outdated, **kept.refusals},
+                deferred=kept.deferred,
+            )
 
     @property
     def memory(self) -> Memory:
@@ -289,8 +285,9 @@ class State(Occupancy):
         if self._forgotten:
             known, forgotten = self._memory, self._forgotten
             refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
+            outdated = {key: of for key, of in known.outdated.items() if key not in forgotten}
             cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
-            self.memory = replace(known, refusals=refusals, cursors=cursors)
+            self.memory = replace(known, refusals=refusals, outdated=outdated, cursors=cursors)
         return self._memory
 
     @memory.setter
@@ -300,7 +297,8 @@ class State(Occupancy):
 
     def _touch(self, group: str) -> None:
         self.touched.add(group)
-        if group in self._memory.refusals or group in self._memory.cursors:
+        known = self._memory
+        if group in known.refusals or group in known.outdated or group in known.cursors:
             self._forgotten.add(group)
 
     def _pods_of(self, group: str) -> Iterator[str]:
@@ -320,7 +318,7 @@ class State(Occupancy):
         match pod.state:
             case Pending():
                 if pod.group is not None:
-                    self.members[pod.group].pending.add(pod.key)
+                    self.members[pod.group].wait(pod, self._set_of(pod))
                     self.waiting.add(pod.group)
                 self._request(pod)
             case Placed(node=node) | Evicting(node=node, stuck=True):
@@ -352,9 +350,9 @@ class State(Occupancy):
             case Pending():
                 self._forget_request(pod)
                 if pod.group is not None:
-                    pending = self.members[pod.group].pending
-                    pending.discard(pod.key)
-                    if not pending:
+                    members = self.members[pod.group]
+                    members.wait_no_more(pod, self._set_of(pod))
+                    if not members.pending:
                         self.waiting.discard(pod.group)
             case Placed() | Evicting(stuck=True):
                 self._forget_request(pod)

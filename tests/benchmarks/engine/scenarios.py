@@ -1,10 +1,10 @@
 """What KAI Scheduler measures of itself, asked of the engine: one fleet of 500 nodes of 8 GPUs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.model.group import TopologyConstraint
+from controller.model.group import PodSet, TopologyConstraint
 from controller.model.plan import Action, Plan
 from controller.model.queue import Queue
 from controller.model.reason import NoVictims, OverLimit
@@ -43,6 +43,7 @@ def measure(hear: Hear, *, scale: float = 1) -> None:
     site = build(ALIKE, nodes)
     bench = Bench(NAME, ALIKE, site, hear)
     bench.fill(nodes * PER_NODE, Goal(4, 397.8))
+    bench.grow(nodes * PER_NODE, Goal(4))
     for what, topology, kai_s in (
         ("no topology", None, 49.4),
         ("preferred rack", TopologyConstraint(_TREE, preferred=_RACK), 48.7),
@@ -97,6 +98,15 @@ class Bench:
         plan = rehearsal.decide()
         expect(len(plan.starts) == count, f"{len(plan.starts)} of {count} started")
         self.tell(f"{count:,} jobs of one device start", rehearsal, goal, f"{plan.steps} steps")
+
+    def grow(self, count: int, goal: Goal) -> None:
+        """One job that needs one pod, and gets one more after the other."""
+        (gang,) = waiting("grow", _OURS, self.hardware.one, pods=count)
+        job = replace(gang, group=replace(gang.group, root=PodSet("", 1)))
+        rehearsal = Rehearsal(snapshot(self.site, [queue(_OURS)], [job]))
+        plan = rehearsal.decide()
+        expect(len(plan.starts) == count, f"{len(plan.starts)} of {count} started")
+        self.tell(f"one job of {count:,} pods of one device starts", rehearsal, goal)
 
     def gang(self, job: Job, what: str, goal: Goal) -> Plan:
         """A gang on a free cluster, where nothing has been asked before."""

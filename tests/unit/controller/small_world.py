@@ -40,6 +40,8 @@ from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_bo
 from tests.unit.controller.scene import NOW, Scene, gpu_slice
 
 NODES: Final = {"n1": 3, "n2": 2}
+_NO_TIME: Final = 1e-9
+"""Seconds of a decision that asks one group only."""
 OPERATION: Final = ApiOperation("write", "object")
 _LATE: Final = 0.5
 """The part of the failed requests that are carried out nevertheless, later."""
@@ -292,6 +294,7 @@ class World:
             anything,
             metrics,
             inbox=self.inbox,
+            decide_seconds=self.rng.choice((60, _NO_TIME)),
             verdict_seconds=1,
             avoid_seconds=60,
             now=lambda: self.now,
@@ -319,10 +322,10 @@ class World:
             claim = decode(ResourceClaim, body)
             self.mirror.remove_claim(claim) if gone else self.mirror.put_claim(claim)
 
-    def decide(self) -> None:
+    def decide(self) -> bool:
         self.now += self.rng.choice((0, 0.1, 2))
         self.inbox.do(0)
-        self.loop.step(0, busy=True)
+        return self.loop.step(0, busy=True)
 
     # Others.
 
@@ -455,7 +458,8 @@ class World:
             self.collect()
             while any(at < len(self.store.log) for at in self.shown.values()):
                 self.watch()
-            self.decide()
+            while self.decide():
+                pass
             while self.steps.work:
                 self.steps.step()
             for _ in self.store.pods:

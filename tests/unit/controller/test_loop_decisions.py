@@ -51,8 +51,9 @@ class Written:
 class Controller:
     """A loop over a cluster with two nodes of a GPU each."""
 
-    def __init__(self, *, writes: bool = True) -> None:
+    def __init__(self, *, writes: bool = True, decide_seconds: float = 60) -> None:
         self.now = NOW
+        self.progressed = 0
         self.written = Written()
         self.mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
         self.mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
@@ -71,6 +72,8 @@ class Controller:
             events,
             Metrics(),
             inbox=Inbox(),
+            progress=self.progress,
+            decide_seconds=decide_seconds,
             verdict_seconds=5,
             avoid_seconds=60,
             now=lambda: self.now,
@@ -86,6 +89,9 @@ class Controller:
 
     def claim(self, name: str, **fields: Any) -> None:
         self.mirror.put_claim(decode(ResourceClaim, claim_body(name, **fields)))
+
+    def progress(self) -> None:
+        self.progressed += 1
 
     def step(self, after: float = 0) -> bool:
         self.now += after
@@ -116,6 +122,33 @@ def test_a_start_is_written_once() -> None:
     assert controller.step()
     assert not controller.step()
     assert [commit.group for commit in controller.written.commits] == ["t/pod/p"]
+
+
+def test_a_decision_whose_time_is_up_is_followed_by_another_at_once() -> None:
+    controller = Controller(decide_seconds=1e-9)
+    for name in ("p1", "p2"):
+        controller.claim(f"c-{name}")
+        controller.pod(name, claims=[f"c-{name}"])
+    again, cycles = controller.step(), 1
+    while again:
+        again, cycles = controller.loop.step(0, busy=True), cycles + 1
+    assert 2 < cycles < 10
+    assert {commit.group for commit in controller.written.commits} == {"t/pod/p1", "t/pod/p2"}
+
+
+def test_a_decision_whose_time_is_up_waits_for_a_change_if_nothing_is_written() -> None:
+    controller = Controller(writes=False, decide_seconds=1e-9)
+    controller.claim("c")
+    controller.pod("p", claims=["c"])
+    assert not controller.step()
+
+
+def test_a_decision_says_in_its_midst_that_it_goes_on() -> None:
+    controller = Controller()
+    controller.claim("c")
+    controller.pod("p", claims=["c"])
+    controller.step()
+    assert controller.progressed > 2
 
 
 def test_a_start_that_has_to_wait_for_a_release_does_not_keep_the_loop_busy() -> None:

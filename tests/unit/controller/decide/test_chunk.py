@@ -11,7 +11,7 @@ from controller.decide.chunk import (
     next_chunk,
     surplus,
 )
-from controller.model.group import PodSet, SubGroup, SubGroups
+from controller.model.group import PodSet, SubGroup, SubGroups, TopologyConstraint
 from controller.model.pod import Ended, Evicting, Gated, PodState
 from controller.model.reason import TooFewPods
 from controller.state.state import State
@@ -104,10 +104,15 @@ class TestPodSet:
         scene.pod("g", gpus=0, name="last", rank=1)
         assert pods_of(_next(scene)) == ["alpha", "zeta", "young", "last"]
 
-    def test_the_chunk_says_which_pods_have_a_place_already(self) -> None:
-        chunk = _next(_fill(_scene(PodSet("a", 2)), "a", placed=1, waiting=1))
+    @pytest.mark.parametrize(
+        ("topology", "held"), [(None, frozenset()), (TopologyConstraint("tree", "rack"), {"n"})]
+    )
+    def test_the_chunk_says_where_pods_are_that_it_has_to_be_together_with(
+        self, topology: TopologyConstraint | None, held: frozenset[str]
+    ) -> None:
+        chunk = _next(_fill(_scene(PodSet("a", 2, topology)), "a", placed=1, waiting=1))
         assert isinstance(chunk, Chunk)
-        assert chunk.held == ("t/a0",)
+        assert chunk.held == held
 
     def test_only_the_pods_that_are_named_are_placed(self) -> None:
         state = _fill(_scene(PodSet("a", 2)), "a", waiting=3).state()

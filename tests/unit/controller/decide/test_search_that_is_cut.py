@@ -20,7 +20,7 @@ from tests.unit.controller.decide.gpu_cluster import (
 )
 
 _NODES = tuple(f"n{number}" for number in range(6))
-_SNAPSHOT = Snapshot(
+SNAPSHOT = Snapshot(
     now=1000,
     nodes=tuple(map(node, _NODES)),
     slices=tuple(gpus(name, 2) for name in _NODES),
@@ -45,22 +45,20 @@ _SNAPSHOT = Snapshot(
 @pytest.mark.parametrize("steps", [1, 2, 5, 20])
 def test_search_that_is_cut_short_ends_with_the_answer_of_one_that_is_not(steps: int) -> None:
     settings = Settings(search_steps=steps, consolidation_limit=1)
-    state = State(replace(_SNAPSHOT, settings=settings))
+    state = State(replace(SNAPSHOT, settings=settings))
     engine = Engine(state)
     cycles = 0
     while (plan := engine.decide()).memory.cursors:
         state.memory = plan.memory
         cycles += 1
         assert cycles < 500, "the search never ends"
-    whole = Engine(
-        State(replace(_SNAPSHOT, settings=replace(settings, search_steps=None)))
-    ).decide()
+    whole = Engine(State(replace(SNAPSHOT, settings=replace(settings, search_steps=None)))).decide()
     assert (plan.evictions, plan.nominations) == (whole.evictions, whole.nominations)
 
 
 def test_search_for_another_action_waits_until_one_is_at_its_end() -> None:
     settings = Settings(search_steps=2, consolidation_limit=1)
-    state = State(replace(_SNAPSHOT, settings=settings))
+    state = State(replace(SNAPSHOT, settings=settings))
     engine = Engine(state)
     actions: list[Action] = []
     while (plan := engine.decide()).memory.cursors and len(actions) < 500:

@@ -59,7 +59,13 @@ def observe(state: State) -> dict[str, object]:
         "requested": dict(state.accounts.requested),
         "budgets": dict(state.budgets),
         "members": {
-            key: ({name: set(pods) for name, pods in of.by_set.items()}, set(of.pending))
+            key: {
+                "by set": {name: set(pods) for name, pods in of.by_set.items()},
+                "pending": {name: list(pods) for name, pods in of.pending.items()},
+                "active": {name: list(pods) for name, pods in of.active.items()},
+                "nodes": {name: dict(nodes) for name, nodes in of.nodes.items()},
+                "nominated": dict(of.nominated),
+            }
             for key, of in state.members.items()
         },
         "waiting": set(state.waiting),

@@ -139,7 +139,9 @@ class RunningCluster:
             self.evict(eviction.pod)
         kept = plan.memory
         # What was refused may be possible after any change: who follows events knows of which.
-        self.memory = Memory(kept.nominations, reservations=kept.reservations)
+        self.memory = Memory(
+            kept.nominations, reservations=kept.reservations, deferred=kept.deferred
+        )
         self._note_groups()
 
     def pass_round(self) -> None:

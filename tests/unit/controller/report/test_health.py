@@ -35,7 +35,7 @@ def test_a_leader_without_progress_is_not_healthy() -> None:
     clock.now += STALLED_SECONDS
     assert health.healthy() is None
     clock.now += 1
-    assert health.healthy() == health.ready() == "no cycle has ended for 61 s"
+    assert health.healthy() == health.ready() == "nothing has been done for 61 s"
     health.progress()
     assert health.healthy() is None
 

@@ -65,7 +65,8 @@ FIRST_FIT: Final[Engine] = lambda state: partial(first_fit, state)  # noqa: E731
 def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:
     """The pods of a group that wait, each on a node; or the one that has none."""
     started = []
-    for key in sorted(state.members[group.key].pending):
+    pending = state.members[group.key].pending.values()
+    for key in sorted(key for pods in pending for key in pods):
         pod = state.pods[key]
         assert isinstance(pod.state, Pending)
         nodes = [
