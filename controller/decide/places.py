@@ -132,6 +132,11 @@ class Places:
         later = _Fitting(left, rooms, pod.needs, avoided, ())
         return self._best_of_left(pod, open_claims, request, policy, later)
 
+    def _is_expired(self) -> bool:
+        """Whether a search is to end: never, but whoever gives the time learns that it goes on."""
+        self.spent()
+        return False
+
     def kind(self, pod: Pod) -> Kind:
         """Equal for pods of which one has a place where the other would have one."""
         open_claims = self._open_claims(pod)
@@ -254,7 +259,7 @@ class Places:
             return None
         self._claim, self._shares = claims[0].key, 0
         try:
-            found = self._placer(policy).place(request, nodes)
+            found = self._placer(policy).place(request, nodes, expired=self._is_expired)
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
         if isinstance(found, Placed):

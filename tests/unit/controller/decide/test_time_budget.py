@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carina_dra.resource import CelSelector, DeviceSelector
 from controller.decide.cycle import Engine, plan
 from controller.model.group import Group
 from controller.model.node import ClusterNode
@@ -21,6 +22,7 @@ from tests.unit.controller.decide.test_search_that_is_cut import SNAPSHOT
 from tests.unit.controller.properties.examples import examples
 from tests.unit.controller.properties.rules import violations
 from tests.unit.controller.properties.running_cluster import random_cluster
+from tests.unit.controller.scene import Scene, gpu_claim
 
 
 def looks(number: int) -> Callable[[], float]:
@@ -225,3 +227,24 @@ def test_cycles_with_little_time_come_to_an_end_where_nothing_changes(rng: Rando
         state.memory = decided.memory
     else:
         pytest.fail("it never ends")
+
+
+def test_time_is_looked_at_while_one_claim_is_tried_on_many_nodes() -> None:
+    def looks_for(nodes: int) -> int:
+        scene = Scene().queue("q", quota=None)
+        for number in range(nodes):
+            scene.node(f"n{number:03}", 1)
+        none = 'device.attributes["gpu.carina.dev"].?model.orValue("") == "none"'
+        scene.waits("job")
+        scene.claims["job-0"] = gpu_claim("job-0", selectors=(DeviceSelector(CelSelector(none)),))
+        count = 0
+
+        def spent() -> float:
+            nonlocal count
+            count += 1
+            return 0
+
+        assert Engine(scene.state()).decide(spent).waiting
+        return count
+
+    assert looks_for(100) > looks_for(10) + 50
