@@ -58,9 +58,11 @@ class Collisions:
         stamp = allocation.allocation_timestamp
         since = 0.0 if stamp is None else stamp.timestamp()
         devices = tuple(
-            DeviceId(result.driver, result.pool, result.device)
-            for result in allocation.devices.results
-            if result.share_id is None and not result.admin_access
+            dict.fromkeys(  # others may write a device twice
+                DeviceId(result.driver, result.pool, result.device)
+                for result in allocation.devices.results
+                if result.share_id is None and not result.admin_access
+            )
         )
         self._devices[claim.key] = devices
         for device in devices:

@@ -72,8 +72,8 @@ class Occupancy:
         """By claim: all pods that refer to it."""
         self._assigned: dict[str, Allocation] = {}
         """What claims get in a trial."""
-        self._charges: dict[str, tuple[str, Amounts, bool]] = {}
-        """By claim: the queue that is charged for it, and whether for a preemptible group."""
+        self._charges: dict[str, dict[str, tuple[Amounts, bool]]] = {}
+        """By claim and queue: what is charged, and whether for preemptible groups."""
         self.set_tree(QueueTree(()))
 
     def set_tree(self, tree: QueueTree) -> None:
@@ -246,7 +246,7 @@ class Occupancy:
         for claim in pod.claims:
             self._add(self.users, claim, pod.key)
             self.settle(claim)
-            self._charge_payer(claim)
+            self._charge_payers(claim)
 
     def vacate(self, pod: Pod) -> None:
         """Takes a place from a pod, and the devices from claims that nobody else uses."""
@@ -257,7 +257,7 @@ class Occupancy:
         self.accounts.give(hold.queue, amounts, preemptible=self._is_preemptible(pod))
         for claim in pod.claims:
             self._drop(self.users, claim, pod.key)
-            self._charge_payer(claim)
+            self._charge_payers(claim)
             if claim not in self.users and claim in self._assigned:
                 self._unassign(claim)
             self.settle(claim)
@@ -290,26 +290,27 @@ class Occupancy:
         if pod.group is not None:
             self.members[pod.group].give_place(pod, self._set_of(pod), hold.node)
 
-    def _charge_payer(self, claim: str) -> None:
-        """Charges one of the users of a claim for it, whoever came first.
+    def _charge_payers(self, claim: str) -> None:
+        """Charges each queue whose pods use a claim.
 
-        It is one that is not preemptible, if there is, so that none exceeds its quota unseen.
+        If only one were, another that has used it all along would be charged when the first has
+        left it, unseen, and beyond what it may have. No queue is responsible only if none uses it.
         """
-        payers = (
-            (self.holds[user].queue == ROOT, self._is_preemptible(self.pods[user]), user)
-            for user in self.users.get(claim, ())
-        )
-        payer = min(payers, default=None)
-        charge = self._charges.get(claim)
-        if payer is None or claim not in self.claims:
-            if charge is not None:
-                self._uncharge(claim)
-            return
-        queue, preemptible = self.holds[payer[2]].queue, payer[1]
-        if charge is not None and (charge[0], charge[2]) != (queue, preemptible):
-            self._uncharge(claim)
-        if claim not in self._charges:
-            self._charge(claim, queue, preemptible=preemptible)
+        preemptible: dict[str, bool] = {}
+        if claim in self.claims:
+            for user in self.users.get(claim, ()):
+                queue = self.holds[user].queue
+                preemptible[queue] = preemptible.get(queue, True) and self._is_preemptible(
+                    self.pods[user]
+                )
+        if len(preemptible) > 1:
+            preemptible.pop(ROOT, None)
+        for queue, (_, was_preemptible) in list(self._charges.get(claim, {}).items()):
+            if preemptible.get(queue) is not was_preemptible:
+                self._uncharge(claim, queue)
+        for queue, is_preemptible in preemptible.items():
+            if queue not in self._charges.get(claim, {}):
+                self._charge(claim, queue, preemptible=is_preemptible)
 
     def _charge(self, claim: str, queue: str, *, preemptible: bool) -> None:
         allocation = self.allocation(claim)
@@ -317,13 +318,23 @@ class Occupancy:
             return
         amounts = self.asking.given(self.claims[claim], allocation)
         self.accounts.take(queue, amounts, preemptible=preemptible)
-        self._charges[claim] = queue, amounts, preemptible
-        self.journal.record(partial(self._charges.pop, claim))
+        self._put_charge(claim, queue, (amounts, preemptible))
+        self.journal.record(partial(self._drop_charge, claim, queue))
 
-    def _uncharge(self, claim: str) -> None:
-        queue, amounts, preemptible = charge = self._charges.pop(claim)
-        self.journal.record(partial(self._charges.__setitem__, claim, charge))
+    def _uncharge(self, claim: str, queue: str) -> None:
+        amounts, preemptible = charge = self._charges[claim][queue]
+        self._drop_charge(claim, queue)
+        self.journal.record(partial(self._put_charge, claim, queue, charge))
         self.accounts.give(queue, amounts, preemptible=preemptible)
+
+    def _put_charge(self, claim: str, queue: str, charge: tuple[Amounts, bool]) -> None:
+        self._charges.setdefault(claim, {})[queue] = charge
+
+    def _drop_charge(self, claim: str, queue: str) -> None:
+        charges = self._charges[claim]
+        del charges[queue]
+        if not charges:
+            del self._charges[claim]
 
     def settle(self, claim: str) -> None:
         """Has the devices of a claim in use, if it has any."""

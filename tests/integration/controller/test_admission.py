@@ -25,6 +25,7 @@ from controller.names import (
     POD_SET_LABEL,
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
+    STARTED_WITH_ANNOTATION,
     TAINT,
 )
 from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
@@ -222,9 +223,9 @@ _ESCAPES: Final[Mapping[str, tuple[object, str]]] = {
         _annotation(RUN_TIME_ANNOTATION, "1m"),
         f"the annotation {RUN_TIME_ANNOTATION} cannot be changed",
     ),
-    "say what has no meaning yet": (
-        _annotation(f"{GROUP}/later", "a"),
-        f"the annotation {GROUP}/later cannot be changed",
+    "say what it started with": (
+        _annotation(STARTED_WITH_ANNOTATION, "9"),
+        f"the annotation {STARTED_WITH_ANNOTATION} cannot be changed",
     ),
     "name the node": (
         _annotation(NODE_ANNOTATION, _NODE),
@@ -273,6 +274,14 @@ def test_a_pod_with_very_many_annotations_is_judged_as_others(tenant: _User) -> 
     assert tenant.patch(pod, _annotation("example.com/own", "a"))
     with pytest.raises(KubectlError, match=f"the annotation {MIN_COUNT_ANNOTATION} cannot be"):
         tenant.patch(pod, _annotation(MIN_COUNT_ANNOTATION, "1"))
+
+
+def test_very_many_annotations_of_the_domain_are_judged_soon(tenant: _User) -> None:
+    body = _pod()
+    body["metadata"]["annotations"] = {f"{GROUP}/{number:x}": "" for number in range(9_000)}
+    pod = f"pod/{tenant.create(body, dry_run=False)['metadata']['name']}"
+
+    assert tenant.patch(pod, _annotation("example.com/own", "a"), "--request-timeout=5s")
 
 
 def test_as_many_annotations_as_possible_do_not_keep_a_pod_from_changing(tenant: _User) -> None:
@@ -329,7 +338,6 @@ def expiring(tenant: _User) -> str:
 _LATER: Final = {
     "change": (EXPIRES_ANNOTATION, "9h"),
     "remove": (EXPIRES_ANNOTATION, None),
-    "add": (PREEMPTIBLE_ANNOTATION, "true"),
 }
 
 
@@ -341,6 +349,25 @@ def test_what_a_claim_asks_for_cannot_be_changed_later(
     message = f'claim "{name}": the annotation {annotation} cannot be changed, added or removed'
     with pytest.raises(KubectlError, match=message):
         tenant.patch(expiring, _annotation(annotation, value))
+
+
+def test_a_claim_cannot_begin_to_expire_later(tenant: _User, claim: str) -> None:
+    with pytest.raises(KubectlError, match=f"the annotation {EXPIRES_ANNOTATION} cannot be"):
+        tenant.patch(claim, _annotation(EXPIRES_ANNOTATION, "8h"))
+
+
+@pytest.mark.parametrize("prefix", ["", f"{GROUP}/"])
+def test_very_many_annotations_do_not_keep_a_claim_from_changing(
+    tenant: _User, prefix: str
+) -> None:
+    """Its devices could not be taken back, and the API server would be occupied for long."""
+    body = _claim()
+    body["metadata"]["annotations"] = {f"{prefix}{number:x}": "" for number in range(9_000)}
+    claim = f"resourceclaim/{tenant.create(body, dry_run=False)['metadata']['name']}"
+
+    assert tenant.patch(claim, _annotation("example.com/own", "a"), "--request-timeout=5s")
+    with pytest.raises(KubectlError, match=f"the annotation {EXPIRES_ANNOTATION} cannot be"):
+        tenant.patch(claim, _annotation(EXPIRES_ANNOTATION, "1h"))
 
 
 def test_a_write_of_its_status_does_not_change_it_either(tenant: _User, expiring: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from carina_dra.process.settings import ENVIRONMENT_PREFIX
+from controller import names
 from controller.settings import Settings, load
 
 _DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -64,3 +65,10 @@ def test_the_role_permits_the_lease_of_the_settings() -> None:
     assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
     names = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
     assert names == [[pod["spec"]["serviceAccountName"]]]
+
+
+def test_every_annotation_of_pods_is_protected() -> None:
+    """The policy names them one by one; a fence needs no protection, since every write is one."""
+    text = (_DEPLOY / "queue-membership.yaml").read_text()
+    known = {value for name, value in vars(names).items() if name.endswith("_ANNOTATION")}
+    assert {each for each in known if f"'{each}'" not in text} == {names.FENCE_ANNOTATION}

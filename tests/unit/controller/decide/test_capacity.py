@@ -6,7 +6,8 @@ import pytest
 
 from controller.decide.capacity import balance, excess, refusal
 from controller.model.reason import OverLimit, OverQuota
-from tests.unit.controller.scene import GPU, Scene, gpus_of
+from controller.state.queue_tree import ROOT
+from tests.unit.controller.scene import GPU, Scene, gpus_of, started
 
 
 def _scene(top: dict[str, Any], leaf: dict[str, Any]) -> Scene:
@@ -93,3 +94,41 @@ class TestExcess:
     def test_what_was_exceeded_before_is_no_reason(self) -> None:
         state = _scene(NO, {"limit": 1, "quota": 0}).state()
         assert excess(state, balance(state, "q")) is None
+
+
+class TestClaimOfSeveralQueues:
+    """A pod of queue `other`, which has room for it, has a claim of four GPUs."""
+
+    def _scene(self, limit: int | None, *, preemptible: bool) -> Scene:
+        scene = Scene().node("n", 8).queue("q", quota=2, limit=limit).queue("other", quota=4)
+        scene.claim("shared", 4, "n", users=["a"])
+        scene.group("first", "other", preemptible=preemptible)
+        return scene.pod("first", "n", name="a", claims=("shared",))
+
+    @pytest.mark.parametrize(
+        ("limit", "preemptible", "starts"),
+        [(None, True, True), (2, True, False), (4, False, False)],
+    )
+    def test_it_counts_in_the_queue_of_each_pod_that_starts_with_it(
+        self, limit: int | None, preemptible: bool, starts: bool
+    ) -> None:
+        """The pod that had it first may end, and its queue then let others start."""
+        scene = self._scene(limit, preemptible=preemptible)
+        scene.group("second", "q", preemptible=preemptible)
+        scene.pod("second", name="b", claims=("shared",))
+        assert ("b" in started(scene.plan())) is starts
+
+    def test_it_counts_in_each_queue_until_the_last_of_its_pods_has_left(self) -> None:
+        scene = self._scene(None, preemptible=True).group("second", "q")
+        scene.pod("second", "n", name="b", claims=("shared",)).pod(None, "n", claims=("shared",))
+        state = scene.state()
+        at = state.tree.resources.index(GPU)
+        before = {name: has[at] for name, has in state.accounts.allocated.items()}
+        mark = state.mark()
+        state.evict("t/a", here=False)
+        assert before == {"q": 4, "other": 4, ROOT: 0}
+        assert {name: has[at] for name, has in state.accounts.allocated.items()} == {
+            "q": 4, "other": 0, ROOT: 0,
+        }  # fmt: skip
+        state.rollback(mark)
+        assert {name: has[at] for name, has in state.accounts.allocated.items()} == before

@@ -54,3 +54,11 @@ def test_a_device_that_one_claim_has_left_is_no_matter() -> None:
     collisions.put(claim("b", 1))
     collisions.put(decode(ResourceClaim, claim_body("b")))
     assert list(collisions.found(lambda _: OURS)) == []
+
+
+def test_a_claim_that_has_a_device_twice_can_go() -> None:
+    collisions = Collisions()
+    twice = decode(ResourceClaim, claim_body("a", allocation=gpus_of("n1", 0, 0)))
+    collisions.put(twice)
+    assert list(collisions.found(lambda _: OURS)) == []
+    collisions.remove(twice.key)
