@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
@@ -329,7 +330,7 @@ def test_a_pod_that_lost_one_of_its_claims_is_decided_again() -> None:
 
 def test_a_pod_without_a_queue_holds_its_node_until_it_ends() -> None:
     seen = mirror()
-    other = {"queue": None, "gates": (), "node": "n1"}
+    other: dict[str, Any] = {"queue": None, "gates": (), "node": "n1"}
     seen.put_pod(pod(**other))
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Placed("n1")
