@@ -9,7 +9,7 @@ from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Unreachabl
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.commit import Commit, Release
-from controller.act.writer import Evicted, Failed, Released, Settled, Stored
+from controller.act.writer import Committed, Evicted, Failed, Released, Settled, Stored
 from controller.loop import Inbox, Loop
 from controller.model.plan import Eviction
 from controller.model.queue import QUEUE_LABEL
@@ -120,7 +120,7 @@ def test_a_start_is_written_once() -> None:
     controller.claim("c")
     controller.pod("p", claims=["c"])
     assert controller.step()
-    assert not controller.step()
+    assert not controller.loop.step(0, busy=True)
     assert [commit.group for commit in controller.written.commits] == ["t/pod/p"]
 
 
@@ -252,6 +252,33 @@ def test_what_is_taken_back_is_decided_again_without_its_node() -> None:
     controller.step()
     (commit,) = controller.written.commits
     assert commit.assumed["t/p"].node == "n2"
+
+
+def test_what_is_taken_back_twice_avoids_both_nodes() -> None:
+    controller = Controller()
+    controller.pod("p", gates=(), given="n1", claims=["c"], verdict="no")
+    controller.claim("c")
+    controller.step()
+    (commit,) = controller.written.commits
+    assert commit.assumed["t/p"].node == "n2"
+    controller.claim("c", version=2, allocation=gpus_of("n2", 0), reserved_for=["p"])
+    controller.loop.take(Committed(commit))
+    controller.step()
+    controller.claim("c", version=3)
+    controller.pod("p", gates=(), given="n1", claims=["c"], verdict="no", version=2)
+    controller.step()
+    controller.step()
+    assert controller.written.commits == [commit], "the pod still says n1"
+
+
+def test_a_verdict_about_an_earlier_start_is_none_about_one_that_is_being_written() -> None:
+    controller = Controller()
+    controller.pod("p", gates=(), given="n1", claims=["c"], verdict="no")
+    controller.claim("c")
+    controller.step()
+    assert len(controller.written.commits) == 1
+    controller.pod("p", gates=(), given="n1", claims=["c"], verdict="no", version=2)
+    assert not controller.mirror.refused
 
 
 def test_a_pinned_pod_whose_devices_are_taken_back_is_placed_nowhere_else() -> None:

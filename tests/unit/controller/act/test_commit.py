@@ -156,6 +156,12 @@ def test_nobody_starts_on_devices_that_are_being_taken_back() -> None:
     assert (written(done), released(done)) == ({"t/pod/r": (["e"], ["r"])}, ["c"])
 
 
+def test_nobody_starts_on_devices_that_may_share_with_those_that_are_being_taken_back() -> None:
+    cluster = Cluster().claim("c", gpus_of("n1", 0), "p").pod("p", "c").claim("d").pod("o", "d")
+    done = cluster.acts(start("o", d=gpus_of("n1", 1)))
+    assert (written(done), released(done)) == ({}, ["c"])
+
+
 def test_a_start_waits_for_a_claim_that_is_taken_back_from_another_group() -> None:
     cluster = Cluster().claim("c", gpus_of("n1", 0), "p").pod("p", "c").pod("o", "c")
     done = cluster.acts(start("o"))

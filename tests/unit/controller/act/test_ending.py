@@ -67,3 +67,8 @@ def test_others_keep_what_they_reserved_when_the_reservation_of_the_controller_e
     assert patch.unreserve(claim(GIVEN, "p"))["status"] == {
         "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]
     }
+
+
+def test_devices_that_nobody_else_reserved_are_taken_back_with_the_reservation() -> None:
+    of = claim(GIVEN)
+    assert patch.unreserve(of) == patch.deallocate(of)

@@ -114,3 +114,11 @@ def test_a_standalone_claim_that_pods_use_is_not() -> None:
 
 def test_a_standalone_claim_is_not_taken_back_from_a_pod_that_is_not_seen_yet() -> None:
     assert Cluster().standalone("c", "p").done() == ["Tell c"]
+
+
+def test_only_the_pods_that_wait_keep_their_gate_while_a_standalone_claim_is_taken_back() -> None:
+    cluster = Cluster().standalone("c", "p", "o").pod("p", "c", held=True)
+    cluster.pod("o", "c", phase="Succeeded")
+    assert cluster.done() == ["Tell c", "Release c"]
+    [release] = [each for each in partings(cluster.mirror) if isinstance(each, Release)]
+    assert [pod.name for pod in release.pods] == ["p"]

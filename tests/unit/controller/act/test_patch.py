@@ -93,6 +93,14 @@ def test_a_pod_that_is_replaced_is_pinned() -> None:
     }
 
 
+def test_a_pod_that_is_pinned_keeps_its_own_affinity() -> None:
+    others: dict[str, Any] = {"podAntiAffinity": {REQUIRED: []}}
+    pod = read_pod(pod_body("p", owner=JOB, affinity=others))
+    affinity = patch.admit(pod, "n1", GANG)["spec"]["affinity"]
+    assert affinity == patch.pinned(others, "n1")
+    assert affinity["podAntiAffinity"] == {REQUIRED: []}
+
+
 _ZONE = [{"key": "zone", "operator": "In", "values": ["a"]}]
 _OTHER_FIELD = {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}
 

@@ -52,3 +52,33 @@ def test_only_a_pod_that_is_not_pinned_is_decided_again(
     owner: dict[str, Any] | None, state: object
 ) -> None:
     assert refused(devices=False, owner=owner).state.pods["t/p"].state == state
+
+
+def test_a_refused_pod_that_has_ended_is_left_alone() -> None:
+    mirror = refused(devices=True, owner=JOB, phase="Failed")
+    assert list(verdicts(mirror, NOW + 60, 5)) == []
+    assert next_verdict(mirror, 5) is None
+
+
+def test_the_loop_wakes_for_the_first_of_several_refusals() -> None:
+    mirror = refused(devices=True, owner=JOB)
+    mirror.refresh(NOW + 2)
+    later = pod_body("later", gates=(), given="n1", verdict="no", owner=JOB)
+    mirror.put_pod(read_pod(later))
+    mirror.refresh(NOW + 2)
+    assert next_verdict(mirror, 5) == NOW + 5
+
+
+def test_a_pod_that_is_bound_after_all_is_not_evicted() -> None:
+    mirror = refused(devices=True, owner=JOB)
+    bound = pod_body("p", gates=(), given="n1", node="n1", claims=["c"], owner=JOB, version=2)
+    mirror.put_pod(read_pod(bound))
+    assert list(verdicts(mirror, NOW + 60, 5)) == []
+
+
+def test_a_refusal_that_is_repeated_lasts_since_the_first() -> None:
+    mirror = refused(devices=True, owner=JOB)
+    mirror.refresh(NOW + 3)
+    again = pod_body("p", gates=(), given="n1", verdict="no", claims=["c"], owner=JOB, version=2)
+    mirror.put_pod(read_pod(again))
+    assert next_verdict(mirror, 5) == NOW + 5

@@ -1,10 +1,19 @@
 """Whether an allocation is in effect, and where it can be used."""
 
+from dataclasses import replace
+
 import pytest
 
 from carina_dra.kube.body import Body
-from carina_dra.resource import ResourceClaim, decode
-from controller.observe.claim import is_tentative, node_of
+from carina_dra.resource import (
+    NodeSelector,
+    NodeSelectorOperator,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ResourceClaim,
+    decode,
+)
+from controller.observe.claim import is_reserved, is_tentative, node_of
 from tests.unit.controller.bodies import claim_body
 from tests.unit.controller.scene import gpus_of
 
@@ -37,6 +46,7 @@ def test_a_claim_without_devices_has_nothing_tentative() -> None:
     [
         {"apiGroup": "scheduling.carina.dev", "resource": "reservations"},
         {"resource": "nodes"},
+        {"apiGroup": "example.com", "resource": "pods"},
     ],
 )
 def test_a_reservation_of_another_kind_is_in_effect(consumer: Body) -> None:
@@ -47,3 +57,30 @@ def test_a_reservation_of_another_kind_is_in_effect(consumer: Body) -> None:
 
 def test_devices_of_one_node_have_that_node() -> None:
     assert node_of(gpus_of("n1", 0)) == "n1"
+
+
+def _named(operator: NodeSelectorOperator, *names: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_fields=(NodeSelectorRequirement("metadata.name", operator, names),)
+    )
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        (_named(NodeSelectorOperator.NOT_IN, "n1"),),
+        (_named(NodeSelectorOperator.IN, "n1", "n2"),),
+        (_named(NodeSelectorOperator.IN, "n1"), NodeSelectorTerm()),
+        (_named(NodeSelectorOperator.IN, "n1"), _named(NodeSelectorOperator.IN, "n2")),
+    ],
+    ids=["all but one", "two names", "by name or otherwise", "two terms"],
+)
+def test_devices_of_several_nodes_have_none(terms: tuple[NodeSelectorTerm, ...]) -> None:
+    assert node_of(replace(GIVEN, node_selector=NodeSelector(terms))) is None
+
+
+def test_a_reservation_of_another_api_group_is_not_the_controller_s() -> None:
+    body = claim_body("c", allocation=GIVEN)
+    other = {"apiGroup": "example.com", "resource": "reservations", "name": "c", "uid": "u"}
+    body["status"]["reservedFor"] = [other]
+    assert not is_reserved(decode(ResourceClaim, body))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,22 @@ def test_a_claim_that_has_a_device_twice_can_go() -> None:
     collisions.put(twice)
     assert list(collisions.found(lambda _: OURS)) == []
     collisions.remove(twice.key)
+
+
+@pytest.mark.parametrize("shared", [{"admin_access": True}, {"share_id": "a-share"}])
+def test_who_watches_or_shares_a_device_takes_it_from_nobody(shared: dict[str, Any]) -> None:
+    given = gpus_of("n1", 0)
+    results = tuple(replace(result, **shared) for result in given.devices.results)
+    allocation = replace(given, devices=replace(given.devices, results=results))
+    collisions = Collisions()
+    collisions.put(claim("a", 0))
+    collisions.put(decode(ResourceClaim, claim_body("b", allocation=allocation)))
+    assert list(collisions.found(lambda _: OURS)) == []
+
+
+def test_two_claims_still_have_a_device_that_a_third_has_left() -> None:
+    collisions = Collisions()
+    for second, name in enumerate("abc"):
+        collisions.put(claim(name, second))
+    collisions.remove("t/a")
+    assert [each.loser for each in collisions.found(lambda _: OURS)] == ["t/c"]

@@ -161,6 +161,11 @@ def test_pods_say_after_a_restart_whether_their_group_was_scaled_up(
     assert in_force(FIVE, None, _pods({"": running}, needed=needed)) == found
 
 
+def test_after_a_restart_the_pods_that_started_last_say_what_was_needed() -> None:
+    pods = _pods({"": 2}, needed=3) + _pods({"other": 1}, needed=5)
+    assert in_force(FIVE, None, pods) == FIVE
+
+
 def test_a_pod_set_that_is_lost_is_missed_after_a_restart() -> None:
     assert in_force(_all(A, B), None, _pods({"b": 6}, needed=5)) == _all(A, B)
 

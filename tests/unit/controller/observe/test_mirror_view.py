@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
@@ -167,6 +168,19 @@ def test_a_node_is_avoided_by_the_pods_that_replace_those_that_were_refused() ->
     assert not seen._deferrals
 
 
+def test_a_node_is_avoided_for_its_time_though_something_else_of_the_group_ends_before() -> None:
+    seen = mirror()
+    seen.put_pod(pod())
+    seen.avoid("t/pod/p", "n1", NOW + 10)
+    seen.hold_back("t/pod/p", NOW + 1, keeps=True)
+    seen.refresh(NOW + 1)
+    assert known(seen, "t/p").state == Pending()
+    assert known(seen, "t/p").needs.affinity is not None
+    assert seen.wake == NOW + 10
+    seen.refresh(NOW + 10)
+    assert known(seen, "t/p").needs.affinity is None
+
+
 def test_what_is_remembered_of_groups_ends_with_its_time() -> None:
     seen = mirror()
     for number in range(100):
@@ -224,6 +238,136 @@ def test_an_eviction_of_a_pod_of_the_same_name_is_none_of_the_new_one() -> None:
     assert known(seen, "t/p").budgets == ()
 
 
+def refused_eviction() -> Mirror:
+    """A mirror with a pod that the API server refuses to evict for 5 seconds."""
+    seen = mirror()
+    running = pod(gates=(), node="n1")
+    seen.put_pod(running)
+    seen.assume_evicted("t/p")
+    seen.forget_eviction(running, NOW + 5)
+    seen.refresh(NOW)
+    return seen
+
+
+def test_a_pod_can_be_chosen_for_eviction_again_some_time_after_a_refusal() -> None:
+    seen = refused_eviction()
+    (budget,) = known(seen, "t/p").budgets
+    assert seen.state.budgets[budget] == 0
+    assert seen.wake == NOW + 5
+    seen.refresh(NOW + 5)
+    assert known(seen, "t/p").budgets == ()
+
+
+def test_a_pod_may_be_evicted_though_one_of_its_name_was_not_just_before() -> None:
+    seen = refused_eviction()
+    seen.remove_pod(pod())
+    seen.put_pod(pod(uid="new", version=2, gates=(), node="n1"))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ()
+    assert seen.may_be_evicted("t/p")
+
+
+def test_a_pod_whose_eviction_was_refused_is_counted_by_its_budgets_too() -> None:
+    seen = refused_eviction()
+    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 1))
+    seen.refresh(NOW)
+    assert "t/b" in known(seen, "t/p").budgets
+
+
+def test_a_budget_that_selects_others_counts_them() -> None:
+    seen = mirror()
+    seen.put_pod(pod(gates=(), node="n1", labels={"app": "a"}))
+    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(match_labels={"app": "b"}), 1))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ()
+    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(match_labels={"app": "a"}), 1))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ("t/b",)
+
+
+def test_the_end_of_a_pod_is_none_of_one_of_the_same_name() -> None:
+    seen = mirror()
+    seen.put_pod(pod(uid="new", version=2, gates=(), node="n1"))
+    seen.remove_pod(pod(uid="old"))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Placed("n1")
+
+
+def test_a_pod_that_was_created_again_uses_its_new_claims_only() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod(claims=["c"], gates=(), node="n1"))
+    seen.refresh(NOW)
+    seen.put_pod(pod(uid="new", version=2, claims=["d"]))
+    seen.refresh(NOW)
+    assert not list(seen.users_of("t/c"))
+    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    seen = mirror()
+    seen.put_claim(claim(version=9))
+    seen.put_claim(claim(version=10, allocation=GIVEN))
+    assert seen.claims["t/c"].status.allocation == GIVEN
+
+
+def test_a_pod_that_never_had_the_gate_is_not_decided_on() -> None:
+    seen = mirror()
+    seen.put_claim(claim())
+    seen.put_pod(pod(claims=["c"], gates=()))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Gated()
+
+
+def test_a_pod_that_lost_one_of_its_claims_is_decided_again() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.put_claim(claim("d"))
+    seen.put_pod(pod(claims=["c", "d"], gates=(), given="n1"))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Pending()
+
+
+def test_a_pod_without_a_queue_holds_its_node_until_it_ends() -> None:
+    seen = mirror()
+    other: dict[str, Any] = {"queue": None, "gates": (), "node": "n1"}
+    seen.put_pod(pod(**other))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Placed("n1")
+    seen.put_pod(pod(**other, deleted=datetime.fromtimestamp(NOW, UTC).isoformat(), version=2))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1")
+    seen.put_pod(pod(**other, phase="Succeeded", version=3))
+    seen.refresh(NOW)
+    assert not seen.state.pods
+
+
+def test_a_release_that_is_tried_again_ends_with_its_last_try() -> None:
+    seen = mirror()
+    given = claim(allocation=GIVEN, reserved_for=["p"])
+    seen.put_claim(given)
+    seen.put_pod(pod(claims=["c"]))
+    for seconds in (1, 5):
+        seen.release("t/c")
+        seen.end_release(given, NOW + seconds)
+    seen.refresh(NOW + 1)
+    assert not seen.tentative()
+    assert seen.wake == NOW + 5
+    seen.refresh(NOW + 5)
+    assert set(seen.tentative()) == {"t/c"}
+
+
+def test_a_group_is_held_back_for_its_time_though_it_avoids_a_node_for_less() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod(claims=["c"]))
+    seen.avoid("t/pod/p", "n1", NOW + 1)
+    seen.hold_back("t/pod/p", NOW + 10, keeps=False)
+    seen.refresh(NOW + 1)
+    assert known(seen, "t/p").state == Gated()
+    assert set(seen.tentative()) == {"t/c"}, "it does not keep its devices meanwhile"
+
+
 def test_a_budget_counts_the_pods_of_its_namespace() -> None:
     seen = mirror()
     seen.put_pod(pod(gates=(), node="n1"))
@@ -270,6 +414,14 @@ def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
     assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
 
 
+def test_devices_of_a_pod_that_has_failed_are_about_to_become_free() -> None:
+    seen = mirror()
+    seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
+    seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Failed"))
+    seen.refresh(NOW)
+    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+
+
 def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -> None:
     seen = mirror()
     seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"]))
@@ -282,6 +434,14 @@ def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -
     assert not seen.state.pods
     assert seen.state.cluster.allocation("t/c") == GIVEN
     assert seen.wake is None
+
+
+def test_devices_that_are_reserved_for_nobody_are_in_use() -> None:
+    seen = mirror()
+    seen.put_claim(claim(allocation=GIVEN))
+    seen.refresh(NOW)
+    assert not seen.state.pods
+    assert seen.state.cluster.allocation("t/c") == GIVEN
 
 
 def test_devices_are_waited_for_again_when_other_pods_have_used_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.codec.namespaces import LabelSelector, Namespaces
-from controller.model.pod import Pending, Placed
+from controller.model.pod import Gated, Pending, Placed
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.names import EXPIRES_ANNOTATION, GROUP, RESERVATIONS
@@ -207,3 +207,22 @@ def test_devices_of_an_ended_claim_are_charged_until_its_pods_have_ended() -> No
     found.put_claim(claim(resourceVersion="2", **DELETED))
     found.refresh(NOW)
     assert found.state.accounts.allocated["q"] == (0,)
+
+
+def test_a_claim_whose_start_has_failed_waits_and_keeps_what_it_has() -> None:
+    for of, states in (
+        (claim(), [Gated(), Pending()]),
+        (claim(has=True, own=True), [Placed("n1"), Placed("n1")]),
+    ):
+        found = shown(of)
+        found.hold_back("t/resourceclaim/c", NOW + 1, keeps=False)
+        seen_states = []
+        for at in (NOW, NOW + 1):
+            found.refresh(at)
+            seen_states.append(found.state.pods["t/resourceclaim/c"].state)
+        assert seen_states == states
+
+
+def test_an_ended_claim_without_devices_asks_for_nothing() -> None:
+    found = shown(claim(annotations=OVER), at=LATER)
+    assert (found.state.pods, found.state.groups) == ({}, {})
