@@ -51,7 +51,7 @@ def observe(state: State) -> dict[str, object]:
         "leavers": _members(state._leavers),
         "referrers": _members(state._referrers),
         "assigned": dict(state._assigned),
-        "charges": dict(state._charges),
+        "charges": {claim: dict(of) for claim, of in state._charges.items()},
         "requests": dict(state._requests),
         "claim requests": dict(state._claim_requests),
         "allocated": dict(state.accounts.allocated),
