@@ -20,11 +20,13 @@ from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim, decode
 from controller.act.commit import Acts, Commit, Release, acts
 from controller.act.parting import Evict, Tell, partings
+from controller.act.takeover import Unsettled, unsettled
 from controller.act.verdict import DecideAgain, GiveUp, next_verdict, verdicts
 from controller.act.writer import (
     Committed,
     Evicted,
     Failed,
+    Fenced,
     Released,
     Settled,
     Stored,
@@ -94,6 +96,7 @@ class Loop:
         metrics: Metrics,
         *,
         inbox: Inbox,
+        takes_over: bool = False,
         progress: Callable[[], None] = lambda: None,
         decide_seconds: float = math.inf,
         verdict_seconds: float,
@@ -101,6 +104,8 @@ class Loop:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`writer` is None to decide and report only; `progress` is called again and again.
+
+        takes_over: whether the last leader may still be writing.
 
         No decision begins anything after `decide_seconds`; the next one goes on.
         """
@@ -110,6 +115,7 @@ class Loop:
         self._events = events
         self._metrics = metrics
         self._inbox = inbox
+        self._takes_over = takes_over
         self._progress = progress
         self._decide_seconds = decide_seconds
         self._verdict_seconds = verdict_seconds
@@ -124,6 +130,8 @@ class Loop:
         """By group: how often its start has failed in a row."""
         self._started: set[str] = set()
         """The groups whose wait has been measured."""
+        self._fencing: set[Unsettled] = set()
+        """What gets another version before the first decision."""
         self._plan: Plan | None = None
         self._reported_at = 0.0
         self._report_due = False
@@ -142,6 +150,8 @@ class Loop:
                     return
                 _log.debug("waiting for the first lists", extra={"resources": names})
             self._inbox.do(0)
+        if self._takes_over and self._writer is not None:
+            self._fence(self._writer, stopping)
         again = True
         while not stopping.is_set():
             began = time.monotonic()
@@ -156,6 +166,17 @@ class Loop:
         """Ends the wait for work once the loop is to stop: the next leader waits for that."""
         stopping.wait()
         self._inbox.put(lambda: None)
+
+    def _fence(self, writer: Writer, stopping: threading.Event) -> None:
+        """Has nothing of what the last leader was writing be carried out from now on."""
+        self._mirror.refresh(self._now())
+        self._fencing = set(unsettled(self._mirror))
+        _log.info("the last leader did not release its lease", extra={"fenced": len(self._fencing)})
+        for each in self._fencing:
+            writer.fence(each)
+        while self._fencing and not stopping.is_set():
+            self._inbox.do(0.1)
+            self._progress()
 
     # One cycle ---------------------------------------------------------------------------------
 
@@ -310,6 +331,8 @@ class Loop:
                 _note(error)
             case Evicted(pod, eviction, error):
                 self._evicted(pod, eviction, error)
+            case Fenced(each):
+                self._fencing.discard(each)
             case _:
                 assert_never(outcome)
 

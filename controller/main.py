@@ -104,7 +104,15 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
         def work(stopping: threading.Event) -> None:
             metrics.leading(leads=True)
             try:
-                lead(chosen, connect, lambda: elector.leading, metrics, health, stopping)
+                lead(
+                    chosen,
+                    connect,
+                    lambda: elector.leading,
+                    metrics,
+                    health,
+                    stopping,
+                    takes_over=not elector.was_released,
+                )
             finally:
                 health.follow()
                 metrics.leading(leads=False)
@@ -120,8 +128,13 @@ def lead(
     metrics: Metrics,
     health: Health,
     stopping: threading.Event,
+    *,
+    takes_over: bool,
 ) -> None:
-    """Decides and acts until it is to stop; nothing is kept from an earlier leadership."""
+    """Decides and acts until it is to stop; nothing is kept from an earlier leadership.
+
+    takes_over: whether writes of an earlier leader may still be under way.
+    """
     with contextlib.ExitStack() as cleanup:
         # Watches, writes and reports have connections of their own, so that none waits for others.
         watching, writing, reporting = (cleanup.enter_context(connect()) for _ in range(3))
@@ -158,6 +171,7 @@ def lead(
             events,
             metrics,
             inbox=inbox,
+            takes_over=takes_over,
             progress=health.progress,
             decide_seconds=chosen.decide_seconds,
             verdict_seconds=chosen.verdict_seconds,

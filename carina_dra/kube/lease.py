@@ -8,8 +8,10 @@ These rules keep two processes from leading at once:
 - `renew_deadline` is shorter than the duration of the lease by the time that the work has to stop,
   so it has stopped before another process may lead.
 - Every write has the version that was read, so if two processes write, one fails.
-- Work that asks `leading` before each write writes nothing after a pause beyond the deadline. The
-  versions of what it writes are no protection: another leader may have changed other objects.
+- Work that asks `leading` before each write writes nothing after a pause beyond the deadline, unless
+  it was paused right after the question. The versions of what it writes are no protection: another
+  leader may have changed other objects. So unless the lease `was_released`, the work has to see to
+  it that no earlier write can be carried out any more.
 
 A leader that stops in an orderly way clears the holder, so that the next one need not wait.
 https://kubernetes.io/docs/concepts/architecture/leases/
@@ -155,6 +157,15 @@ class LeaderElector:
         self._draw = draw
         self._observation: Observation | None = None
         self._leads_until = -math.inf
+        self._was_released = False
+
+    @property
+    def was_released(self) -> bool:
+        """Whether the last leader has released the lease, so that none of its work goes on.
+
+        False if the lease has expired, and if there was none: it may have been deleted.
+        """
+        return self._was_released
 
     @property
     def leading(self) -> bool:
@@ -240,6 +251,7 @@ class LeaderElector:
                 )
             except NotFound:
                 self._write(self._client.create, self._new_lease(), NO_RECORD, deadline)
+                self._was_released = False
                 return True
             self._observation = observe(body, self._observation, self._clock())
         seen = self._observation
@@ -250,6 +262,8 @@ class LeaderElector:
         except (Conflict, NotFound):
             self._observation = None  # another candidate was faster: read it again next time
             raise
+        if seen.record.holder != self._identity:
+            self._was_released = not seen.record.holder
         return True
 
     def _write(

@@ -40,6 +40,7 @@ from carina_dra.kube.errors import (
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, ClaimWrite, Commit, PodStart, Release
+from controller.act.takeover import Unsettled
 from controller.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
@@ -104,7 +105,14 @@ class Evicted:
     error: Exception | None
 
 
-Written: TypeAlias = Stored | Committed | Failed | Released | Settled | Evicted
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """No earlier write of an object can be carried out any more."""
+
+    unsettled: Unsettled
+
+
+Written: TypeAlias = Stored | Committed | Failed | Released | Settled | Evicted | Fenced
 
 
 @dataclass(slots=True)
@@ -197,6 +205,16 @@ class Writer:
 
         self._pool.submit(lambda: self._deliver(Evicted(pod, eviction, _error_of(work))))
 
+    def fence(self, unsettled: Unsettled) -> None:
+        """Gives an object another version, however long that takes."""
+        changes = patch.fence(unsettled.uid, self._now())
+
+        def work() -> None:
+            self._learn(lambda: self._write(unsettled.resource, unsettled.key, changes))
+            self._deliver(Fenced(unsettled))
+
+        self._pool.submit(work)
+
     def _submit(self, progress: _Progress, write: Callable[[], None]) -> None:
         def work() -> None:
             error = _error_of(write) if progress.error is None else None
@@ -269,26 +287,32 @@ class Writer:
         body: patch.Json,
         subresource: str | None = None,
     ) -> Body:
-        def write(changes: patch.Json, subresource: str | None) -> Body:
-            stored = self._client.patch(
-                resource,
-                key.name,
-                MergePatch(changes),
-                namespace=key.namespace,
-                subresource=subresource,
-                timeout=_TIMEOUT,
-            )
-            self._deliver(Stored(resource, stored))
-            return stored
-
         try:
-            return self._measured(kind, lambda: write(body, subresource))
+            return self._measured(kind, lambda: self._write(resource, key, body, subresource))
         except Conflict:
-            self._learn(lambda: write(patch.nothing(uid), None))
+            self._learn(lambda: self._write(resource, key, patch.nothing(uid)))
             raise
         except (ServerError, Unreachable):
-            self._learn(lambda: write(patch.fence(uid, self._now()), None))
+            self._learn(lambda: self._write(resource, key, patch.fence(uid, self._now())))
             raise
+
+    def _write(
+        self,
+        resource: ApiResource,
+        key: ObjectKey,
+        changes: patch.Json,
+        subresource: str | None = None,
+    ) -> Body:
+        stored = self._client.patch(
+            resource,
+            key.name,
+            MergePatch(changes),
+            namespace=key.namespace,
+            subresource=subresource,
+            timeout=_TIMEOUT,
+        )
+        self._deliver(Stored(resource, stored))
+        return stored
 
     def _learn(self, ask: Callable[[], Body]) -> None:
         """Learns what is stored, which may be what was written, or what somebody else has."""

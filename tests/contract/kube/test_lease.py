@@ -109,6 +109,36 @@ def test_who_stops_makes_room_at_once(
     assert spec("leaseTransitions") == 1
 
 
+def test_who_follows_knows_whether_the_last_leader_released_the_lease(
+    api: Client, election: Election
+) -> None:
+    first = election.join(api, "first")
+    eventually(lambda: election.log == ["first begins"])
+    assert not first.elector.was_released
+    first.stop()
+    second = election.join(api, "second")
+    eventually(lambda: "second begins" in election.log)
+    assert second.elector.was_released
+    usurp = MergePatch({"spec": {"holderIdentity": "dead"}})
+    api.patch(LEASES, election.lease.name, usurp, namespace=election.lease.namespace)
+    third = election.join(api, "third")
+    eventually(lambda: "third begins" in election.log)
+    assert not third.elector.was_released
+
+
+def test_who_renews_still_knows_that_the_lease_had_been_released(
+    api: Client, election: Election, spec: Callable[[str], object]
+) -> None:
+    election.join(api, "first")
+    eventually(lambda: election.log == ["first begins"])
+    election.candidates[0].stop()
+    second = election.join(api, "second")
+    eventually(lambda: "second begins" in election.log)
+    renewed = spec("renewTime")
+    eventually(lambda: spec("renewTime") != renewed)
+    assert second.elector.was_released
+
+
 def test_who_cannot_renew_ends_its_work_before_another_begins(
     api: Client, disturbed: ThroughProxy, election: Election
 ) -> None:

@@ -1,12 +1,22 @@
 """The loop waits for work, and for the word to stop."""
 
 import threading
+from functools import partial
 from typing import Any
 
+import pytest
+
+from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
+from controller.act.commit import Commit
+from controller.act.takeover import Unsettled
+from controller.act.writer import Fenced
 from controller.loop import Inbox, Loop
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
+from controller.observe.pod import read_pod
 from controller.report.metrics import Metrics
+from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
+from tests.unit.controller.scene import Scene, gpu_slice
 
 
 class _Inbox(Inbox):
@@ -32,6 +42,74 @@ class _Nothing:
 
     def report(self, *_: object) -> bool:
         return False
+
+
+class _SlowToFence:
+    """A writer that fences when it is told to."""
+
+    def __init__(self) -> None:
+        self.unsettled: list[Unsettled] = []
+        self.begun = threading.Event()
+        self.commits: list[Commit] = []
+
+    def fence(self, unsettled: Unsettled) -> None:
+        self.unsettled.append(unsettled)
+        self.begun.set()
+
+    def commit(self, commit: Commit) -> None:
+        self.commits.append(commit)
+
+
+class _Report(_Nothing):
+    def __init__(self) -> None:
+        self.reported = threading.Event()
+
+    def report(self, *_: object) -> bool:
+        self.reported.set()
+        return False
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: bool) -> None:
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
+    mirror.put_queue("q", declared_queue())
+    mirror.put_node(Scene().node("n1").nodes["n1"])
+    mirror.put_devices(gpu_slice("n1", 1))
+    mirror.put_claim(decode(ResourceClaim, claim_body("c")))
+    mirror.put_pod(read_pod(pod_body("p", claims=["c"])))
+    writer, report = _SlowToFence(), _Report()
+    a_writer: Any = writer
+    a_report: Any = report
+    nothing: Any = _Nothing()
+    inbox, stopping = Inbox(), threading.Event()
+    loop = Loop(
+        mirror,
+        a_writer,
+        a_report,
+        nothing,
+        Metrics(),
+        inbox=inbox,
+        takes_over=takes_over,
+        verdict_seconds=1,
+        avoid_seconds=1,
+    )
+    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
+    running.start()
+    if takes_over:
+        assert writer.begun.wait(10)
+        assert not report.reported.wait(0.3)
+        assert writer.commits == []
+        for each in writer.unsettled:
+            inbox.put(partial(loop.take, Fenced(each)))
+
+    assert report.reported.wait(10)
+
+    assert [each.key.name for each in writer.unsettled] == (["c"] if takes_over else [])
+    assert [commit.group for commit in writer.commits] == ["t/pod/p"]
+    stopping.set()
+    running.join(5)
+    assert not running.is_alive()
 
 
 def test_loop_that_has_nothing_to_do_stops_at_once() -> None:

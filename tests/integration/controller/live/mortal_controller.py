@@ -118,6 +118,7 @@ class MortalController:
             Metrics(),
             Health(),
             self._stopping,
+            takes_over=True,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import NAMESPACES, PODS, RESOURCE_CLAIMS
-from carina_dra.kube.body import Body
+from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import (
     Conflict,
@@ -21,7 +21,17 @@ from carina_dra.kube.errors import (
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, Commit, PodStart, Release
-from controller.act.writer import Committed, Evicted, Failed, Released, Stored, Writer, Written
+from controller.act.takeover import Unsettled
+from controller.act.writer import (
+    Committed,
+    Evicted,
+    Failed,
+    Fenced,
+    Released,
+    Stored,
+    Writer,
+    Written,
+)
 from controller.model.group import Group, PodSet
 from controller.names import DELETE_PROTECTION, GATE
 from controller.observe.mirror import Assumed
@@ -266,6 +276,31 @@ def test_a_write_whose_outcome_is_unknown_is_refused_if_it_is_carried_out_later(
     with pytest.raises(Conflict):
         site.client.patch(resource, name, MergePatch(body), namespace="t")
     assert site.is_held("p0")
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_what_is_fenced_refuses_writes_that_were_decided_before(
+    site: Site, writer: Writer, times: int
+) -> None:
+    pod, claim = site.pod("p", "c"), site.claim("c")
+    key = ObjectKey("t", "c")
+    site.fail(503, "ServiceUnavailable", "resourceclaims", times=times)
+    each = Unsettled(RESOURCE_CLAIMS, key, claim.metadata.uid)
+    writer.fence(each)
+    assert site.end() == Fenced(each)
+    writer.commit(
+        Commit("t/pod/p", (ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),)),), (), {})
+    )
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, Conflict)
+    assert site.devices("c") == []
+
+
+def test_what_is_gone_counts_as_fenced(site: Site, writer: Writer) -> None:
+    each = Unsettled(RESOURCE_CLAIMS, ObjectKey("t", "c"), "uid-c")
+    writer.fence(each)
+    assert site.end() == Fenced(each)
 
 
 def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Writer) -> None:
