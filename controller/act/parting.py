@@ -72,7 +72,7 @@ def _partings_of(
 
 
 def _holder_of(mirror: Mirror, claim: str) -> Holder:
-    if claim in mirror.standalone:
+    if any(map(is_own, mirror.claims[claim].status.reserved_for)):
         return Holder.OURS
     users = list(mirror.users_of(claim))
     if not any(pod.queue is not None for pod in users):

@@ -337,7 +337,10 @@ def test_a_standalone_claim_that_loses_its_device_is_taken_back_once_and_decided
     controller = Controller()
     controller.pod("stock", claims=["s"], gates=(), node="n1", queue=None)
     controller.claim("s", allocation=gpus_of("n1", 0), reserved_for=["stock"])
-    controller.claim("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    body = claim_body("c", allocation=gpus_of("n1", 0), labels={QUEUE_LABEL: "q"})
+    own = {"apiGroup": GROUP, "resource": RESERVATIONS, "name": "c", "uid": "uid-c"}
+    body["status"]["reservedFor"] = [own]
+    controller.mirror.put_claim(decode(ResourceClaim, body))
     controller.step()
     controller.step()
     assert [release.claim.key for release in controller.written.releases] == ["t/c"]

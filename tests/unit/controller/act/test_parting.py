@@ -108,6 +108,15 @@ def test_a_standalone_claim_that_no_pod_uses_is_taken_back() -> None:
     assert cluster.done() == ["Tell c"]
 
 
+def test_a_claim_of_a_queue_that_kube_scheduler_has_allocated_keeps_its_device() -> None:
+    cluster = Cluster().claim("z-stock", None)
+    cluster.claim("c", DEVICE, "p").pod("p", "c", owner=JOB)
+    body = claim_body("d", allocation=DEVICE, reserved_for=["o"], labels={QUEUE_LABEL: "q"})
+    cluster.mirror.put_claim(decode(ResourceClaim, body))
+    cluster.pod("o", "d", queue=None)
+    assert cluster.done() == ["Tell c", "Evict p"]
+
+
 def test_a_standalone_claim_that_pods_use_is_not() -> None:
     assert Cluster().standalone("c", "p").pod("p", "c").done() == ["Tell c", "Tell p"]
 
