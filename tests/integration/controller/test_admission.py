@@ -627,20 +627,31 @@ def _not_allowed(queue: str) -> str:
 
 @pytest.fixture(scope="module")
 def exclusive(cluster: Cluster, tenant: _User) -> Iterator[None]:
-    """The policy of the component, which other tests must not meet."""
-    policy = str(DEPLOY / "exclusive" / "no-toleration.yaml")
-    cluster.kubectl("apply", "-f", policy)
+    """The policies of the component, which other tests must not meet."""
+    policies = [
+        str(DEPLOY / "exclusive" / f"{name}.yaml") for name in ("no-shared-claims", "no-toleration")
+    ]
+    for policy in policies:
+        cluster.kubectl("apply", "-f", policy)
 
-    def is_refused() -> bool:
-        try:
-            tenant.create(_claim(tolerations=[{"key": TAINT, "operator": "Exists"}]))
-        except KubectlError as error:
-            return "a toleration matches the taint" in str(error)
-        return False
+    def are_refused() -> bool:
+        tolerating = _claim(tolerations=[{"key": TAINT, "operator": "Exists"}])
+        refusals = {"a toleration matches the taint": tolerating, _SHARED: _pod(None, claim="c")}
+        return all(text in _refusal(tenant, body) for text, body in refusals.items())
 
-    wait_for("the policy on tolerations to be in force", is_refused)
+    wait_for("the policies to be in force", are_refused)
     yield
-    cluster.kubectl("delete", "-f", policy)
+    for policy in policies:
+        cluster.kubectl("delete", "-f", policy)
+
+
+def _refusal(user: _User, body: Mapping[str, object]) -> str:
+    """Why an object is refused; empty if it is not."""
+    try:
+        user.create(body)
+    except KubectlError as error:
+        return str(error)
+    return ""
 
 
 _MATCHING: Final[Sequence[Mapping[str, str]]] = (
@@ -651,6 +662,7 @@ _MATCHING: Final[Sequence[Mapping[str, str]]] = (
     {"operator": "Exists"},
     {"operator": "Exists", "effect": "NoSchedule"},
 )
+_SHARED: Final = "only pods of a queue may name a ResourceClaim"
 _SHAPES: Final = ("claim", "template", "alternative", "alternative of a template")
 
 
@@ -704,6 +716,32 @@ def test_monitoring_sees_devices_with_the_taint(cluster: Cluster, tenant: _User)
     request["exactly"]["adminAccess"] = True
 
     assert tenant.create(monitor)
+    cluster.kubectl("label", "namespace", _NAMESPACE, "resource.kubernetes.io/admin-access-")
+
+
+@pytest.mark.usefixtures("exclusive")
+def test_a_pod_without_a_queue_shares_no_claim(tenant: _User) -> None:
+    with pytest.raises(KubectlError, match=f'resourceClaims "gpu": {_SHARED}'):
+        tenant.create(_pod(None, claim="c"))
+    assert tenant.create(_pod(claim="c"))
+    assert tenant.create(_pod(None, claim_template="t"))
+    assert tenant.create(_pod(None))
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["scheduling.carina.dev/shared-claims=allowed", "resource.kubernetes.io/admin-access=true"],
+)
+@pytest.mark.usefixtures("exclusive")
+def test_pods_without_a_queue_share_claims_where_an_administrator_allows_it(
+    cluster: Cluster, tenant: _User, label: str
+) -> None:
+    cluster.kubectl("label", "namespace", _NAMESPACE, label)
+    try:
+        wait_for("the label to be seen", lambda: not _refusal(tenant, _pod(None, claim="c")))
+    finally:
+        cluster.kubectl("label", "namespace", _NAMESPACE, f"{label.partition('=')[0]}-")
+        wait_for("the label to be gone", lambda: _refusal(tenant, _pod(None, claim="c")))
 
 
 @pytest.mark.usefixtures("exclusive")
@@ -730,7 +768,13 @@ def _metadata(prefix: str, queue: str | None, **labels: str) -> dict[str, Any]:
 
 
 def _pod(
-    queue: str | None = _QUEUE, *, gates: Sequence[str] = (), node: str | None = None, **labels: str
+    queue: str | None = _QUEUE,
+    *,
+    gates: Sequence[str] = (),
+    node: str | None = None,
+    claim: str | None = None,
+    claim_template: str | None = None,
+    **labels: str,
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "containers": [{"name": "main", "image": "none"}],
@@ -738,6 +782,10 @@ def _pod(
     }
     if node is not None:
         spec["nodeName"] = node
+    if claim is not None:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+    if claim_template is not None:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": claim_template}]
     metadata = _metadata("pod", queue, **labels)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -21,7 +21,8 @@ def installed(site: Site) -> Iterator[None]:
     site.add_nodes(_NODE, gpus=4)
     yield
     site.remove_nodes(_NODE)
-    site.cluster.kubectl("delete", "-f", str(DEPLOY / "exclusive" / "no-toleration.yaml"))
+    for policy in ("no-shared-claims", "no-toleration"):
+        site.cluster.kubectl("delete", "-f", str(DEPLOY / "exclusive" / f"{policy}.yaml"))
     site.cluster.install_carina()
 
 
