@@ -54,7 +54,7 @@ class StandaloneClaim:
     until: float | None
     """When its time is over, as a Unix time."""
     refusal: str | None
-    """Why it cannot be decided on, and the remedy, if it is refused."""
+    """Why it cannot be decided on, and the remedy, if it is refused or its time is over."""
 
     @property
     def is_charged(self) -> bool:
@@ -90,11 +90,17 @@ def standalone_claim(
         except BadValueError as error:
             problem = error.problem
             bad_time = f"ResourceClaim {claim.key}: annotation {EXPIRES_ANNOTATION}: {problem}"
-    is_over = metadata.deletion_timestamp is not None or (until is not None and until <= now)
+    is_late = until is not None and until <= now
+    is_over = metadata.deletion_timestamp is not None or is_late
     has_devices, reserved = claim.status.allocation is not None, is_reserved(claim)
     refusal: str | None = None
     if is_over and not has_devices:
         standing = Standing.ENDED
+        if metadata.deletion_timestamp is None:
+            refusal = (
+                f"ResourceClaim {claim.key}: its time is over, by annotation {EXPIRES_ANNOTATION}: "
+                f"{text}, counted from its creation; delete it, and create one with more time"
+            )
     elif may_not_use is not None and not reserved:
         standing, refusal = Standing.REFUSED, may_not_use
     elif has_devices:

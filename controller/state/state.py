@@ -323,8 +323,8 @@ class State(Occupancy):
                 self._request(pod)
             case Placed(node=node) | Evicting(node=node, stuck=True):
                 # Who does not end is charged: a queue could exceed its limits by deleting pods.
-                self._request(pod)
                 self.occupy(pod, node)
+                self._request(pod)  # what its claims have counts, which it may be first to use
             case Evicting(node=node):
                 self.leave(pod, node)
             case Gated() | Ended():

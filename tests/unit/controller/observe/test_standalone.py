@@ -14,7 +14,12 @@ from controller.model.snapshot import Snapshot
 from controller.names import EXPIRES_ANNOTATION, GROUP, RESERVATIONS
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
-from controller.observe.standalone import StandaloneClaim, Standing, standalone_claim
+from controller.observe.standalone import (
+    StandaloneClaim,
+    StandaloneClaims,
+    Standing,
+    standalone_claim,
+)
 from tests.unit.controller.bodies import CREATED, claim_body, declared_queue, pod_body
 from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
 
@@ -87,7 +92,17 @@ def test_how_a_claim_stands(of: ResourceClaim, may_use: bool, standing: Standing
     found = seen(of, may_use=may_use)
     assert found is not None
     assert found.standing is standing
-    assert (found.refusal is not None) == (standing is Standing.REFUSED)
+    if standing is not Standing.ENDED:
+        assert (found.refusal is not None) == (standing is Standing.REFUSED)
+
+
+def test_a_claim_whose_time_is_over_says_so_until_it_is_deleted() -> None:
+    late, deleted = seen(claim(annotations=OVER)), seen(claim(annotations=OVER, **DELETED))
+    assert late is not None
+    assert late.refusal is not None
+    assert f"t/c: its time is over, by annotation {EXPIRES_ANNOTATION}: 1s" in late.refusal
+    assert deleted is not None
+    assert deleted.refusal is None
 
 
 def test_the_message_names_the_claim_and_the_annotation() -> None:
@@ -153,6 +168,15 @@ def test_a_claim_asks_once_its_namespace_has_the_labels_that_its_queue_wants() -
     assert found.refresh(NOW)
     assert before == {Standing.REFUSED}
     assert {each.standing for each in found.standalone.values()} == {Standing.WAITS}
+
+
+def test_claims_of_a_namespace_are_not_those_of_one_whose_name_begins_alike() -> None:
+    found = StandaloneClaims()
+    other = claim()
+    other = replace(other, metadata=replace(other.metadata, namespace="t2"))
+    for of in (claim(), other):
+        found.put(of, seen(of))
+    assert found.in_namespace("t").keys() == {"t/c"}
 
 
 def test_a_claim_whose_devices_are_gone_asks_again() -> None:
