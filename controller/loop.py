@@ -5,12 +5,11 @@ One thread does all of it. Watches and the writer deliver work to it; it waits f
 
 import logging
 import math
-import queue
 import threading
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from carina_dra.kube.api_resource import PODS, ApiResource
 from carina_dra.kube.body import Body
@@ -34,6 +33,7 @@ from controller.act.writer import (
     Written,
 )
 from controller.decide.cycle import Engine
+from controller.inbox import Inbox
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
@@ -43,8 +43,6 @@ from controller.report.metrics import Metrics, Phase, Undone
 from controller.report.notice import DoubleAllocation, GateNotRemoved, PodEvicted
 from controller.report.regarding import pod_reference, references
 from controller.watches import Watches
-
-Work: TypeAlias = Callable[[], None]
 
 _SETTLE: Final = 0.01
 """Seconds in which further changes are awaited before a decision, since changes come in groups."""
@@ -61,27 +59,6 @@ _EVICTION_RETRY: Final = 5.0
 """Seconds before a refused eviction is tried again."""
 
 _log = logging.getLogger(__name__)
-
-
-class Inbox:
-    """Work for the loop, from any thread."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
-
-    def put(self, work: Work) -> None:
-        """Adds work."""
-        self._queue.put(work)
-
-    def do(self, timeout: float) -> bool:
-        """Does all the work that there is, after waiting for some; whether there was any."""
-        try:
-            self._queue.get(timeout=max(timeout, 0))()
-        except queue.Empty:
-            return False
-        for _ in range(self._queue.qsize()):  # what comes meanwhile must not delay a decision
-            self._queue.get_nowait()()
-        return True
 
 
 class Loop:

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,13 +19,14 @@ from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.lease import LeaderElector, Outcome, WorkNotStopped
 from carina_dra.kube.service_account import from_service_account
-from carina_dra.process import logs
+from carina_dra.process import logs, termination
 from carina_dra.process.http_endpoint import HttpEndpoint
 from carina_dra.process.settings import SettingsError
 from controller import settings
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.writer import Writer
-from controller.loop import Inbox, Loop
+from controller.inbox import Inbox
+from controller.loop import Loop
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
@@ -63,25 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     logs.configure(chosen.log_format, chosen.log_level)
-    stop, failed = threading.Event(), threading.Event()
-
-    def fail() -> None:
-        failed.set()
-        stop.set()
-
-    logs.report_failed_threads(fail)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    terminated = termination.watch()
     try:
-        run(chosen, connection, stop)
+        run(chosen, connection, terminated.stop)
     except ServeError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except WorkNotStopped as error:
         _log.critical("the process ends", extra={"error": str(error)})
         os._exit(1)  # another may lead now, so nothing more may be written
-    if failed.is_set():
-        raise SystemExit(1)
+    terminated.exit_if_failed()
 
 
 class ServeError(Exception):

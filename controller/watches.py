@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
+from controller.inbox import Work
 from controller.names import GROUP
 from controller.observe.mirror import Mirror
 from controller.report.rate import TokenBucket
@@ -26,7 +27,6 @@ _NO_OBJECT: Final = Selection(labels="scheduling.carina.dev/none=none")
 """Asks whether a resource is served at the least cost."""
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from carina_dra.kube.connection import ConfigurationError, Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.service_account import from_service_account
-from carina_dra.process import logs
+from carina_dra.process import logs, termination
 from carina_dra.process.http_endpoint import HttpEndpoint
 from carina_dra.process.settings import SettingsError
 from kubelet_plugin import memory, settings
@@ -87,23 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     logs.configure(chosen.log_format, chosen.log_level)
-    stop, failed = threading.Event(), threading.Event()
-
-    def fail() -> None:
-        failed.set()
-        stop.set()
-
-    logs.report_failed_threads(fail)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    terminated = termination.watch()
     with Client(connection, user_agent=PROGRAM) as client:
         try:
-            run(chosen, client, stop)
+            run(chosen, client, terminated.stop)
         except ServeError as error:
             print(f"{PROGRAM}: {error}", file=sys.stderr)
             raise SystemExit(1) from None
-    if failed.is_set():
-        raise SystemExit(1)
+    terminated.exit_if_failed()
 
 
 class ServeError(Exception):

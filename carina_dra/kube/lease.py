@@ -8,8 +8,8 @@ These rules keep two processes from leading at once:
 - `renew_deadline` is shorter than the duration of the lease by the time that the work has to stop,
   so it has stopped before another process may lead.
 - Every write has the version that was read, so if two processes write, one fails.
-- Work that asks `leading` before each write writes nothing after a pause beyond the deadline, unless
-  it was paused right after the question. The versions of what it writes are no protection: another
+- Work that asks `leading` before each write writes nothing after a pause beyond the deadline, if it
+  was not paused right after the question. The versions of what it writes are no protection: another
   leader may have changed other objects. So unless the lease `was_released`, the work has to see to
   it that no earlier write can be carried out any more.
 

@@ -28,7 +28,8 @@ from carina_dra.kube.errors import (
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.writer import Writer
 from controller.api.pod_group import DeclaredGroup
-from controller.loop import Inbox, Loop
+from controller.inbox import Inbox
+from controller.loop import Loop
 from controller.model.group import PodSet
 from controller.model.snapshot import Snapshot
 from controller.names import DELETE_PROTECTION, GATE, GROUP_LABEL

@@ -10,7 +10,8 @@ from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.commit import Commit
 from controller.act.takeover import Unsettled
 from controller.act.writer import Fenced
-from controller.loop import Inbox, Loop
+from controller.inbox import Inbox
+from controller.loop import Loop
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod

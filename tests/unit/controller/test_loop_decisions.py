@@ -10,7 +10,8 @@ from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.commit import Commit, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Settled, Stored
-from controller.loop import Inbox, Loop
+from controller.inbox import Inbox
+from controller.loop import Loop
 from controller.model.plan import Eviction
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot

@@ -1,0 +1,28 @@
+"""Work for the loop, from any thread."""
+
+import queue
+from collections.abc import Callable
+from typing import TypeAlias
+
+Work: TypeAlias = Callable[[], None]
+
+
+class Inbox:
+    """Work that waits for the loop. Any thread may `put`, and the loop does it."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+
+    def put(self, work: Work) -> None:
+        """Adds work."""
+        self._queue.put(work)
+
+    def do(self, timeout: float) -> bool:
+        """Does all the work that there is, after waiting for some; whether there was any."""
+        try:
+            self._queue.get(timeout=max(timeout, 0))()
+        except queue.Empty:
+            return False
+        for _ in range(self._queue.qsize()):  # what comes meanwhile must not delay a decision
+            self._queue.get_nowait()()
+        return True
