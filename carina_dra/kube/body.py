@@ -5,7 +5,13 @@ Only what access to the API needs is read here. Code that works with an object's
 """
 
 import json
-from typing import Any, NamedTuple, TypeAlias
+import re
+from typing import Any, Final, NamedTuple, TypeAlias
+
+_DEEPEST: Final = 200
+"""Levels that are read of what Python's parser cannot follow."""
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+"""Strings, and the brackets outside of them."""
 
 Body: TypeAlias = dict[str, Any]
 
@@ -26,15 +32,37 @@ class ObjectKey(NamedTuple):
 def parse_json(content: bytes) -> object:
     """Reads an answer of the API server.
 
+    Users can write objects of 10,000 levels, which Python's parser cannot follow. What is too deep
+    in them is read as a string that says so: one such object must not hide all others of a list, or
+    what comes after it in a watch.
+
     Raises:
-        ValueError: it is not JSON, or nested more deeply than Python's parser can follow. Users can
-            write such objects: the API server accepts 10,000 levels.
+        ValueError: it is not JSON.
     """
     try:
         value: object = json.loads(content)
-    except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
+    except RecursionError:
+        value = json.loads(_shallow(content))
     return value
+
+
+def _shallow(content: bytes) -> bytes:
+    """The JSON without what is nested too deeply. What is not JSON is not made into it."""
+    parts: list[bytes] = []
+    depth = copied = 0
+    for token in _STRUCTURE.finditer(content):
+        bracket = token.group()
+        if bracket in b"[{":
+            depth += 1
+            if depth == _DEEPEST + 1:
+                parts.append(content[copied : token.start()])
+                copied = len(content)  # unless it ends
+        elif bracket in b"]}":
+            if depth == _DEEPEST + 1:
+                parts.append(b'"nested too deeply to be read"')
+                copied = token.end()
+            depth -= 1
+    return b"".join((*parts, content[copied:]))
 
 
 def key_of(body: Body) -> ObjectKey:

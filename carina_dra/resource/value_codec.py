@@ -147,11 +147,44 @@ def _write_time(value: datetime) -> str:
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
+_DEEPEST: Final = 100
+"""Levels of JSON whose content is free. Much more could neither be compared nor written."""
+
+
+def _read_json_object(value: object) -> object:
+    """An object whose content is free; what is nested too deeply in it is a string that says so."""
+    if type(value) is not dict:
+        raise expected("an object", value)
+    return value if _is_within(value, _DEEPEST) else _within(value, _DEEPEST)
+
+
+def _is_within(value: object, levels: int) -> bool:
+    match value:
+        case dict():
+            return levels > 0 and all(_is_within(each, levels - 1) for each in value.values())
+        case list():
+            return levels > 0 and all(_is_within(each, levels - 1) for each in value)
+        case _:
+            return True
+
+
+def _within(value: object, levels: int) -> object:
+    match value:
+        case dict() | list() if levels == 0:
+            return "nested too deeply to be read"
+        case dict():
+            return {key: _within(each, levels - 1) for key, each in value.items()}
+        case list():
+            return [_within(each, levels - 1) for each in value]
+        case _:
+            return value
+
+
 LEAVES: Final[Mapping[object, Codec]] = {
     str: _as_it_is(str, "a string"),
     int: Codec(_read_integer, lambda value: value),
     bool: _as_it_is(bool, "true or false"),
-    JsonObject: _as_it_is(dict, "an object"),
+    JsonObject: Codec(_read_json_object, lambda value: value),
     Quantity: Codec(_read_quantity, str),
     datetime: Codec(_read_time, _write_time),
 }
