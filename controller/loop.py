@@ -48,6 +48,8 @@ _SETTLE: Final = 0.01
 """Seconds in which further changes are awaited before a decision, since changes come in groups."""
 _REPORT_INTERVAL: Final = 0.3
 """Seconds between two reports."""
+_FENCE: Final = 10.0
+"""Seconds for which a leader waits at most until nothing of the last one is carried out."""
 _IDLE: Final = 30.0
 """Seconds after which the loop looks at the time without being told."""
 _RACE_DELAY: Final = 0.1
@@ -107,7 +109,8 @@ class Loop:
         """By group: how often its start has failed in a row."""
         self._started: set[str] = set()
         """The groups whose wait has been measured."""
-        self._fencing: set[Unsettled] = set()
+        self._settled = not takes_over
+        self._fencing: dict[Unsettled, None] = {}
         """What gets another version before the first decision."""
         self._plan: Plan | None = None
         self._reported_at = 0.0
@@ -144,16 +147,28 @@ class Loop:
         stopping.wait()
         self._inbox.put(lambda: None)
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that an earlier leader was writing can be carried out any more."""
+        return self._settled
+
     def _fence(self, writer: Writer, stopping: threading.Event) -> None:
-        """Has nothing of what the last leader was writing be carried out from now on."""
+        """Has nothing of what the last leader was writing be carried out from now on.
+
+        Bounded in time: tenants choose how many claims wait.
+        """
+        until = time.monotonic() + _FENCE
         self._mirror.refresh(self._now())
-        self._fencing = set(unsettled(self._mirror))
-        _log.info("the last leader did not release its lease", extra={"fenced": len(self._fencing)})
+        self._fencing = dict.fromkeys(unsettled(self._mirror))
+        number = len(self._fencing)
         for each in self._fencing:
-            writer.fence(each)
-        while self._fencing and not stopping.is_set():
+            writer.fence(each, until=until)
+        while self._fencing and not stopping.is_set() and time.monotonic() < until:
             self._inbox.do(0.1)
             self._progress()
+        facts = {"objects": number, "not_fenced": len(self._fencing)}
+        _log.info("the last leader did not release its lease", extra=facts)
+        self._settled = not self._fencing and writer.settled
 
     # One cycle ---------------------------------------------------------------------------------
 
@@ -309,7 +324,7 @@ class Loop:
             case Evicted(pod, eviction, error):
                 self._evicted(pod, eviction, error)
             case Fenced(each):
-                self._fencing.discard(each)
+                self._fencing.pop(each, None)
             case _:
                 assert_never(outcome)
 

@@ -94,8 +94,9 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
 
         def work(stopping: threading.Event) -> None:
             metrics.leading(leads=True)
+            elector.releases = False  # unless it is known at the end that nothing is under way
             try:
-                lead(
+                elector.releases = lead(
                     chosen,
                     connect,
                     lambda: elector.leading,
@@ -121,10 +122,12 @@ def lead(
     stopping: threading.Event,
     *,
     takes_over: bool,
-) -> None:
+) -> bool:
     """Decides and acts until it is to stop; nothing is kept from an earlier leadership.
 
     takes_over: whether writes of an earlier leader may still be under way.
+
+    Returns whether no write of any leader is under way at the end.
     """
     with contextlib.ExitStack() as cleanup:
         # Watches, writes and reports have connections of their own, so that none waits for others.
@@ -173,6 +176,7 @@ def lead(
         metrics.follow_watches(watches.ages)
         health.lead(watches.unsynced)
         loop.run(watches, stopping)
+    return loop.settled and (writer is None or writer.settled)
 
 
 def _connection(chosen: Settings) -> Connection:

@@ -130,6 +130,10 @@ class ServerError(ApiError):
     retriable = True
 
 
+class Unavailable(ServerError):
+    """Nobody could answer for the API server (status 502 to 504); it may have got the request."""
+
+
 class Unreachable(ApiError):
     """No answer: the connection was refused or lost, TLS failed, or the time ran out.
 
@@ -165,7 +169,7 @@ def from_status(operation: ApiOperation, status: Body, retry_after: str = "") ->
         # The server was restored to an earlier version than we have seen: list again, as for Gone.
         return Gone(operation, message)
     match code:
-        case 401 | 403 | 410:
+        case 401 | 403 | 410 | 502 | 503 | 504:
             return _PLAIN[code](operation, message)
         case 404 if reason == "NotFound":
             return _not_found(operation, details, message)
@@ -187,7 +191,14 @@ def from_status(operation: ApiOperation, status: Body, retry_after: str = "") ->
             return ServerError(operation, message)
 
 
-_PLAIN: dict[int, type[ApiError]] = {401: Unauthorized, 403: Forbidden, 410: Gone}
+_PLAIN: dict[int, type[ApiError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    410: Gone,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
 
 
 def _not_found(operation: ApiOperation, details: Body, message: str) -> ApiError:

@@ -158,6 +158,9 @@ class LeaderElector:
         self._observation: Observation | None = None
         self._leads_until = -math.inf
         self._was_released = False
+        self.releases = True
+        """Whether the lease is released at an orderly end. The work sets it: a lease that expires
+        tells the next leader that something of this one may still be carried out."""
 
     @property
     def was_released(self) -> bool:
@@ -216,7 +219,7 @@ class LeaderElector:
         try:
             work.stop(timeout=self._leads_until + time_to_stop - self._clock())
         finally:
-            if work.ended:
+            if work.ended and self.releases:
                 self._release()
         return Outcome.STOPPED
 

@@ -5,7 +5,8 @@ server may be slow to carry a write out. The version that such a write names pro
 object itself: a claim that has not changed since could still get devices that now belong to
 another. So each of these objects gets another version before anything is decided.
 
-Pods are ungated only once all of their claims have devices, and evictions do no harm when late.
+Pods are ungated only once all of their claims have devices. Evictions are not fenced: one that is
+carried out late does no more harm than if it had been carried out in time.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import ObjectKey
-from carina_dra.resource import ResourceClaim
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod
 
@@ -30,7 +30,11 @@ class Unsettled:
 def unsettled(mirror: Mirror) -> Iterator[Unsettled]:
     """The claims that a controller may write, and the pods whose gate it may remove."""
     for claim in mirror.claims.values():
-        if claim.key in mirror.standalone or any(map(_may_start, mirror.users_of(claim.key))):
+        users = list(mirror.users_of(claim.key))
+        alone = mirror.standalone.get(claim.key)
+        asks = alone is not None and alone.is_charged
+        is_left = not users and claim.status.allocation is None
+        if asks or is_left or any(map(_may_start, users)):
             metadata = claim.metadata
             key = ObjectKey(metadata.namespace, metadata.name)
             yield Unsettled(RESOURCE_CLAIMS, key, metadata.uid)
@@ -45,5 +49,5 @@ def _may_start(pod: ObservedPod) -> bool:
 
 def _has_devices(mirror: Mirror, pod: ObservedPod) -> Iterator[bool]:
     for key in pod.claims:
-        claim: ResourceClaim | None = mirror.claims.get(key)
+        claim = mirror.claims.get(key)
         yield claim is not None and claim.status.allocation is not None

@@ -5,16 +5,19 @@ so that the next decision knows it. A commit ends when all of its writes have en
 or `Failed` with the first error, after which nothing more of it is written. Everything that is
 begun has exactly one end, unless the writer is closed.
 
-What a failed write has left of a claim or pod is read, however long that takes: devices that may
-have been given must not be given again. A write whose outcome is unknown may be carried out even
-later, by an API server that was paused. So the object gets another version, which refuses it.
+What a failed write has left of a claim or pod is read, however long the API server does not answer:
+devices that may have been given must not be given again. A write whose outcome is unknown may be
+carried out even later, by an API server that was paused. So the object gets another version, which
+refuses it.
 
 An eviction that is carried out late has no such fence: its pod has not changed. It does no more
 harm than if it had been carried out in time, before what it made room for went away.
 """
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -35,6 +38,7 @@ from carina_dra.kube.errors import (
     NotFound,
     ServerError,
     TooManyRequests,
+    Unavailable,
     Unreachable,
 )
 from carina_dra.resource import ResourceClaim, decode
@@ -48,6 +52,8 @@ from controller.report.metrics import Metrics, Outcome, Write
 
 _TIMEOUT: Final = 10.0
 """Seconds for one write."""
+_MOST_REFUSALS: Final = 5
+"""Answers other than that an object is gone, after which nothing more is learnt about it."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +113,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """No earlier write of an object can be carried out any more."""
+    """The attempts to give an object another version have ended."""
 
     unsettled: Unsettled
 
@@ -147,7 +153,13 @@ class Writer:
         self._pool = pool
         self._retry_seconds = retry_seconds
         self._closing = threading.Event()
+        self._settled = True
         self._lock = threading.Lock()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no write whose outcome is unknown can be carried out any more."""
+        return self._settled
 
     def close(self) -> None:
         """Writes nothing more; what is being written may end."""
@@ -205,15 +217,20 @@ class Writer:
 
         self._pool.submit(lambda: self._deliver(Evicted(pod, eviction, _error_of(work))))
 
-    def fence(self, unsettled: Unsettled) -> None:
-        """Gives an object another version, however long that takes."""
+    def fence(self, unsettled: Unsettled, *, until: float) -> None:
+        """Gives an object another version, which is tried until a monotonic time."""
         changes = patch.fence(unsettled.uid, self._now())
 
         def work() -> None:
-            self._learn(lambda: self._write(unsettled.resource, unsettled.key, changes))
+            self._learn(
+                lambda: self._write(unsettled.resource, unsettled.key, changes), until=until
+            )
+
+        def fence() -> None:
+            _error_of(work)
             self._deliver(Fenced(unsettled))
 
-        self._pool.submit(work)
+        self._pool.submit(fence)
 
     def _submit(self, progress: _Progress, write: Callable[[], None]) -> None:
         def work() -> None:
@@ -314,17 +331,29 @@ class Writer:
         self._deliver(Stored(resource, stored))
         return stored
 
-    def _learn(self, ask: Callable[[], Body]) -> None:
-        """Learns what is stored, which may be what was written, or what somebody else has."""
-        while not self._closing.is_set():
+    def _learn(self, ask: Callable[[], Body], *, until: float = math.inf) -> None:
+        """Learns what is stored, which may be what was written, or what somebody else has.
+
+        An API server that does not answer is asked until it does, or until a monotonic time. One
+        that refuses it is asked a few times: users can see to it that it always does.
+        """
+        refusals = 0
+        while not self._closing.is_set() and time.monotonic() < until:
             try:
                 ask()
+            except (NotFound, Conflict):
+                return  # it is gone, or was created again
+            except (Unreachable, Unavailable, TooManyRequests):
+                pass
             except ApiError as error:
-                if not error.retriable:
-                    return  # it is gone, or was created again
+                refusals += 1
+                if refusals == _MOST_REFUSALS:
+                    _log.warning("a write may still be carried out", extra={"error": str(error)})
+                    break
             else:
                 return
             self._closing.wait(self._retry_seconds)
+        self._settled = False
 
     def _measured(self, kind: Write, write: Callable[[], Body]) -> Body:
         try:

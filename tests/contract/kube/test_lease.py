@@ -126,6 +126,19 @@ def test_who_follows_knows_whether_the_last_leader_released_the_lease(
     assert not third.elector.was_released
 
 
+def test_a_lease_is_not_released_if_the_work_says_so(
+    api: Client, election: Election, spec: Callable[[str], object]
+) -> None:
+    first = election.join(api, "first")
+    eventually(lambda: election.log == ["first begins"])
+    first.elector.releases = False
+    first.stop()
+    assert spec("holderIdentity") == "first"
+    second = election.join(api, "second")
+    eventually(lambda: "second begins" in election.log)
+    assert not second.elector.was_released
+
+
 def test_who_renews_still_knows_that_the_lease_had_been_released(
     api: Client, election: Election, spec: Callable[[str], object]
 ) -> None:

@@ -53,7 +53,10 @@ class _SlowToFence:
         self.begun = threading.Event()
         self.commits: list[Commit] = []
 
-    def fence(self, unsettled: Unsettled) -> None:
+    settled = True
+
+    def fence(self, unsettled: Unsettled, *, until: float) -> None:
+        del until
         self.unsettled.append(unsettled)
         self.begun.set()
 
@@ -68,6 +71,39 @@ class _Report(_Nothing):
     def report(self, *_: object) -> bool:
         self.reported.set()
         return False
+
+
+def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.loop._FENCE", 0.2)
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_claim(decode(ResourceClaim, claim_body("c")))
+    writer, report = _SlowToFence(), _Report()
+    a_writer: Any = writer
+    a_report: Any = report
+    nothing: Any = _Nothing()
+    inbox, stopping = Inbox(), threading.Event()
+    loop = Loop(
+        mirror,
+        a_writer,
+        a_report,
+        nothing,
+        Metrics(),
+        inbox=inbox,
+        takes_over=True,
+        verdict_seconds=1,
+        avoid_seconds=1,
+    )
+    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
+    running.start()
+
+    assert report.reported.wait(10)
+
+    assert writer.unsettled
+    assert not loop.settled
+    stopping.set()
+    running.join(5)
 
 
 @pytest.mark.parametrize("takes_over", [True, False])
@@ -108,6 +144,7 @@ def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: boo
 
     assert [each.key.name for each in writer.unsettled] == (["c"] if takes_over else [])
     assert [commit.group for commit in writer.commits] == ["t/pod/p"]
+    assert loop.settled
     stopping.set()
     running.join(5)
     assert not running.is_alive()

@@ -20,6 +20,7 @@ from carina_dra.kube.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    Unavailable,
     from_response,
 )
 
@@ -52,8 +53,8 @@ def error_of(code: int, reason: str = "", retry_after: str = "", **details: Any)
         (422, "Invalid", Invalid, False),
         (429, "TooManyRequests", TooManyRequests, True),
         (500, "InternalError", ServerError, True),
-        (503, "ServiceUnavailable", ServerError, True),
-        (504, "Timeout", ServerError, True),
+        (503, "ServiceUnavailable", Unavailable, True),
+        (504, "Timeout", Unavailable, True),
     ],
 )
 def test_every_status_has_its_type(

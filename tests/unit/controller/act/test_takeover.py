@@ -47,7 +47,12 @@ def test_a_claim_whose_devices_were_taken_back_may_be_written_again() -> None:
 
 
 def test_a_claim_that_asks_by_itself_may_be_written() -> None:
-    assert names({"c": {"labels": {QUEUE_LABEL: "q"}}, "d": {}}, {}) == {"c"}
+    label: dict[str, Any] = {"labels": {QUEUE_LABEL: "q"}}
+    assert names({"c": label, "d": {**label, "allocation": GIVEN}}, {}) == {"c", "d"}
+
+
+def test_a_claim_whose_pods_are_gone_may_be_written_if_it_has_no_devices() -> None:
+    assert names({"c": {}, "d": {"allocation": GIVEN}}, {}) == {"c"}
 
 
 def test_what_others_schedule_and_what_has_a_node_or_an_end_is_not_written() -> None:

@@ -1,10 +1,12 @@
 """The writer, against the embedded API: in which order it writes, and how everything ends."""
 
+import math
 import queue
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -40,10 +42,17 @@ from controller.report.metrics import Metrics
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
+from tests.eventually import eventually
 from tests.unit.controller.bodies import claim_body, pod_body
 from tests.unit.controller.scene import gpus_of
 
+LATE: Final = math.inf
 ALONE = Group("t/pod/p", "q", PodSet("", 1))
+
+
+def unsettled(claim: ResourceClaim) -> Unsettled:
+    metadata = claim.metadata
+    return Unsettled(RESOURCE_CLAIMS, ObjectKey(metadata.namespace, metadata.name), metadata.uid)
 
 
 @dataclass
@@ -283,14 +292,13 @@ def test_what_is_fenced_refuses_writes_that_were_decided_before(
     site: Site, writer: Writer, times: int
 ) -> None:
     pod, claim = site.pod("p", "c"), site.claim("c")
-    key = ObjectKey("t", "c")
     site.fail(503, "ServiceUnavailable", "resourceclaims", times=times)
-    each = Unsettled(RESOURCE_CLAIMS, key, claim.metadata.uid)
-    writer.fence(each)
+    each = unsettled(claim)
+    writer.fence(each, until=LATE)
     assert site.end() == Fenced(each)
-    writer.commit(
-        Commit("t/pod/p", (ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),)),), (), {})
-    )
+    assert writer.settled
+    start = ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),))
+    writer.commit(Commit("t/pod/p", (start,), (), {}))
     outcome = site.end()
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, Conflict)
@@ -299,8 +307,61 @@ def test_what_is_fenced_refuses_writes_that_were_decided_before(
 
 def test_what_is_gone_counts_as_fenced(site: Site, writer: Writer) -> None:
     each = Unsettled(RESOURCE_CLAIMS, ObjectKey("t", "c"), "uid-c")
-    writer.fence(each)
+    writer.fence(each, until=LATE)
     assert site.end() == Fenced(each)
+    assert writer.settled
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(500, "InternalError"), (403, "Forbidden"), (401, "Unauthorized"), (422, "Invalid")],
+)
+def test_what_cannot_be_fenced_is_given_up_and_known(
+    site: Site, writer: Writer, code: int, reason: str
+) -> None:
+    each = unsettled(site.claim("c"))
+    site.fail(code, reason, "resourceclaims", times=100)
+    writer.fence(each, until=LATE)
+    assert site.end() == Fenced(each)
+    assert not writer.settled
+
+
+def test_fencing_ends_in_time_if_nobody_answers(site: Site, writer: Writer) -> None:
+    each = unsettled(site.claim("c"))
+    site.fail(503, "ServiceUnavailable", "resourceclaims", times=10_000)
+    writer.fence(each, until=time.monotonic() + 0.3)
+    assert site.end() == Fenced(each)
+    assert not writer.settled
+
+
+def test_what_a_failed_write_has_left_is_asked_a_few_times_if_the_question_is_refused(
+    site: Site, writer: Writer
+) -> None:
+    """As for an object as large as etcd takes: the threads that write are needed by others."""
+    pod, claim = site.pod("p", "c"), site.claim("c")
+    site.requests.clear()
+    site.fail(500, "InternalError", "resourceclaims", times=100)
+    start = ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),))
+    writer.commit(Commit("t/pod/p", (start,), (), {}))
+    outcome = site.end()
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, ServerError)
+    assert len(site.requests) < 10
+    assert not writer.settled
+
+
+def test_a_writer_that_is_closed_says_that_a_write_may_still_be_carried_out(
+    site: Site, writer: Writer
+) -> None:
+    claim = site.claim("c")
+    site.fail(503, "ServiceUnavailable", "resourceclaims", times=10_000)
+    start = ClaimStart(claim, gpus_of("n1", 0), ())
+    writer.commit(Commit("t/pod/p", (start,), (), {}))
+    eventually(lambda: len(site.requests) > 3)
+    settled_before = writer.settled
+    writer.close()
+    assert (settled_before, writer.settled) == (True, False)
+    site.end()
 
 
 def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Writer) -> None:
