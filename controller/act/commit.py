@@ -13,7 +13,7 @@ A start has to wait for a later cycle if it rests on what is not written yet: on
 that are taken back, or on a claim that another commit allocates or reserves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -23,7 +23,7 @@ from controller.model.group import Group
 from controller.model.plan import Eviction, Plan
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod
-from controller.observe.standalone import Standing, key_of_standalone
+from controller.observe.standalone import key_of_standalone
 
 MOST_CONSUMERS: Final = 256
 """Entries that `status.reservedFor` may have (resource.k8s.io, ResourceClaimReservedForMaxSize)."""
@@ -172,7 +172,7 @@ def _commits(
             continue
         written |= uses.keys()
         allocated = [
-            ClaimStart(mirror.claims[claim], allocation, _consumers(mirror, claim, users))
+            ClaimStart(mirror.claims[claim], allocation, _consumers(mirror, claim, starts, users))
             for assumed in pods.values()
             for claim, allocation in assumed.allocations.items()
             if mirror.tentative().get(claim) != allocation
@@ -204,11 +204,14 @@ def _users(mirror: Mirror, pods: Iterator[str]) -> _Users:
     return users
 
 
-def _consumers(mirror: Mirror, claim: str, users: _Users) -> tuple[ConsumerReference, ...]:
-    """For whom a claim is reserved with its allocation; one that asks by itself also for itself."""
-    alone = mirror.standalone.get(claim)
-    asks = alone is not None and alone.standing is Standing.WAITS
-    own = (patch.reservation(mirror.claims[claim]),) if asks else ()
+def _consumers(
+    mirror: Mirror, claim: str, starts: Container[str], users: _Users
+) -> tuple[ConsumerReference, ...]:
+    """For whom a claim is reserved with its allocation, where these groups start.
+
+    For itself only if it starts, within the quota of its queue: its pods may be beyond that.
+    """
+    own = (patch.reservation(mirror.claims[claim]),) if key_of_standalone(claim) in starts else ()
     return (*own, *users.get(claim, ()))[:MOST_CONSUMERS]
 
 

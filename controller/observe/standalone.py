@@ -111,7 +111,14 @@ def standalone_claim(
         standing = Standing.WAITS
     return StandaloneClaim(
         claim=claim,
-        group=Group(key=key, queue=queue, root=PodSet("", 1), preemptible=False, created=created),
+        group=Group(
+            key=key,
+            queue=queue,
+            root=PodSet("", 1),
+            # What it has for its pods only is as preemptible as they are.
+            preemptible=standing is Standing.USED,
+            created=created,
+        ),
         pod=Pod(key, PodNeeds(), _state(claim), group=key, claims=(claim.key,), created=created),
         standing=standing,
         until=until,

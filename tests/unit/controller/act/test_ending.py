@@ -51,6 +51,13 @@ def test_a_claim_that_stands_by_itself_is_reserved_as_it_is_allocated() -> None:
     assert done.endings == ()
 
 
+def test_a_claim_that_only_a_pod_lets_start_is_not_reserved_for_itself() -> None:
+    """The pod may be beyond the quota of its queue; the claim would hold its devices firmly."""
+    done = acts_on(claim(), Start("t/p", "n1", (("t/c", GIVEN),)))
+    ((only,),) = [commit.claims for commit in done.commits]
+    assert [one.name for one in only.consumers] == ["p"]
+
+
 def test_a_reservation_that_holds_stays() -> None:
     done = acts_on(claim(GIVEN), Start("t/p", "n1", ()))
     assert done.endings == ()

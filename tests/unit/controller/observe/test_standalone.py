@@ -11,7 +11,12 @@ from controller.codec.namespaces import LabelSelector, Namespaces
 from controller.model.pod import Gated, Pending, Placed
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
-from controller.names import EXPIRES_ANNOTATION, GROUP, RESERVATIONS
+from controller.names import (
+    EXPIRES_ANNOTATION,
+    GROUP,
+    PREEMPTIBLE_ANNOTATION,
+    RESERVATIONS,
+)
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from controller.observe.standalone import (
@@ -131,18 +136,31 @@ def shown(of: ResourceClaim, *, at: float = NOW) -> Mirror:
 
 
 @pytest.mark.parametrize(
-    ("of", "charged"),
+    ("of", "charged", "firm"),
     [
-        (claim(), 0),
-        (claim(has=True, own=True), 1),
-        (claim(has=True, users=("p",)), 1),
-        (claim(has=True, own=True, **DELETED), 1),
-        (claim(has=True, users=("p",), **DELETED), 1),
+        (claim(), 0, 0),
+        (claim(has=True, own=True), 1, 1),
+        (claim(has=True, users=("p",)), 1, 0),
+        (claim(has=True, own=True, **DELETED), 1, 0),
+        (claim(has=True, users=("p",), **DELETED), 1, 0),
     ],
 )
-def test_a_queue_is_charged_for_what_a_claim_has(of: ResourceClaim, charged: int) -> None:
+def test_a_queue_is_charged_for_what_a_claim_has_firmly_only_while_it_holds(
+    of: ResourceClaim, charged: int, firm: int
+) -> None:
     accounts = shown(of).state.accounts
-    assert accounts.allocated["q"] == accounts.firm["q"] == (charged,)
+    assert (accounts.allocated["q"], accounts.firm["q"]) == ((charged,), (firm,))
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_what_a_claim_has_for_its_pods_only_is_as_firm_as_they_are(preemptible: bool) -> None:
+    found = shown(claim(has=True, users=("p",)))
+    declared = {PREEMPTIBLE_ANNOTATION: str(preemptible).lower()}
+    user = pod_body("p", claims=["c"], gates=(), node="n1", given="n1", annotations=declared)
+    found.put_pod(read_pod(user))
+    found.refresh(NOW)
+    accounts = found.state.accounts
+    assert (accounts.allocated["q"], accounts.firm["q"]) == ((1,), (0 if preemptible else 1,))
 
 
 def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobody() -> None:
