@@ -351,6 +351,23 @@ def test_what_a_claim_asks_for_cannot_be_changed_later(
         tenant.patch(expiring, _annotation(annotation, value))
 
 
+def test_a_claim_of_a_queue_does_not_become_that_of_another_pod(tenant: _User) -> None:
+    """It would count with that pod, and one without a pod is not preemptible."""
+    claim, other = _owned(tenant, _QUEUE), _owner(tenant)
+    for owners in ([other], []):
+        with pytest.raises(KubectlError, match="its controller in metadata"):
+            tenant.patch(claim, {"metadata": {"ownerReferences": owners}})
+
+
+def test_a_claim_of_a_queue_may_get_other_owners(tenant: _User) -> None:
+    claim, pod = _owned(tenant, _QUEUE), _owner(tenant)
+    (owner,) = json.loads(tenant.kubectl("get", claim, "-o", "json"))["metadata"]["ownerReferences"]
+    others = [{**pod, "controller": False, "uid": f"{number}"} for number in range(700)]
+    assert tenant.patch(
+        claim, {"metadata": {"ownerReferences": [owner, *others]}}, "--request-timeout=5s"
+    )
+
+
 def test_a_claim_cannot_begin_to_expire_later(tenant: _User, claim: str) -> None:
     with pytest.raises(KubectlError, match=f"the annotation {EXPIRES_ANNOTATION} cannot be"):
         tenant.patch(claim, _annotation(EXPIRES_ANNOTATION, "8h"))
@@ -720,6 +737,15 @@ def test_monitoring_sees_devices_with_the_taint(cluster: Cluster, tenant: _User)
 
 
 @pytest.mark.usefixtures("exclusive")
+def test_no_claim_becomes_that_of_another_pod(tenant: _User) -> None:
+    claim, other = _owned(tenant, None), _owner(tenant)
+    for owners in ([other], []):
+        with pytest.raises(KubectlError, match="another pod would get its devices"):
+            tenant.patch(claim, {"metadata": {"ownerReferences": owners}})
+    assert tenant.patch(claim, _annotation("example.com/own", "a"))
+
+
+@pytest.mark.usefixtures("exclusive")
 def test_a_pod_without_a_queue_shares_no_claim(tenant: _User) -> None:
     with pytest.raises(KubectlError, match=f'resourceClaims "gpu": {_SHARED}'):
         tenant.create(_pod(None, claim="c"))
@@ -809,6 +835,20 @@ def _claim(queue: str | None = _QUEUE, **spec: Any) -> dict[str, Any]:
         "metadata": _metadata("claim", queue),
         "spec": _claim_spec(**spec),
     }
+
+
+def _owner(tenant: _User) -> dict[str, Any]:
+    """A new pod, as the controller of others."""
+    metadata = tenant.create(_pod(), dry_run=False)["metadata"]
+    name, uid = metadata["name"], metadata["uid"]
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+
+
+def _owned(tenant: _User, queue: str | None) -> str:
+    """A new claim that a pod controls, as `resourceclaim/NAME`."""
+    body = _claim(queue)
+    body["metadata"]["ownerReferences"] = [_owner(tenant)]
+    return f"resourceclaim/{tenant.create(body, dry_run=False)['metadata']['name']}"
 
 
 def _template(name: str, queue: str = _QUEUE, **spec: Any) -> dict[str, Any]:

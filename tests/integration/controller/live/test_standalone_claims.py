@@ -125,6 +125,17 @@ def test_devices_that_kube_scheduler_gave_are_charged_and_not_held(new_team: New
     eventually(lambda: allocated() == [0], within=PLACED_WITHIN)
 
 
+def test_devices_that_a_pod_got_beyond_the_quota_are_not_held(new_team: NewTeam) -> None:
+    team = new_team(resources=_QUOTA)
+    claim(team, "large", 3)
+    use(team, "preemptible", "large")
+    team.await_bound(1, "preemptible")
+    [entry] = status(team, "large")["reservedFor"]
+    assert entry["name"] == "preemptible"
+    team.delete_pod("preemptible")
+    eventually(lambda: "allocation" not in status(team, "large"), within=PLACED_WITHIN)
+
+
 def test_claim_holds_its_devices_until_its_time_is_over(new_team: NewTeam) -> None:
     team = new_team(resources=_QUOTA)
     claim(team, "short", 2, **{EXPIRES_ANNOTATION: "5s"})
