@@ -1,7 +1,7 @@
 """The controller fails at each of its writes in turn, and every time the gang starts all the same.
 
-What is written together: the eviction of a pod, the release of an allocation that nobody waits for
-any more, the claims of a gang, and its pods.
+What is written together: the fence of what an earlier leader may be writing, the eviction of a
+pod, the release of an allocation that nobody waits for, the claims of a gang, and its pods.
 """
 
 import json
@@ -27,8 +27,10 @@ from tests.integration.controller.live.mortal_controller import (
 from tests.integration.controller.live.site import DRIVER, PLACED_WITHIN, Site, Team
 
 _PODS, _CLAIMS_EACH = 3, 2
-_WRITES = _PODS * _CLAIMS_EACH + _PODS + 2
-"""Claims, pods, the eviction and the release."""
+_FENCED = _PODS * _CLAIMS_EACH + 2
+"""The claims of the gang, the claim that an earlier leader has allocated, and its pod."""
+_WRITES = _FENCED + _PODS * _CLAIMS_EACH + _PODS + 2
+"""Those, claims, pods, the eviction and the release."""
 _SCENES = _WRITES + 5
 """A start that is decided again needs more writes."""
 _HIGH = "above-others"
