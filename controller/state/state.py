@@ -323,14 +323,15 @@ class State(Occupancy):
                 self._request(pod)
             case Placed(node=node) | Evicting(node=node, stuck=True):
                 # Who does not end is charged: a queue could exceed its limits by deleting pods.
+                self._request(pod)
                 self.occupy(pod, node)
-                self._request(pod)  # what its claims have counts, which it may be first to use
             case Evicting(node=node):
                 self.leave(pod, node)
             case Gated() | Ended():
                 pass
             case _:
                 assert_never(pod.state)
+        self._count_again(pod)
 
     def _detach(self, pod: Pod) -> None:
         self._end_state(pod)
@@ -363,6 +364,7 @@ class State(Occupancy):
                 pass
             case _:
                 assert_never(pod.state)
+        self._count_again(pod)
 
     def _replace_claim(self, key: str, claim: ResourceClaim | None) -> None:
         pods = [self.pods[pod] for pod in list(self._referrers.get(key, ()))]
@@ -413,6 +415,16 @@ class State(Occupancy):
                     self._counted[key] = other.key
                     queue, amounts = self.queue_of(other), self._amounts(key)
                     self._count(self._claim_requests, key, queue, amounts)
+
+    def _count_again(self, pod: Pod) -> None:
+        """Counts what its claims have now: that depends on who uses them, and who leaves them."""
+        for key in pod.claims:
+            known = self._claim_requests.get(key)
+            if known is not None:
+                queue, amounts = known
+                if (present := self._amounts(key)) != amounts:
+                    self._uncount(self._claim_requests, key)
+                    self._count(self._claim_requests, key, queue, present)
 
     def _rank(self, pod: Pod) -> tuple[bool, str]:
         """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
