@@ -167,7 +167,7 @@ class Loop:
             self._inbox.do(0.1)
             self._progress()
         facts = {"objects": number, "not_fenced": len(self._fencing)}
-        _log.info("the last leader did not release its lease", extra=facts)
+        _log.info("late writes of the last leader are fenced off", extra=facts)
         self._settled = not self._fencing and writer.settled
 
     # One cycle ---------------------------------------------------------------------------------

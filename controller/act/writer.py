@@ -227,7 +227,8 @@ class Writer:
             )
 
         def fence() -> None:
-            _error_of(work)
+            if _error_of(work) is not None:
+                self._settled = False
             self._deliver(Fenced(unsettled))
 
         self._pool.submit(fence)

@@ -326,6 +326,19 @@ def test_what_cannot_be_fenced_is_given_up_and_known(
     assert not writer.settled
 
 
+def test_a_fence_that_fails_unexpectedly_has_an_end(
+    site: Site, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    each = unsettled(site.claim("c"))
+    monkeypatch.setattr(site.client, "patch", fail)
+    writer.fence(each, until=LATE)
+    assert site.end() == Fenced(each)
+    assert not writer.settled
+
+
 def test_fencing_ends_in_time_if_nobody_answers(site: Site, writer: Writer) -> None:
     each = unsettled(site.claim("c"))
     site.fail(503, "ServiceUnavailable", "resourceclaims", times=10_000)
