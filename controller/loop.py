@@ -149,7 +149,7 @@ class Loop:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing that an earlier leader was writing can be carried out any more."""
+        """Whether what an earlier leader was writing is fenced, as far as that was possible."""
         return self._settled
 
     def _fence(self, writer: Writer, stopping: threading.Event) -> None:
@@ -168,7 +168,7 @@ class Loop:
             self._progress()
         facts = {"objects": number, "not_fenced": len(self._fencing)}
         _log.info("late writes of the last leader are fenced off", extra=facts)
-        self._settled = not self._fencing and writer.settled
+        self._settled = not stopping.is_set()
 
     # One cycle ---------------------------------------------------------------------------------
 

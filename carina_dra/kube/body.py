@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 _DEEPEST: Final = 200
 """Levels that are read of what Python's parser cannot follow."""
-_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
-"""Strings, and the brackets outside of them."""
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]')
+"""Strings, and the brackets outside of them. Possessive, since strings may be long."""
 
 Body: TypeAlias = dict[str, Any]
 
@@ -47,7 +47,7 @@ def parse_json(content: bytes) -> object:
 
 
 def _shallow(content: bytes) -> bytes:
-    """The JSON without what is nested too deeply. What is not JSON is not made into it."""
+    """The JSON without what is nested too deeply, of which only strings and brackets are read."""
     parts: list[bytes] = []
     depth = copied = 0
     for token in _STRUCTURE.finditer(content):

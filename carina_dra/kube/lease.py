@@ -183,7 +183,8 @@ class LeaderElector:
         """Waits for the lease, then calls `work` and renews the lease until the work ends.
 
         `work` runs in a thread of its own. It must return soon after the event that it gets is
-        set. An exception that it raises is raised here, after the lease was released.
+        set. An exception that it raises is raised here, after the lease was released, if it
+        `releases`.
 
         Raises:
             WorkNotStopped: the lease is lost, and `work` has not returned in time.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import ObjectKey
+from controller.model.queue import QUEUE_LABEL
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod
 
@@ -27,17 +28,33 @@ class Unsettled:
     uid: str
 
 
-def unsettled(mirror: Mirror) -> Iterator[Unsettled]:
-    """The claims that a controller may write, and the pods whose gate it may remove."""
+def unsettled(mirror: Mirror) -> list[Unsettled]:
+    """The claims that a controller may write, and the pods whose gate it may remove.
+
+    Namespaces take turns: one has as many claims as its users like, and the time is bounded.
+    """
+    turns = dict[str, int]()
+
+    def turn(each: Unsettled) -> int:
+        turns[each.key.namespace] = turns.get(each.key.namespace, -1) + 1
+        return turns[each.key.namespace]
+
+    return sorted((*_pods(mirror), *_claims(mirror)), key=turn)
+
+
+def _claims(mirror: Mirror) -> Iterator[Unsettled]:
     for claim in mirror.claims.values():
-        users = list(mirror.users_of(claim.key))
         alone = mirror.standalone.get(claim.key)
         asks = alone is not None and alone.is_charged
-        is_left = not users and claim.status.allocation is None
-        if asks or is_left or any(map(_may_start, users)):
+        # A pod's claim outlives the pod for a moment.
+        is_left = claim.status.allocation is None and QUEUE_LABEL in claim.metadata.labels
+        if asks or is_left or any(map(_may_start, mirror.users_of(claim.key))):
             metadata = claim.metadata
             key = ObjectKey(metadata.namespace, metadata.name)
             yield Unsettled(RESOURCE_CLAIMS, key, metadata.uid)
+
+
+def _pods(mirror: Mirror) -> Iterator[Unsettled]:
     for pod in mirror.pods.values():
         if _may_start(pod) and pod.is_held and all(_has_devices(mirror, pod)):
             yield Unsettled(PODS, ObjectKey(pod.namespace, pod.name), pod.uid)

@@ -32,6 +32,7 @@ from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import (
     ApiError,
     ApiOperation,
+    BadRequest,
     Conflict,
     Forbidden,
     Invalid,
@@ -158,7 +159,10 @@ class Writer:
 
     @property
     def settled(self) -> bool:
-        """Whether no write whose outcome is unknown can be carried out any more."""
+        """Whether no write of unknown outcome can be carried out any more, evictions aside.
+
+        What the API server refuses to settle counts as settled: the next leader could do no better.
+        """
         return self._settled
 
     def close(self) -> None:
@@ -227,8 +231,7 @@ class Writer:
             )
 
         def fence() -> None:
-            if _error_of(work) is not None:
-                self._settled = False
+            _error_of(work)
             self._deliver(Fenced(unsettled))
 
         self._pool.submit(fence)
@@ -348,9 +351,10 @@ class Writer:
                 pass
             except ApiError as error:
                 refusals += 1
-                if refusals == _MOST_REFUSALS:
+                # What is invalid stays so. Others are refused for a while: 403 by one that starts.
+                if refusals == _MOST_REFUSALS or isinstance(error, Invalid | BadRequest):
                     _log.warning("a write may still be carried out", extra={"error": str(error)})
-                    break
+                    return
             else:
                 return
             self._closing.wait(self._retry_seconds)

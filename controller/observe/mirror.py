@@ -347,7 +347,7 @@ class Mirror:
         wanted = standalone_claim(claim, self._now, self.roster.refusal)
         if wanted is not None and wanted.until is not None and wanted.until > self._now:
             self._due_claims.set(claim.key, wanted.until)
-        if wanted is not None and wanted.is_charged:
+        if wanted is not None and wanted.stands_in(self.users_of(claim.key)):
             self.state.put_group(wanted.group)
             self.state.put_pod(self._view.of_claim(wanted))
         else:

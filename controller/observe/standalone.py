@@ -9,7 +9,7 @@ reservation got them from somebody else, and the controller does not add one. Wh
 queue is charged for them as long as the claim has them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -22,6 +22,7 @@ from controller.model.pod import Pending, Placed, Pod, PodNeeds, PodState
 from controller.model.queue import QUEUE_LABEL
 from controller.names import EXPIRES_ANNOTATION
 from controller.observe.claim import is_reserved, is_standalone, node_of
+from controller.observe.pod import ObservedPod
 
 _ANYWHERE: Final = ""
 """Stands for the node of devices that are usable on several."""
@@ -35,7 +36,8 @@ class Standing(Enum):
     HOLDS = "holds"
     """It has devices, which are reserved for it."""
     USED = "used"
-    """It has devices for pods only: others allocated them, or it has ended. The queue pays."""
+    """It has devices for pods only: they let it start, others allocated them, or it has ended. The
+    queue pays: for the pods, or for the claim if none of its own pods uses it."""
     REFUSED = "refused"
     """It cannot be decided on. The queue does not pay for what others have allocated to it."""
     ENDED = "ended"
@@ -60,6 +62,19 @@ class StandaloneClaim:
     def is_charged(self) -> bool:
         """Whether its queue is responsible for it: it asks, or pays for what it has."""
         return self.standing not in (Standing.REFUSED, Standing.ENDED)
+
+    def stands_in(self, users: Iterable[ObservedPod]) -> bool:
+        """Whether its own pod is needed beside those that refer to it.
+
+        Not if a pod of the queue uses what it has: that is as preemptible as the pod.
+        """
+        return self.is_charged and not (
+            self.standing is Standing.USED
+            and any(
+                user.queue == self.group.queue and not user.is_held and user.succeeded is None
+                for user in users
+            )
+        )
 
 
 def key_of_standalone(claim: str) -> str:
@@ -111,14 +126,7 @@ def standalone_claim(
         standing = Standing.WAITS
     return StandaloneClaim(
         claim=claim,
-        group=Group(
-            key=key,
-            queue=queue,
-            root=PodSet("", 1),
-            # What it has for its pods only is as preemptible as they are.
-            preemptible=standing is Standing.USED,
-            created=created,
-        ),
+        group=Group(key=key, queue=queue, root=PodSet("", 1), preemptible=False, created=created),
         pod=Pod(key, PodNeeds(), _state(claim), group=key, claims=(claim.key,), created=created),
         standing=standing,
         until=until,

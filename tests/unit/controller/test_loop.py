@@ -78,7 +78,7 @@ def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
 ) -> None:
     monkeypatch.setattr("controller.loop._FENCE", 0.2)
     mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
-    mirror.put_claim(decode(ResourceClaim, claim_body("c")))
+    mirror.put_pod(read_pod(pod_body("p")))
     writer, report = _SlowToFence(), _Report()
     a_writer: Any = writer
     a_report: Any = report
@@ -101,9 +101,36 @@ def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
     assert report.reported.wait(10)
 
     assert writer.unsettled
-    assert not loop.settled
+    assert loop.settled
     stopping.set()
     running.join(5)
+
+
+def test_a_leader_that_is_stopped_before_it_has_fenced_says_so() -> None:
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_pod(read_pod(pod_body("p")))
+    writer = _SlowToFence()
+    a_writer: Any = writer
+    nothing: Any = _Nothing()
+    inbox, stopping = Inbox(), threading.Event()
+    loop = Loop(
+        mirror,
+        a_writer,
+        nothing,
+        nothing,
+        Metrics(),
+        inbox=inbox,
+        takes_over=True,
+        verdict_seconds=1,
+        avoid_seconds=1,
+    )
+    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
+    running.start()
+    assert writer.begun.wait(10)
+    stopping.set()
+    running.join(5)
+    assert not running.is_alive()
+    assert not loop.settled
 
 
 @pytest.mark.parametrize("takes_over", [True, False])

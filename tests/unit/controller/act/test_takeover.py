@@ -12,6 +12,7 @@ from tests.unit.controller.bodies import CREATED, claim_body, declared_queue, po
 from tests.unit.controller.scene import NOW, Scene, gpus_of
 
 GIVEN = gpus_of("n1", 0)
+POD = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
 
 
 def names(claims: dict[str, dict[str, Any]], pods: dict[str, dict[str, Any]]) -> set[str]:
@@ -52,7 +53,26 @@ def test_a_claim_that_asks_by_itself_may_be_written() -> None:
 
 
 def test_a_claim_whose_pods_are_gone_may_be_written_if_it_has_no_devices() -> None:
-    assert names({"c": {}, "d": {"allocation": GIVEN}}, {}) == {"c"}
+    template = {"resource.kubernetes.io/pod-claim-name": "gpus"}
+    of_pod: dict[str, Any] = {
+        "labels": {QUEUE_LABEL: "q"},
+        "annotations": template,
+        "ownerReferences": [POD],
+    }
+    claims = {"c": of_pod, "d": {**of_pod, "allocation": GIVEN}, "others": {}}
+    assert names(claims, {}) == {"c"}
+
+
+def test_namespaces_take_turns() -> None:
+    mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
+    mirror.put_queue("q", declared_queue())
+    for number in range(6):
+        body = claim_body(f"c{number}", labels={QUEUE_LABEL: "q"})
+        body["metadata"]["namespace"] = "many" if number < 4 else "t"
+        mirror.put_claim(decode(ResourceClaim, body))
+    mirror.refresh(NOW)
+    found = [each.key.namespace for each in unsettled(mirror)]
+    assert found == ["many", "t", "many", "t", "many", "many"]
 
 
 def test_what_others_schedule_and_what_has_a_node_or_an_end_is_not_written() -> None:

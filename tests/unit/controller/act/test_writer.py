@@ -316,14 +316,16 @@ def test_what_is_gone_counts_as_fenced(site: Site, writer: Writer) -> None:
     ("code", "reason"),
     [(500, "InternalError"), (403, "Forbidden"), (401, "Unauthorized"), (422, "Invalid")],
 )
-def test_what_cannot_be_fenced_is_given_up_and_known(
+def test_what_cannot_be_fenced_is_given_up(
     site: Site, writer: Writer, code: int, reason: str
 ) -> None:
     each = unsettled(site.claim("c"))
+    site.requests.clear()
     site.fail(code, reason, "resourceclaims", times=100)
     writer.fence(each, until=LATE)
     assert site.end() == Fenced(each)
-    assert not writer.settled
+    assert len(site.requests) == (1 if reason == "Invalid" else 5)
+    assert writer.settled  # nobody could do better
 
 
 def test_a_fence_that_fails_unexpectedly_has_an_end(
@@ -336,7 +338,6 @@ def test_a_fence_that_fails_unexpectedly_has_an_end(
     monkeypatch.setattr(site.client, "patch", fail)
     writer.fence(each, until=LATE)
     assert site.end() == Fenced(each)
-    assert not writer.settled
 
 
 def test_fencing_ends_in_time_if_nobody_answers(site: Site, writer: Writer) -> None:
@@ -360,7 +361,6 @@ def test_what_a_failed_write_has_left_is_asked_a_few_times_if_the_question_is_re
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, ServerError)
     assert len(site.requests) < 10
-    assert not writer.settled
 
 
 def test_a_writer_that_is_closed_says_that_a_write_may_still_be_carried_out(

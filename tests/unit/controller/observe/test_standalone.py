@@ -136,20 +136,18 @@ def shown(of: ResourceClaim, *, at: float = NOW) -> Mirror:
 
 
 @pytest.mark.parametrize(
-    ("of", "charged", "firm"),
+    ("of", "charged"),
     [
-        (claim(), 0, 0),
-        (claim(has=True, own=True), 1, 1),
-        (claim(has=True, users=("p",)), 1, 0),
-        (claim(has=True, own=True, **DELETED), 1, 0),
-        (claim(has=True, users=("p",), **DELETED), 1, 0),
+        (claim(), 0),
+        (claim(has=True, own=True), 1),
+        (claim(has=True, users=("p",)), 1),
+        (claim(has=True, own=True, **DELETED), 1),
+        (claim(has=True, users=("p",), **DELETED), 1),
     ],
 )
-def test_a_queue_is_charged_for_what_a_claim_has_firmly_only_while_it_holds(
-    of: ResourceClaim, charged: int, firm: int
-) -> None:
+def test_a_queue_is_charged_for_what_a_claim_has(of: ResourceClaim, charged: int) -> None:
     accounts = shown(of).state.accounts
-    assert (accounts.allocated["q"], accounts.firm["q"]) == ((charged,), (firm,))
+    assert accounts.allocated["q"] == accounts.firm["q"] == (charged,)
 
 
 @pytest.mark.parametrize("preemptible", [True, False])
@@ -161,6 +159,28 @@ def test_what_a_claim_has_for_its_pods_only_is_as_firm_as_they_are(preemptible: 
     found.refresh(NOW)
     accounts = found.state.accounts
     assert (accounts.allocated["q"], accounts.firm["q"]) == ((1,), (0 if preemptible else 1,))
+    assert found.state.pods.keys() == {"t/p"}
+
+
+def test_the_claim_is_charged_itself_while_only_pods_of_others_use_it() -> None:
+    found = shown(claim(has=True, users=("p",)))
+    others: tuple[dict[str, Any], ...] = (
+        {"queue": "other", "gates": (), "node": "n1"},
+        {"queue": None, "gates": (), "node": "n1"},
+        {"gates": (), "node": "n1", "phase": "Succeeded"},
+        {},
+    )
+    for number, fields in enumerate(others):
+        found.put_pod(read_pod(pod_body(f"p{number}", claims=["c"], **fields)))
+    found.refresh(NOW)
+    assert "t/resourceclaim/c" in found.state.pods
+    user = read_pod(pod_body("p", claims=["c"], gates=(), node="n1"))
+    found.put_pod(user)
+    found.refresh(NOW)
+    assert "t/resourceclaim/c" not in found.state.pods
+    found.remove_pod(user)
+    found.refresh(NOW)
+    assert "t/resourceclaim/c" in found.state.pods
 
 
 def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobody() -> None:
