@@ -147,7 +147,7 @@ def _write_time(value: datetime) -> str:
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
-_DEEPEST: Final = 100
+_DEEPEST: Final = 200
 """Levels of JSON whose content is free. Much more could neither be compared nor written."""
 
 

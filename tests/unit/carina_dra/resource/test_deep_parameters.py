@@ -21,13 +21,13 @@ def claim(levels: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("levels", [1, 2, 100])
+@pytest.mark.parametrize("levels", [1, 2, 200])
 def test_usual_parameters_are_read_as_they_are(levels: int) -> None:
     body = claim(levels)
     assert encode(decode(ResourceClaim, body))["spec"] == body["spec"]
 
 
-@pytest.mark.parametrize("levels", [101, 200, 900])
+@pytest.mark.parametrize("levels", [201, 500, 900])
 def test_what_is_too_deep_is_read_as_a_string_so_that_claims_can_be_compared(levels: int) -> None:
     found, same = (decode(ResourceClaim, claim(levels)) for _ in range(2))
     assert found == same
@@ -36,4 +36,4 @@ def test_what_is_too_deep_is_read_as_a_string_so_that_claims_can_be_compared(lev
     while not isinstance(inner, str):
         inner = inner["a"] if isinstance(inner, dict) else inner[0]
         depth += 1
-    assert (depth, inner) == (100, "nested too deeply to be read")
+    assert (depth, inner) == (200, "nested too deeply to be read")
