@@ -94,7 +94,6 @@ class Loop:
         self._events = events
         self._metrics = metrics
         self._inbox = inbox
-        self._takes_over = takes_over
         self._progress = progress
         self._decide_seconds = decide_seconds
         self._verdict_seconds = verdict_seconds
@@ -130,7 +129,7 @@ class Loop:
                     return
                 _log.debug("waiting for the first lists", extra={"resources": names})
             self._inbox.do(0)
-        if self._takes_over and self._writer is not None:
+        if not self._settled and self._writer is not None:
             self._fence(self._writer, stopping)
         again = True
         while not stopping.is_set():

@@ -155,17 +155,7 @@ def _read_json_object(value: object) -> object:
     """An object whose content is free; what is nested too deeply in it is a string that says so."""
     if type(value) is not dict:
         raise expected("an object", value)
-    return value if _is_within(value, _DEEPEST) else _within(value, _DEEPEST)
-
-
-def _is_within(value: object, levels: int) -> bool:
-    match value:
-        case dict():
-            return levels > 0 and all(_is_within(each, levels - 1) for each in value.values())
-        case list():
-            return levels > 0 and all(_is_within(each, levels - 1) for each in value)
-        case _:
-            return True
+    return _within(value, _DEEPEST)
 
 
 def _within(value: object, levels: int) -> object:

@@ -11,6 +11,7 @@ carried out late does no more harm than if it had been carried out in time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import ObjectKey
@@ -33,13 +34,11 @@ def unsettled(mirror: Mirror) -> list[Unsettled]:
 
     Namespaces take turns: one has as many claims as its users like, and the time is bounded.
     """
-    turns = dict[str, int]()
-
-    def turn(each: Unsettled) -> int:
-        turns[each.key.namespace] = turns.get(each.key.namespace, -1) + 1
-        return turns[each.key.namespace]
-
-    return sorted((*_pods(mirror), *_claims(mirror)), key=turn)
+    by_namespace: dict[str, list[Unsettled]] = {}
+    for each in (*_pods(mirror), *_claims(mirror)):
+        by_namespace.setdefault(each.key.namespace, []).append(each)
+    turns = zip_longest(*by_namespace.values())
+    return [each for turn in turns for each in turn if each is not None]
 
 
 def _claims(mirror: Mirror) -> Iterator[Unsettled]:

@@ -159,7 +159,7 @@ class Writer:
 
     @property
     def settled(self) -> bool:
-        """Whether no write of unknown outcome can be carried out any more, evictions aside.
+        """Whether none of its own writes is of unknown outcome, evictions aside.
 
         What the API server refuses to settle counts as settled: the next leader could do no better.
         """
@@ -311,10 +311,10 @@ class Writer:
         try:
             return self._measured(kind, lambda: self._write(resource, key, body, subresource))
         except Conflict:
-            self._learn(lambda: self._write(resource, key, patch.nothing(uid)))
+            self._settle(lambda: self._write(resource, key, patch.nothing(uid)))
             raise
         except (ServerError, Unreachable):
-            self._learn(lambda: self._write(resource, key, patch.fence(uid, self._now())))
+            self._settle(lambda: self._write(resource, key, patch.fence(uid, self._now())))
             raise
 
     def _write(
@@ -335,8 +335,15 @@ class Writer:
         self._deliver(Stored(resource, stored))
         return stored
 
-    def _learn(self, ask: Callable[[], Body], *, until: float = math.inf) -> None:
+    def _settle(self, ask: Callable[[], Body]) -> None:
+        """Learns what became of a write, and knows if that cannot be learnt."""
+        if not self._learn(ask):
+            self._settled = False
+
+    def _learn(self, ask: Callable[[], Body], *, until: float = math.inf) -> bool:
         """Learns what is stored, which may be what was written, or what somebody else has.
+
+        False if nobody has answered until the end.
 
         An API server that does not answer is asked until it does, or until a monotonic time. One
         that refuses it is asked a few times: users can see to it that it always does.
@@ -346,7 +353,7 @@ class Writer:
             try:
                 ask()
             except (NotFound, Conflict):
-                return  # it is gone, or was created again
+                return True  # it is gone, or was created again
             except (Unreachable, Unavailable, TooManyRequests):
                 pass
             except ApiError as error:
@@ -354,11 +361,11 @@ class Writer:
                 # What is invalid stays so. Others are refused for a while: 403 by one that starts.
                 if refusals == _MOST_REFUSALS or isinstance(error, Invalid | BadRequest):
                     _log.warning("a write may still be carried out", extra={"error": str(error)})
-                    return
+                    return True
             else:
-                return
+                return True
             self._closing.wait(self._retry_seconds)
-        self._settled = False
+        return False
 
     def _measured(self, kind: Write, write: Callable[[], Body]) -> Body:
         try:

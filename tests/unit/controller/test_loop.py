@@ -1,6 +1,7 @@
 """The loop waits for work, and for the word to stop."""
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -73,80 +74,14 @@ class _Report(_Nothing):
         return False
 
 
-def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("controller.loop._FENCE", 0.2)
-    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
-    mirror.put_pod(read_pod(pod_body("p")))
-    writer, report = _SlowToFence(), _Report()
+def _run(
+    mirror: Mirror, writer: _SlowToFence, report: _Report, inbox: Inbox, *, takes_over: bool
+) -> tuple[Loop, Callable[[], None]]:
+    """A loop that runs, and what ends it."""
     a_writer: Any = writer
     a_report: Any = report
     nothing: Any = _Nothing()
-    inbox, stopping = Inbox(), threading.Event()
-    loop = Loop(
-        mirror,
-        a_writer,
-        a_report,
-        nothing,
-        Metrics(),
-        inbox=inbox,
-        takes_over=True,
-        verdict_seconds=1,
-        avoid_seconds=1,
-    )
-    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
-    running.start()
-
-    assert report.reported.wait(10)
-
-    assert writer.unsettled
-    assert loop.settled
-    stopping.set()
-    running.join(5)
-
-
-def test_a_leader_that_is_stopped_before_it_has_fenced_says_so() -> None:
-    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
-    mirror.put_pod(read_pod(pod_body("p")))
-    writer = _SlowToFence()
-    a_writer: Any = writer
-    nothing: Any = _Nothing()
-    inbox, stopping = Inbox(), threading.Event()
-    loop = Loop(
-        mirror,
-        a_writer,
-        nothing,
-        nothing,
-        Metrics(),
-        inbox=inbox,
-        takes_over=True,
-        verdict_seconds=1,
-        avoid_seconds=1,
-    )
-    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
-    running.start()
-    assert writer.begun.wait(10)
-    stopping.set()
-    running.join(5)
-    assert not running.is_alive()
-    assert not loop.settled
-
-
-@pytest.mark.parametrize("takes_over", [True, False])
-def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: bool) -> None:
-    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
-    mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
-    mirror.put_queue("q", declared_queue())
-    mirror.put_node(Scene().node("n1").nodes["n1"])
-    mirror.put_devices(gpu_slice("n1", 1))
-    mirror.put_claim(decode(ResourceClaim, claim_body("c")))
-    mirror.put_pod(read_pod(pod_body("p", claims=["c"])))
-    writer, report = _SlowToFence(), _Report()
-    a_writer: Any = writer
-    a_report: Any = report
-    nothing: Any = _Nothing()
-    inbox, stopping = Inbox(), threading.Event()
+    stopping = threading.Event()
     loop = Loop(
         mirror,
         a_writer,
@@ -160,6 +95,52 @@ def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: boo
     )
     running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
     running.start()
+
+    def end() -> None:
+        stopping.set()
+        running.join(5)
+        assert not running.is_alive()
+
+    return loop, end
+
+
+def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.loop._FENCE", 0.2)
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_pod(read_pod(pod_body("p")))
+    writer, report, inbox = _SlowToFence(), _Report(), Inbox()
+    loop, end = _run(mirror, writer, report, inbox, takes_over=True)
+
+    assert report.reported.wait(10)
+
+    assert writer.unsettled
+    assert loop.settled
+    end()
+
+
+def test_a_leader_that_is_stopped_before_it_has_fenced_says_so() -> None:
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_pod(read_pod(pod_body("p")))
+    writer, inbox = _SlowToFence(), Inbox()
+    loop, end = _run(mirror, writer, _Report(), inbox, takes_over=True)
+    assert writer.begun.wait(10)
+    end()
+    assert not loop.settled
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: bool) -> None:
+    mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
+    mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
+    mirror.put_queue("q", declared_queue())
+    mirror.put_node(Scene().node("n1").nodes["n1"])
+    mirror.put_devices(gpu_slice("n1", 1))
+    mirror.put_claim(decode(ResourceClaim, claim_body("c")))
+    mirror.put_pod(read_pod(pod_body("p", claims=["c"])))
+    writer, report, inbox = _SlowToFence(), _Report(), Inbox()
+    loop, end = _run(mirror, writer, report, inbox, takes_over=takes_over)
     if takes_over:
         assert writer.begun.wait(10)
         assert not report.reported.wait(0.3)
@@ -172,9 +153,7 @@ def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: boo
     assert [each.key.name for each in writer.unsettled] == (["c"] if takes_over else [])
     assert [commit.group for commit in writer.commits] == ["t/pod/p"]
     assert loop.settled
-    stopping.set()
-    running.join(5)
-    assert not running.is_alive()
+    end()
 
 
 def test_loop_that_has_nothing_to_do_stops_at_once() -> None:
