@@ -11,6 +11,7 @@ from carina_dra.kube.errors import ApiError, Forbidden, NotFound, PathNotFound
 from controller import settings
 from controller.model.snapshot import Settings, Snapshot
 from controller.observe.mirror import Mirror
+from controller.report.queue_checks import QueueAccess, access_of
 from controller.subjects import Subject, optional_subjects, subjects
 
 SETTINGS_FILE: Final = "settings.yaml"
@@ -26,6 +27,8 @@ class ClusterSnapshot:
     """The groups that cannot be decided on, by key: why, and the remedy."""
     notes: tuple[str, ...] = ()
     """What could not be read, for people."""
+    access: Mapping[str, QueueAccess] = field(default_factory=dict)
+    """By Queue: what is wrong with who may use it. Others have nothing wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,13 @@ def read_cluster(client: Client, chosen: ControllerSettings, now: float) -> Clus
         notes += _read(client, subject)
     notes += _read_optional(client, mirror)
     mirror.refresh(now)
-    return ClusterSnapshot(mirror.state.snapshot(), mirror.refusals(), tuple(notes))
+    roster = mirror.roster
+    return ClusterSnapshot(
+        mirror.state.snapshot(),
+        mirror.refusals(),
+        tuple(notes),
+        access_of(roster.queues, roster.namespaces),
+    )
 
 
 def _read(client: Client, subject: Subject[Any]) -> list[str]:

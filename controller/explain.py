@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.resource.errors import did_you_mean
@@ -14,9 +14,12 @@ from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import Queue
 from controller.model.reason import (
     BadClaim,
+    BadVolume,
     Behind,
+    ClosedQueue,
     CutOffQueue,
     Delayed,
+    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -24,8 +27,11 @@ from controller.model.reason import (
     OverLimit,
     OverQuota,
     Reason,
+    RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    UncountedGpus,
+    Undecided,
     UnknownQueue,
 )
 from controller.model.snapshot import Snapshot
@@ -128,12 +134,15 @@ def group_named(snapshot: Snapshot, name: str, refused: Mapping[str, str] = _NON
 def turn_of(state: State, key: str) -> Turn | None:
     """The place of a group in its queue; None if it does not wait."""
     group = state.groups.get(key)
-    if group is None or key not in state.waiting:
-        return None
-    waiting = (state.groups[one] for one in state.waiting if one in state.groups)
-    rivals = [rank_of_group(state, one) for one in waiting if one.queue == group.queue]
-    own = rank_of_group(state, group)
-    return Turn(1 + sum(rank < own for rank in rivals), len(rivals))
+    return None if group is None else turns_in(state, group.queue).get(key)
+
+
+def turns_in(state: State, queue: str) -> Mapping[str, Turn]:
+    """The place of each group of a queue that waits, by its key."""
+    groups = (state.groups[key] for key in state.waiting if key in state.groups)
+    waiting = [group for group in groups if group.queue == queue]
+    waiting.sort(key=lambda group: rank_of_group(state, group))
+    return {group.key: Turn(at, len(waiting)) for at, group in enumerate(waiting, start=1)}
 
 
 def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) -> Explanation:
@@ -160,6 +169,19 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
         ),
         turn=turn,
     )
+
+
+def with_refusal(explanation: Explanation, at: str, text: str) -> Explanation:
+    """An explanation with what the controller has said of kube-scheduler's refusal of the group.
+
+    at: when it has said it, as the API writes times.
+    """
+    reason = (
+        f"the controller holds it back: {text} (written at {at}). Only the controller knows when "
+        "it is tried again; nothing said here to start does before"
+    )
+    because = Because(reason, _time_helps(RefusedByScheduler("")))
+    return replace(explanation, because=(because, *explanation.because))
 
 
 def refusal(snapshot: Snapshot, key: str, why: str) -> Refusal:
@@ -210,28 +232,54 @@ def _counts(pods: Mapping[str, int]) -> str:
 def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
     """What a user or an administrator can do about a reason."""
     match reason:
-        case UnknownQueue(queue=queue):
-            return _queue_helps(queue, queues)
-        case CutOffQueue(parent=parent):
-            return f"create queue {parent}, or give the queues below it another parent"
+        case UnknownQueue() | CutOffQueue() | ClosedQueue():
+            return _queue_helps(reason, queues)
         case OverLimit() | OverQuota() | OverFairShare():
             return _amount_helps(reason)
+        case UncountedGpus():
+            return "ask for GPUs that the queue names, or add `gpus: {}` to its resources"
         case NoRoom() | NoDomain() | NoVictims():
             return _room_helps(reason)
         case TooFewPods(has=has, needs=needs):
             return f"create {needs - has} more pods, open their scheduling gates, or lower minCount"
-        case BadClaim():
+        case BadClaim() | BadVolume():
             return "correct the claim, or create what it names"
+        case Delayed() | Behind() | RefusedByScheduler() | SearchCut() | Failed() | Undecided():
+            return _time_helps(reason)
+    assert_never(reason)
+
+
+def _time_helps(
+    reason: Delayed | Behind | RefusedByScheduler | SearchCut | Failed | Undecided,
+) -> str:
+    match reason:
         case Delayed():
             return "wait until then, or lower its preemption delay"
         case Behind():
             return "declare a run time that ends before the reservation, or wait"
+        case RefusedByScheduler():
+            return "correct the pod template, or what it names; the next attempt comes by itself"
         case SearchCut():
             return "nothing to do: the next cycle goes on"
+        case Failed():
+            return "change what is unusual about it, and report the error, which the log has"
+        case Undecided():
+            return "ask for less at once, by simpler selectors, fewer constraints or a smaller gang"
     assert_never(reason)
 
 
-def _queue_helps(queue: str, queues: Iterable[Queue]) -> str:
+def _queue_helps(reason: UnknownQueue | CutOffQueue | ClosedQueue, queues: Iterable[Queue]) -> str:
+    match reason:
+        case CutOffQueue():
+            return reason.remedy
+        case ClosedQueue():
+            return "create the pods again with the label of another queue"
+        case UnknownQueue(queue=queue):
+            return _leaf_helps(queue, queues)
+    assert_never(reason)
+
+
+def _leaf_helps(queue: str, queues: Iterable[Queue]) -> str:
     known = list(queues)
     parents = {each.parent for each in known}
     leaves = [each.name for each in known if each.name not in parents]
@@ -281,6 +329,10 @@ def _constraint_helps(constraint: str) -> str:
             return f"wait until {constraint} is free, add nodes, or ask for less {constraint}"
         case "unschedulable":
             return "uncordon nodes, or wait until they are ready"
+        case "topology spread":
+            return "add nodes in other domains, or wait until the pods are spread more evenly"
+        case "volumes":
+            return "add nodes where its volumes can be, or wait until fewer are in use there"
         case _ if constraint.startswith("taint "):
             return f"add a toleration for {constraint}"
         case _:

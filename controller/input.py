@@ -11,7 +11,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.client import Client
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.connection import ConfigurationError
-from carina_dra.kube.errors import ApiError
+from carina_dra.kube.errors import ApiError, Forbidden
 from controller.cluster_snapshot import ClusterSnapshot, read_cluster, read_settings
 from controller.codec.file import read_snapshot
 
@@ -21,6 +21,10 @@ _CONTROLLER: Final = ObjectKey("carina-system", "carina-controller")
 
 class InputError(ValueError):
     """A file, or the cluster, cannot be read."""
+
+
+class NotPermittedError(InputError):
+    """The user may not read the whole cluster."""
 
 
 def add_snapshot_argument(parser: ArgumentParser) -> None:
@@ -51,6 +55,7 @@ def chosen_cluster(command: str, arguments: Namespace) -> ClusterSnapshot:
     What cannot be read of the cluster is said on standard error, for which `command` is needed.
 
     Raises:
+        NotPermittedError: the user may not read the whole cluster.
         InputError: the file or the cluster cannot be read.
         ManifestError: the file is not a valid snapshot.
         SettingsError: the settings of the cluster's controller are not valid.
@@ -63,6 +68,8 @@ def chosen_cluster(command: str, arguments: Namespace) -> ClusterSnapshot:
             with Client(configuration.find(None)) as client:
                 settings = read_settings(client, arguments.controller)
                 found = read_cluster(client, settings, time.time())
+        except Forbidden as error:
+            raise NotPermittedError(f"the cluster cannot be read: {error}") from None
         except (ApiError, ConfigurationError) as error:
             raise InputError(f"the cluster cannot be read: {error}") from None
     for note in found.notes:

@@ -24,10 +24,12 @@ from carina_dra.process.http_endpoint import HttpEndpoint
 from carina_dra.process.settings import SettingsError
 from controller import settings
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
+from controller.act.queue_finalizer import QueueFinalizers
 from controller.act.writer import Writer
 from controller.inbox import Inbox
 from controller.loop import Loop
 from controller.model.snapshot import Snapshot
+from controller.names import CONTROLLER
 from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
 from controller.report.group_events import GroupEvents
@@ -39,7 +41,6 @@ from controller.settings import Settings
 from controller.watches import Watches
 
 PROGRAM: Final = "carina-controller"
-_CONTROLLER: Final = "scheduling.carina.dev/controller"
 """The name under which Events are reported."""
 
 _log = logging.getLogger(__name__)
@@ -133,16 +134,18 @@ def lead(
         # Watches, writes and reports have connections of their own, so that none waits for others.
         watching, writing, reporting = (cleanup.enter_context(connect()) for _ in range(3))
         recorder = cleanup.enter_context(
-            EventRecorder(reporting, ReportingController(_CONTROLLER, chosen.identity))
+            EventRecorder(reporting, ReportingController(CONTROLLER, chosen.identity))
         )
         metrics.follow_events(lambda: recorder.dropped)
-        statuses = cleanup.enter_context(StatusWriter(reporting))
-        events = GroupEvents(recorder)
         mirror = Mirror(
             Snapshot(now=time.time(), settings=chosen.engine_settings, topologies=chosen.topologies)
         )
+        set_aside = mirror.set_aside
+        statuses = cleanup.enter_context(StatusWriter(reporting, metrics, set_aside=set_aside))
+        events = GroupEvents(recorder, set_aside=set_aside)
         inbox = Inbox()
         writer: Writer | None = None
+        finalizers: QueueFinalizers | None = None
         if not chosen.dry_run:
             writer = Writer(
                 writing,
@@ -152,16 +155,26 @@ def lead(
                 metrics=metrics,
             )
             cleanup.callback(writer.close)
+            finalizers = cleanup.enter_context(
+                QueueFinalizers(reporting, metrics, set_aside=set_aside)
+            )
             if chosen.exclusive:
-                taint = ExclusiveTaint(reporting, chosen.driver_name)
+                taint = ExclusiveTaint(reporting, chosen.driver_name, metrics)
                 taint.start()
                 cleanup.callback(taint.stop)
             else:
-                remove_taint(reporting)
+                remove_taint(reporting, metrics)
         loop = Loop(
             mirror,
             writer,
-            CycleReport(statuses, events, metrics, references(mirror)),
+            CycleReport(
+                statuses,
+                events,
+                metrics,
+                references(mirror),
+                (lambda _: None) if finalizers is None else finalizers.want,
+                set_aside=set_aside,
+            ),
             events,
             metrics,
             inbox=inbox,
@@ -171,9 +184,10 @@ def lead(
             verdict_seconds=chosen.verdict_seconds,
             avoid_seconds=chosen.avoid_seconds,
         )
-        watches = Watches(watching, mirror, inbox.put, statuses)
+        watches = Watches(watching, mirror, inbox.put, statuses, finalizers)
         cleanup.callback(watches.stop)
         metrics.follow_watches(watches.ages)
+        metrics.follow_set_aside(set_aside.counts)
         health.lead(watches.unsynced)
         loop.run(watches, stopping)
     return loop.settled and (writer is None or writer.settled)

@@ -2,10 +2,13 @@
 
 from typing import Final
 
+from controller.model import queue
 from controller.model.queue import QUEUE_LABEL
 
 GROUP: Final = "scheduling.carina.dev"
 """The API group of Queue and PodGroup."""
+CONTROLLER: Final = f"{GROUP}/controller"
+"""The name of the controller in the Events that it writes."""
 GATE: Final = QUEUE_LABEL
 """The scheduling gate that holds a pod until its queue may have it."""
 GROUP_LABEL: Final = f"{GROUP}/pod-group"
@@ -29,6 +32,9 @@ EXPIRES_ANNOTATION: Final = f"{GROUP}/expires-after"
 """The annotation of a standalone claim: for how long it holds its devices, such as `8h`."""
 RESERVATIONS: Final = "reservations"
 """The resource of the `reservedFor` entry that holds a standalone claim; no such object exists."""
+EVICT_ANNOTATION: Final = queue.EVICT_ANNOTATION
+QUEUE_FINALIZER: Final = f"{GROUP}/in-use"
+"""The finalizer of a Queue to which groups are charged."""
 TAINT: Final = f"{GROUP}/exclusive"
 """The key of the device taint that keeps the allocations of others off, in exclusive mode."""
 DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"

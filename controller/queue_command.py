@@ -1,7 +1,7 @@
 """`carina queue`: what each queue has, may have and waits for."""
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from carina_dra.cli.command import Command
@@ -14,7 +14,10 @@ from controller.decide.cycle import Engine
 from controller.input import add_snapshot_argument, chosen_cluster, print_error
 from controller.model.plan import Plan
 from controller.model.resource import Resource, describe
+from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
+from controller.report.queue_giving import NO_HOLDUP, holdups
 from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_use import use_of_closed_queues
 from controller.state.queue_tree import ROOT
 from controller.state.state import State
 
@@ -47,8 +50,9 @@ _HEADINGS: Final = (
 def run(arguments: Namespace) -> int:
     """Prints the queues; errors of the input go to standard error."""
     try:
-        state = State(chosen_cluster(_NAME, arguments).snapshot)
-        table = _Table(state, Engine(state).decide())
+        cluster = chosen_cluster(_NAME, arguments)
+        state = State(cluster.snapshot)
+        table = _Table(state, Engine(state).decide(), cluster.access)
         names = table.chosen(arguments.queue)
     except ValueError as error:
         print_error(_NAME, str(error))
@@ -61,12 +65,22 @@ def run(arguments: Namespace) -> int:
 class _Table:
     """The queues of a state, each before those below it."""
 
-    def __init__(self, state: State, plan: Plan) -> None:
+    def __init__(self, state: State, plan: Plan, access: Mapping[str, QueueAccess]) -> None:
         self._tree = state.tree
         groups = count_groups(state)
+        use, held_up = use_of_closed_queues(state), holdups(state, plan)
         names = [*self._below(ROOT), *sorted(state.tree.cut_off)]
         self._statuses: dict[str, QueueStatus] = {
-            name: queue_status(state, plan, name, groups.get(name, GroupCounts())) for name in names
+            name: queue_status(
+                state,
+                plan,
+                name,
+                groups.get(name, GroupCounts()),
+                use.get(name),
+                access=access.get(name, UNKNOWN_ACCESS),
+                holdup=held_up.get(name, NO_HOLDUP),
+            )
+            for name in names
         }
 
     def chosen(self, queue: str | None) -> list[str]:
@@ -83,7 +97,7 @@ class _Table:
         return [queue, *self._below(queue)]
 
     def lines(self, names: list[str]) -> Iterator[str]:
-        """The queues for people, with those that are not active after the table."""
+        """The queues for people, with what is wrong with them after the table."""
         if not names:
             yield "there are no queues"
             return
@@ -91,7 +105,7 @@ class _Table:
         for name in names:
             for condition in self._statuses[name].conditions:
                 if not condition.holds:
-                    yield condition.message
+                    yield f"{name}: {condition.message}"
 
     def document(self, name: str) -> dict[str, Any]:
         """A queue for programs: its status, and what it may have."""

@@ -1,7 +1,7 @@
 """The controller's settings."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.functional_validators import BeforeValidator
@@ -14,6 +14,9 @@ from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
 from controller.model.plan import Action
 from controller.model.snapshot import Settings as EngineSettings
 
+_CHOICES: Final = tuple(action for action in Action if action is not Action.DRAIN)
+"""What is tried for groups that have no room, and for stale ones. A Queue alone asks to drain."""
+
 
 def _policy(value: object) -> object:
     return Policy.parse(value) if isinstance(value, str) else value
@@ -21,7 +24,11 @@ def _policy(value: object) -> object:
 
 def _actions(value: object) -> object:
     if isinstance(value, str):
-        return [name.strip() for name in value.split(",")] if value else []
+        value = [name.strip() for name in value.split(",")] if value else []
+    for name in value if isinstance(value, list) else ():
+        if name not in _CHOICES:
+            *most, last = (f"'{choice}'" for choice in _CHOICES)
+            raise ValueError(f"{name!r:.80} is no action; write {', '.join(most)} or {last}")
     return value
 
 
@@ -89,8 +96,8 @@ class Settings(ProcessSettings):
     staleness_grace_seconds: float = Field(
         60.0,
         ge=0,
-        description="seconds for which a group may have fewer pods than it needs, unless it says "
-        "otherwise",
+        description="seconds for which a group may have fewer pods than it needs before these are "
+        "evicted for others, unless it says otherwise; 660 at least for groups with pods of Jobs",
     )
     preempt_min_runtime_seconds: float = Field(
         0.0,
@@ -107,14 +114,32 @@ class Settings(ProcessSettings):
     consolidation_limit: int = Field(
         16, ge=0, description="how many pods move at most, so that one group fits"
     )
+    move_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="seconds for which the place of a pod that moves is kept for the pod that "
+        "replaces it",
+    )
     search_steps: int = Field(
         2_000,
         ge=1,
         description="how many placements a cycle tries at most, to find out whom to evict; a "
         "search that is cut short goes on in the next cycle",
     )
+    attempt_steps: int = Field(
+        50_000,
+        ge=1_000,
+        description="what one attempt to place a pod or a gang may cost, in steps of about 10 "
+        "microseconds; one that costs more is undecided, and tried again later",
+    )
+    attempt_steps_per_node: int = Field(
+        200,
+        ge=0,
+        description="what it may cost in addition, for each node of the cluster; the first attempt "
+        "of a group may cost a quarter of both, and each one after an undecided one twice as much",
+    )
     decide_seconds: float = Field(
-        2.0,
+        1.0,
         gt=0,
         description="seconds after which a cycle asks no further group, and what it has decided is "
         "written; the next cycle goes on at once",
@@ -163,9 +188,13 @@ class Settings(ProcessSettings):
             placement=self.placement,
             consolidation_limit=self.consolidation_limit,
             staleness_grace=self.staleness_grace_seconds,
+            move_seconds=self.move_seconds,
             preempt_min_runtime=self.preempt_min_runtime_seconds,
             reclaim_min_runtime=self.reclaim_min_runtime_seconds,
             search_steps=self.search_steps,
+            attempt_steps=self.attempt_steps,
+            attempt_steps_per_node=self.attempt_steps_per_node,
+            driver=self.driver_name,
         )
 
 

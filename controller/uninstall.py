@@ -22,7 +22,7 @@ from carina_dra.kube.client import Client, MergePatch, Preconditions
 from carina_dra.kube.errors import NotFound, PathNotFound
 from carina_dra.kube.lease import Observation, observe
 from controller.model.queue import QUEUE_LABEL
-from controller.names import GATE, GROUP, RESERVATIONS, TAINT
+from controller.names import GATE, GROUP, QUEUE_FINALIZER, RESERVATIONS, TAINT
 from controller.observe.pod import claims_of
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
@@ -36,6 +36,7 @@ BINDINGS: Final = ApiResource(
     "MutatingAdmissionPolicyBinding",
     Scope.CLUSTER,
 )
+QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
 _POLL_SECONDS: Final = 1.0
 
 
@@ -69,7 +70,14 @@ class GatedPod:
     body: Body
 
 
-Remnant: TypeAlias = PolicyBinding | TaintRule | HeldClaim | GatedPod
+@dataclass(frozen=True, slots=True)
+class HeldQueue:
+    """A Queue that could not be deleted without the controller."""
+
+    body: Body
+
+
+Remnant: TypeAlias = PolicyBinding | TaintRule | HeldClaim | GatedPod | HeldQueue
 
 
 def bindings(policies: Iterable[Body], of_policies: Iterable[Body]) -> Iterator[PolicyBinding]:
@@ -105,6 +113,13 @@ def remnants(
         yield GatedPod(pod)
 
 
+def held_queues(queues: Iterable[Body]) -> Iterator[HeldQueue]:
+    """The Queues that have the finalizer of the controller."""
+    for queue in queues:
+        if QUEUE_FINALIZER in (queue["metadata"].get("finalizers") or ()):
+            yield HeldQueue(queue)
+
+
 def find_bindings(client: Client) -> list[PolicyBinding]:
     """The bindings that are in force. Raises ApiError."""
     return list(bindings(_served(client, POLICIES), _served(client, BINDINGS)))
@@ -114,7 +129,8 @@ def find_remnants(client: Client) -> list[Remnant]:
     """What else is left. Raises ApiError."""
     # Claims are read before pods: the pods of a claim are then known.
     rules, claims = _served(client, DEVICE_TAINT_RULES), client.list(RESOURCE_CLAIMS).items
-    return list(remnants(rules, claims, client.list(PODS).items))
+    left = remnants(rules, claims, client.list(PODS).items)
+    return [*left, *held_queues(_served(client, QUEUES))]
 
 
 def remove(client: Client, remnant: Remnant) -> None:
@@ -144,6 +160,11 @@ def remove(client: Client, remnant: Remnant) -> None:
             gates = [gate for gate in pod["spec"]["schedulingGates"] if gate["name"] != GATE]
             change = MergePatch({"metadata": metadata, "spec": {"schedulingGates": gates}})
             client.patch(PODS, key.name, change, namespace=key.namespace)
+        case HeldQueue(body=queue):
+            left = [each for each in queue["metadata"]["finalizers"] if each != QUEUE_FINALIZER]
+            client.patch(
+                QUEUES, key.name, MergePatch({"metadata": metadata | {"finalizers": left}})
+            )
         case _:
             assert_never(remnant)
 
@@ -162,6 +183,8 @@ def describe(remnant: Remnant) -> str:
             return f"ResourceClaim {key}: reservation removed; pods use it"
         case GatedPod():
             return f"Pod {key}: gate removed"
+        case HeldQueue():
+            return f"Queue {key}: finalizer removed"
     assert_never(remnant)
 
 

@@ -10,11 +10,15 @@ from typing import Final, TypeVar
 from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
-from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
+from carina_dra.kube.reflector import Tracker
+from carina_dra.kube.store import ObjectChange, Versions
+from carina_dra.placement.gpu import DRIVERS
+from controller.act.queue_finalizer import QueueFinalizers
+from controller.follower import Follower
 from controller.inbox import Work
 from controller.names import GROUP
 from controller.observe.mirror import Mirror
+from controller.report.least_share_log import LeastShareLog
 from controller.report.rate import TokenBucket
 from controller.report.status_writer import StatusWriter
 from controller.subjects import Subject, optional_subjects, subjects
@@ -40,16 +44,22 @@ class Watches:
         mirror: Mirror,
         deliver: Callable[[Work], None],
         statuses: StatusWriter | None = None,
+        finalizers: QueueFinalizers | None = None,
     ) -> None:
-        """`deliver` takes the work, from any thread; `statuses` is shown Queues and PodGroups."""
+        """`deliver` takes the work, from any thread.
+
+        `statuses` is shown Queues and PodGroups, and `finalizers` Queues.
+        """
         self._client = client
         self._deliver = deliver
+        self._set_aside = mirror.set_aside
         self._heard: dict[str, float] = {}
-        self._reflectors = {
-            subject.resource.qualified_name: self._reflector(
+        shares = LeastShareLog(DRIVERS | {mirror.state.settings.driver})
+        self._trackers = {
+            subject.resource.qualified_name: self._tracker(
                 subject, partial(_complain, subject.resource, _complaints())
             )
-            for subject in subjects(mirror, statuses)
+            for subject in subjects(mirror, statuses, finalizers, shares)
         }
         self._unserved = optional_subjects(mirror)
         self._stopping = threading.Event()
@@ -57,20 +67,20 @@ class Watches:
 
     def start(self) -> None:
         """Starts to follow what every cluster serves, and what else this one serves."""
-        for reflector in self._reflectors.values():
-            reflector.start()
+        for tracker in self._trackers.values():
+            tracker.start()
         self._watch_served()
         self._searching.start()
 
     def stop(self) -> None:
         """Stops."""
         self._stopping.set()
-        for reflector in list(self._reflectors.values()):
-            reflector.stop()
+        for tracker in list(self._trackers.values()):
+            tracker.stop()
 
     def unsynced(self) -> list[str]:
         """The resources whose first list has not been read yet."""
-        return [name for name, each in list(self._reflectors.items()) if not each.synced]
+        return [name for name, each in list(self._trackers.items()) if not each.synced]
 
     def ages(self) -> Mapping[str, float]:
         """By resource: how long ago it was last heard of, in seconds."""
@@ -93,25 +103,30 @@ class Watches:
                     level = logging.WARNING if isinstance(error, Forbidden) else logging.INFO
                     _log.log(level, "a resource cannot be watched", extra={"error": str(error)})
                     break
-                reflector = self._reflector(subject, lambda _: None)
-                self._reflectors[subject.resource.qualified_name] = reflector
-                reflector.start()
+                tracker = self._tracker(subject, lambda _: None)
+                self._trackers[subject.resource.qualified_name] = tracker
+                tracker.start()
                 self._unserved.remove(versions)
                 break
 
-    def _reflector(self, subject: Subject[T], on_error: Callable[[ApiError], None]) -> Reflector[T]:
+    def _tracker(
+        self, subject: Subject[T], on_error: Callable[[ApiError], None]
+    ) -> Tracker[T | None]:
         name = subject.resource.qualified_name
+        follower = Follower(subject, self._deliver, self._set_aside)
 
-        def changed(change: ObjectChange[T]) -> None:
+        def changed(change: ObjectChange[T | None]) -> None:
             self._heard[name] = time.monotonic()
-            match change:
-                case Created(key, value) | Updated(key, _, value):
-                    self._deliver(lambda: subject.put(key, value))
-                case Removed(key, value):
-                    self._deliver(lambda: subject.remove(key, value))
+            follower.changed(change)
 
-        return Reflector(
-            self._client, subject.resource, subject.parse, on_change=changed, on_error=on_error
+        known: Versions[T] = Versions()
+        return Tracker(
+            self._client,
+            subject.resource,
+            follower.parse,
+            known,
+            on_change=changed,
+            on_error=on_error,
         )
 
 

@@ -9,6 +9,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, columns, render
+from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
 from carina_dra.process import logs
 from carina_dra.quantity import Quantity
 from carina_dra.resource import ResourceSlice, encode
@@ -76,7 +78,11 @@ def run(arguments: Namespace) -> int:
     library.close()
     kinds = arguments.device_kinds or default_kinds(driver)
     settings = PublishSettings(
-        driver, arguments.share_cores, arguments.host_memory_mib, arguments.partition_types
+        driver,
+        arguments.share_cores,
+        arguments.host_memory_mib,
+        arguments.partition_types,
+        arguments.least_share,
     )
     offered, order = of_kinds(devices(inventory), kinds), arguments.device_order
     by_group = pool(offered, settings, node=arguments.node_name, order=order)
@@ -258,6 +264,13 @@ def _percent(text: str) -> int:
     return _number(text, 1, 100)
 
 
+def _least_share(text: str) -> Fraction:
+    try:
+        return parse_least_share(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} {error}") from error
+
+
 def _host_memory(text: str) -> int:
     return _number(text, 0, HOST_MEMORY_MIB)
 
@@ -299,6 +312,13 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=os.environ.get("CARINA_SHARE_CORES", SHARE_CORES),
         metavar="CORES",
         help="percent of a GPU that a share gets by default [%(default)s]",
+    )
+    parser.add_argument(
+        "--least-share",
+        type=_least_share,
+        default=os.environ.get("CARINA_LEAST_SHARE", DEFAULT_LEAST_SHARE),
+        metavar="SHARE",
+        help="part of a GPU that a partition or a share counts at least in queues [%(default)s]",
     )
     parser.add_argument(
         "--host-memory-mib",

@@ -2,13 +2,15 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic.functional_validators import BeforeValidator
+from pydantic.functional_validators import BeforeValidator, PlainValidator
 
+from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
 from carina_dra.process import settings as process_settings
 from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
@@ -26,7 +28,12 @@ def _kinds(value: object) -> object:
     return parse_kinds(value) if isinstance(value, str) else value
 
 
+def _least_share(value: object) -> Fraction:
+    return parse_least_share(str(value))
+
+
 DeviceKinds = Annotated[frozenset[DeviceKind], BeforeValidator(_kinds)]
+LeastShare = Annotated[Fraction, PlainValidator(_least_share)]
 
 
 class Settings(ProcessSettings):
@@ -87,6 +94,11 @@ class Settings(ProcessSettings):
         description="percent of a GPU's cores that a share gets if its request asks for no amount; "
         "its memory is in proportion",
     )
+    least_share: LeastShare = Field(
+        DEFAULT_LEAST_SHARE,
+        description="the part of its GPU that a partition or a share counts at least in the queues "
+        "of the controller: a fraction such as 1/7, or a decimal such as 0.1, from 1/1000 to 1",
+    )
     device_order: DeviceOrder = Field(
         DeviceOrder.NONE,
         description="which of the devices that fit kube-scheduler takes first: none (by minor "
@@ -142,7 +154,11 @@ class Settings(ProcessSettings):
     def publish_settings(self) -> PublishSettings:
         """How devices are published."""
         return PublishSettings(
-            self.driver_name, self.share_cores, self.host_memory_mib, self.partition_types
+            self.driver_name,
+            self.share_cores,
+            self.host_memory_mib,
+            self.partition_types,
+            self.least_share,
         )
 
     @property

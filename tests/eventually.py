@@ -9,7 +9,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.01
 
 
-def eventually(condition: Callable[[], T], *, within: float = 10.0) -> T:
+def eventually(condition: Callable[[], T], *, within: float = 30.0) -> T:
     """What the condition gives as soon as that is true; AssertionError after `within` seconds."""
     deadline = time.monotonic() + within
     while not (result := condition()):

@@ -32,7 +32,9 @@ from carina_dra.allocator.search import (
     Outcome,
     Search,
 )
+from carina_dra.price import CANDIDATE
 from carina_dra.resource import Allocation, ExactCount
+from carina_dra.work import Work
 
 _WISH_STEPS: Final = 1_000
 """The step limit of a search for devices that are close to each other."""
@@ -76,6 +78,7 @@ def allocate(
     policy: Policy = UPSTREAM,
     max_steps: int | None = None,
     expired: Callable[[], bool] | None = None,
+    work: Work | None = None,
 ) -> Answer:
     """Allocates devices of a node to all claims, the best devices by the policy.
 
@@ -83,9 +86,9 @@ def allocate(
     `choose`.
 
     Raises:
-        AllocationError: as for `choose`.
+        AllocationError, OutOfStepsError: as for `choose`.
     """
-    verdict = choose(claims, state, policy=policy, max_steps=max_steps, expired=expired)
+    verdict = choose(claims, state, policy=policy, max_steps=max_steps, expired=expired, work=work)
     if not isinstance(verdict, Chosen):
         return verdict
     return write(claims, verdict, state, new_share_id)
@@ -122,6 +125,7 @@ def choose(
     least_distance: int = 0,
     among: int | None = None,
     known: Known | None = None,
+    work: Work | None = None,
 ) -> Verdict:
     """Chooses devices of a node for all claims, the best devices by the policy.
 
@@ -129,9 +133,10 @@ def choose(
     `CutShort` after `max_steps` steps, or when `expired` returns true. What is known
     already need not be computed: the `uses` of the node's groups, that no devices are closer than
     `least_distance`, that no devices can be chosen but those `among` the published (one a bit), and
-    what is `known` of devices.
+    what is `known` of devices. All of it is charged to `work`.
 
     Raises:
+        OutOfStepsError: the budget of the work is spent; nothing is known of the claims then.
         NodeAllocationError: no devices were found, and something of the node is wrong: a pool is
             invalid, or, with any policy but `upstream`, a selector fails on a device.
         ExpressionError: an expression does not compile.
@@ -140,16 +145,16 @@ def choose(
     if uses is None:
         uses = in_use(state.ready, state.usage)
     if policy.devices is None:
-        searches = _Searches(claims, state, state.published, known, max_steps, expired)
+        searches = _Searches(claims, state, state.published, known, max_steps, expired, work)
         outcome, distance = searches.any_devices(), 0
     else:
         ranked = rank_devices(state, uses, policy.devices, among)
-        searches = _Searches(claims, state, ranked, known, max_steps, expired)
+        searches = _Searches(claims, state, ranked, known, max_steps, expired, work)
         try:
             outcome, distance = searches.best_devices(least_distance)
         except AllocationError:
             # The order of the policy has met an error that the published order may not meet.
-            searches.matchings = Matchings(state.published, state.features, known)
+            searches.matchings = Matchings(state.published, state.features, known, work)
             try:
                 outcome = searches.any_devices()
                 distance = searches.distance_of(outcome)
@@ -185,8 +190,9 @@ class _Searches:
         known: Known | None,
         max_steps: int | None,
         expired: Callable[[], bool] | None,
+        work: Work | None,
     ) -> None:
-        self.matchings = Matchings(candidates, state.features, known)
+        self.matchings = Matchings(candidates, state.features, known, work)
         self.steps = 0
         self._claims = claims
         self._state = state
@@ -335,6 +341,7 @@ class _Searches:
         )
         try:
             for matching in map(self.matchings.of, alternatives):
+                self.matchings.work.spend(CANDIDATE * len(self.matchings.candidates))
                 for index in range(len(self.matchings.candidates)):
                     matching.selects(index)
                     matching.amounts(index)

@@ -14,9 +14,11 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, IncompletePool, InvalidPool, Pool, ReadyPool
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import PoolId
-from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError, Meter
+from carina_dra.price import AMOUNT, CANDIDATE, CEL_UNIT, EVALUATION, VALUE
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute, lookup
+from carina_dra.work import Work
 
 
 class Known(Protocol):
@@ -69,7 +71,10 @@ class Matching:
         candidates: Sequence[Candidate],
         features: Features,
         known: Known | None = None,
+        work: Work | None = None,
     ) -> None:
+        """`known`, if given, charges what it evaluates itself; the rest is charged to `work`."""
+        self._work = Work() if work is None else work
         self._alternative = alternative
         self._known = known
         self._candidates = candidates
@@ -99,6 +104,7 @@ class Matching:
             AllocationError: an amount is not valid, see `CapacityError`.
         """
         if index not in self._amounts:
+            self._work.spend(AMOUNT)
             candidate = self._candidates[index]
             self._amounts[index] = (
                 amounts_of(self._alternative, candidate, self._features)
@@ -123,6 +129,7 @@ class Matching:
     def published(self, index: int, attribute: str) -> Values | None:
         """The values that the driver published, whatever the request derives; None for none."""
         candidate = self._candidates[index]
+        self._work.spend(VALUE)
         found = lookup(candidate.device.attributes, attribute, candidate.id.driver)
         return None if found is None else values_of(found, lists=self._features.list_attributes)
 
@@ -140,6 +147,7 @@ class Matching:
                     raise self._not_all(name, "invalid")
                 case ReadyPool():
                     pass
+        self._work.spend(CANDIDATE * len(self._candidates))
         return tuple(
             index
             for index in range(len(self._candidates))
@@ -170,13 +178,16 @@ class Matching:
         for named in self._alternative.selectors:
             if isinstance(named.selector, CompileError):
                 raise ExpressionError(f"{named.location}: CEL compile error: {named.selector}")
+            meter = Meter()
             try:
-                if not named.selector.matches(candidate.view):
+                if not named.selector.matches(candidate.view, meter):
                     return f"not selected by {named.location}"
             except EvaluationError as error:
                 raise AllocationError(
                     f"{named.location} on device {candidate.id}: CEL runtime error: {error}"
                 ) from error
+            finally:
+                self._work.spend(EVALUATION + CEL_UNIT * meter.spent)
         return None if candidate.here else "not usable on this node"
 
     def _attribute(self, candidate: Candidate, name: str) -> DeviceAttribute | None:
@@ -188,8 +199,15 @@ class Matching:
         try:
             if self._known is not None:
                 return self._known.derived(derived, candidate)
-            return derived.evaluate(candidate.view)
+            return self._derive(derived, candidate)
         except EvaluationError as error:
             raise AllocationError(
                 f"evaluate derived attribute {name} on device {candidate.id} failed: {error}"
             ) from error
+
+    def _derive(self, expression: AttributeExpression, candidate: Candidate) -> DeviceAttribute:
+        meter = Meter()
+        try:
+            return expression.evaluate(candidate.view, meter)
+        finally:
+            self._work.spend(EVALUATION + CEL_UNIT * meter.spent)

@@ -22,9 +22,11 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, constrains_all
 from carina_dra.allocator.symmetry import Symmetry
 from carina_dra.allocator.taint import untolerated
+from carina_dra.price import CANDIDATE, CONSTRAINT, DECISION, SEARCH, SYMMETRY, TAKEN
 from carina_dra.quantity import Quantity
 from carina_dra.resource import All, ExactCount
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
+from carina_dra.work import Work
 
 _PATIENCE: Final = 100
 """The number of steps after which, of equal devices, only one is tried."""
@@ -120,8 +122,11 @@ class Matchings:
         candidates: Sequence[Candidate],
         features: Features,
         known: Known | None = None,
+        work: Work | None = None,
     ) -> None:
+        """`work` is charged with all searches among them."""
         self.candidates = candidates
+        self.work = Work() if work is None else work
         self._features = features
         self._known = known
         self._matchings: dict[Alternative, Matching] = {}
@@ -130,7 +135,9 @@ class Matchings:
         """The devices that match an alternative."""
         matching = self._matchings.get(alternative)
         if matching is None:
-            matching = Matching(alternative, self.candidates, self._features, self._known)
+            matching = Matching(
+                alternative, self.candidates, self._features, self._known, self.work
+            )
             self._matchings[alternative] = matching
         return matching
 
@@ -176,7 +183,10 @@ class Search:
         Raises:
             AllocationError: a request for all devices meets a selector that fails on a device, or
                 a pool that is being updated or invalid; or the claim asks for too many devices.
+            OutOfStepsError: the budget of the work is spent.
         """
+        self._work = matchings.work
+        self._work.spend(SEARCH)
         self._candidates = matchings.candidates
         self._claims = claims
         self._state = state
@@ -225,6 +235,7 @@ class Search:
         Raises:
             AllocationError: an answer would rest on something that is wrong: a selector that fails
                 on a device, a capacity that cannot be counted.
+            OutOfStepsError: the budget of the work is spent.
         """
         stack = self._stack
         while stack:
@@ -237,6 +248,7 @@ class Search:
                 stack.append(iter([position]))
                 return CutShort(self._steps)
             else:
+                self._work.spend(DECISION)
                 stack.append(self._moves(position))
                 self._steps += 1
         return Impossible(self._steps)
@@ -249,6 +261,7 @@ class Search:
     @cached_property
     def _symmetry(self) -> Symmetry:
         """Worth its while only where the search takes long."""
+        self._work.spend(SYMMETRY * len(self._candidates))
         return Symmetry(
             self._state.ready, self._claims, self._in_common, self._state.usage, self._ledger
         )
@@ -319,14 +332,19 @@ class Search:
         admin = bool(option.alternative.admin_access)
         kind_of: Callable[[Candidate], Hashable] | None = None
         failed: set[Hashable] = set()
+        work, charged = self._work, at.start
         for index in range(at.start, len(self._candidates)):
             candidate = self._candidates[index]
             if not self._ledger.is_free(candidate.id, at.claim, admin=admin):
                 continue
             if not option.matching.selects(index) or not self._has_room(option, index):
                 continue
-            if kind_of is not None and kind_of(candidate) in failed:
-                continue
+            if kind_of is not None:
+                work.spend(SYMMETRY)
+                if kind_of(candidate) in failed:
+                    continue
+            work.spend(CANDIDATE * (index - charged))
+            charged = index
             taken = self._take(at.claim, option, index, must=False)
             if taken is None:
                 continue
@@ -337,6 +355,7 @@ class Search:
             if self._steps > _PATIENCE and self._may_skip_equal_devices:
                 kind_of = kind_of or self._symmetry.now()
                 failed.add(kind_of(candidate))
+        work.spend(CANDIDATE * (len(self._candidates) - charged))
 
     def _take(self, claim: int, option: _Option, index: int, *, must: bool) -> _Taken | None:
         """Gives a selectable device to the claim, if nothing is in the way.
@@ -344,6 +363,7 @@ class Search:
         Raises:
             AllocationError: the claim must have the device, and forbids itself to.
         """
+        self._work.spend(TAKEN)
         alternative, candidate = option.alternative, self._candidates[index]
         if not self._is_available(claim, alternative, candidate):
             return None
@@ -424,6 +444,7 @@ class Search:
     ) -> tuple[Match | Distinct, ...] | None:
         """Adds the device to the constraints that mean the request; None if one refuses it."""
         added: list[Match | Distinct] = []
+        self._work.spend(CONSTRAINT * len(self._rules[claim]))
         for rule in self._rules[claim]:
             if not option.alternative.is_meant_by(rule.requests):
                 continue

@@ -67,6 +67,11 @@ class Selector:
         """The qualified names of the attributes that it reads; None if they are not known."""
         return self._compiled.reads
 
+    @property
+    def cost(self) -> int | None:
+        """What each evaluation costs, if this is known before; None if it is counted."""
+        return None if self._compiled.is_counted else self._compiled.cost
+
     def matches(self, device: CelDevice, meter: Meter | None = None) -> bool:
         """Whether it is true for the device.
 

@@ -36,7 +36,7 @@ def render(output: OutputFormat, *, document: Mapping[str, Any], table: Iterable
     """
     match output:
         case OutputFormat.TABLE:
-            return "\n".join(table)
+            return "\n".join(map(_printable, table))
         case OutputFormat.JSON:
             return json.dumps(document, indent=2)
         case OutputFormat.YAML:
@@ -51,6 +51,13 @@ def columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def _printable(line: str) -> str:
+    """A line without characters that do something to a terminal: names and texts may have any."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in line
+    )
 
 
 class YamlDumper(yaml.SafeDumper):

@@ -15,7 +15,7 @@ is used where Carina has to agree with kubectl: to read kubeconfig files.
     client           the verbs: get, list, create, replace, patch, delete, watch
     watch            the events of a watch
     store            objects by key, with indexes; what changed between two lists
-    reflector        a store that follows the API server
+    reflector        objects followed at the API server, with or without a store of them
     backoff          how long to wait before the next attempt
     lease            leader election
     event            Events about objects, and when repetitions become a series

@@ -6,7 +6,7 @@ Only what access to the API needs is read here. Code that works with an object's
 
 import json
 import re
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 _DEEPEST: Final = 200
 """Levels that are read of what Python's parser cannot follow."""
@@ -24,6 +24,12 @@ class ObjectKey(NamedTuple):
 
     namespace: str
     name: str
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The key that is written so."""
+        namespace, _, name = text.rpartition("/")
+        return cls(namespace, name)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name

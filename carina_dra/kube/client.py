@@ -11,8 +11,9 @@ time to connect, and each wait for the server after that. A client is thread-saf
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias, assert_never, cast
+from typing import Any, Generic, Self, TypeAlias, TypeVar, assert_never, cast
 
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body, key_of, parse_json
@@ -20,6 +21,8 @@ from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import ApiOperation, Gone, ServerError
 from carina_dra.kube.transport import Query, Transport
 from carina_dra.kube.watch import Watch
+
+T = TypeVar("T")
 
 TIMEOUT = 15.0
 """Default timeout of every method, in seconds."""
@@ -52,10 +55,10 @@ EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Generic[T]):
     """The objects of a list, and the version of the list: a watch begins there."""
 
-    items: list[Body]
+    items: list[T]
     resource_version: str
 
 
@@ -129,35 +132,56 @@ class Client:
         *,
         page_size: int = PAGE_SIZE,
         timeout: float = TIMEOUT,
-    ) -> Listing:
+    ) -> Listing[Body]:
         """All objects of the selection at one version, read in pages.
 
         Items get apiVersion and kind, which the API server omits in lists. Raises Gone if the
         version expires even while the list is read as one page.
         """
+        return self.list_as(
+            resource, lambda body: body, selection, page_size=page_size, timeout=timeout
+        )
+
+    def list_as(
+        self,
+        resource: ApiResource,
+        read: Callable[[Body], T],
+        selection: Selection = EVERYTHING,
+        *,
+        page_size: int = PAGE_SIZE,
+        timeout: float = TIMEOUT,
+    ) -> Listing[T]:
+        """As `list`, with what `read` makes of each object.
+
+        Only the bodies of one page are kept at a time. If the version expires between two pages,
+        all objects are read again, as one page.
+        """
         try:
-            return self._list(resource, selection, page_size, timeout)
+            return self._list(resource, read, selection, page_size, timeout)
         except Gone:
             # The version of the first page expired before the last page was read.
-            return self._list(resource, selection, 0, timeout)
+            return self._list(resource, read, selection, 0, timeout)
 
     def _list(
-        self, resource: ApiResource, selection: Selection, page_size: int, timeout: float
-    ) -> Listing:
+        self,
+        resource: ApiResource,
+        read: Callable[[Body], T],
+        selection: Selection,
+        page_size: int,
+        timeout: float,
+    ) -> Listing[T]:
         operation = ApiOperation.on("list", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         query = selection.query() | ({"limit": str(page_size)} if page_size else {})
-        items: list[Body] = []
+        items: list[T] = []
         while True:
             page = self._call(operation, "GET", path, query=query, timeout=timeout)
-            items += page.get("items") or ()
+            # Nothing keeps the bodies of this page while the next is read.
+            items += (read(_with_type(resource, body)) for body in page.pop("items", None) or ())
             proceed = page["metadata"].get("continue")
             if not proceed:
-                break
+                return Listing(items, page["metadata"]["resourceVersion"])
             query["continue"] = proceed
-        for item in items:
-            item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-        return Listing(items, page["metadata"]["resourceVersion"])
 
     def watch(
         self,
@@ -327,6 +351,11 @@ class Client:
         if not isinstance(answer, dict):
             raise ServerError(operation, f"the answer is not a JSON object: {content[:200]!r}")
         return cast("Body", answer)
+
+
+def _with_type(resource: ApiResource, body: Body) -> Body:
+    body["apiVersion"], body["kind"] = resource.api_version, resource.kind
+    return body
 
 
 def _wire_form(patch: Patch) -> tuple[object, str]:

@@ -188,8 +188,11 @@ def from_status(operation: ApiOperation, status: Body, retry_after: str = "") ->
         case _ if code < 500:
             return BadRequest(operation, message)
         case _:
-            return ServerError(operation, message)
+            return _server_error(operation, message)
 
+
+_TOO_LARGE: Final = "request is too large"
+"""What etcd says of an object; the API server passes it on as a failure of its own."""
 
 _PLAIN: dict[int, type[ApiError]] = {
     401: Unauthorized,
@@ -199,6 +202,12 @@ _PLAIN: dict[int, type[ApiError]] = {
     503: Unavailable,
     504: Unavailable,
 }
+
+
+def _server_error(operation: ApiOperation, message: str) -> ApiError:
+    if _TOO_LARGE in message:
+        return Invalid(operation, message, ())
+    return ServerError(operation, message)
 
 
 def _not_found(operation: ApiOperation, details: Body, message: str) -> ApiError:

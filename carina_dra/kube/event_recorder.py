@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 from carina_dra.kube.api_resource import EVENTS
@@ -107,11 +108,20 @@ class EventRecorder:
                 occurrences = list(self._queue)
                 self._queue.clear()
             for occurrence in occurrences:
-                self._observe(occurrence)
+                self._attempt(occurrence, partial(self._observe, occurrence))
             for occurrence, series in list(self._series.items()):
-                self._review(occurrence, series, closing=closing)
+                review = partial(self._review, occurrence, series, closing=closing)
+                self._attempt(occurrence, review)
             if closing:
                 return
+
+    def _attempt(self, occurrence: Occurrence, work: Callable[[], None]) -> None:
+        """Does work for one event, which is dropped if a defect is met: all others are written."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this event only
+            self._series.pop(occurrence, None)
+            self._drop(occurrence, repr(error))
 
     def _observe(self, occurrence: Occurrence) -> None:
         now = self._now()

@@ -1,4 +1,4 @@
-"""A store that follows the API server: one list, then watches, while the process lives.
+"""Objects followed at the API server: one list, then watches, while the process lives.
 
 It guarantees:
 - A watch that ends, for whatever reason, is opened again after a delay that grows and has jitter.
@@ -6,6 +6,7 @@ It guarantees:
   differences are reported like any other change: none is missed, none is reported twice.
 - An object that cannot be parsed is logged and skipped. Its last state that could be parsed stays,
   since removing it would look like a deletion.
+- Of a list, only the bodies of one page are kept at a time.
 - `stop` ends a blocked read at once.
 """
 
@@ -20,7 +21,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, Gone
-from carina_dra.kube.store import Entry, IndexFunction, ObjectChange, Store
+from carina_dra.kube.store import Entry, IndexFunction, Known, ObjectChange, Store
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
@@ -28,10 +29,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Reflector(Generic[T]):
-    """Keeps `store` equal to the API server's objects, each parsed by `parse`.
+class Tracker(Generic[T]):
+    """Reports the changes of the API server's objects, each parsed by `parse`.
 
-    on_change: called for every change, in order, after the store was updated, by the reflector's
+    known: what is known of the objects, and brought up to date.
+    on_change: called for every change, in order, after `known` was updated, by the tracker's
     thread. It should return soon; its exceptions are logged.
     on_error: called by the same thread for every list or watch that failed; it is tried again.
     """
@@ -41,15 +43,15 @@ class Reflector(Generic[T]):
         client: Client,
         resource: ApiResource,
         parse: Callable[[Body], T],
+        known: Known[T],
         *,
         selection: Selection = EVERYTHING,
-        indexes: Mapping[str, IndexFunction[T]] | None = None,
         on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
         on_error: Callable[[ApiError], None] = lambda _: None,
         backoff: Backoff | None = None,
         watch_seconds: int = WATCH_SECONDS,
     ) -> None:
-        self.store: Store[T] = Store(indexes)
+        self._known = known
         self._client = client
         self._resource = resource
         self._selection = selection
@@ -64,7 +66,7 @@ class Reflector(Generic[T]):
         self._watch_lock = threading.Lock()
         self._open_watch: Watch | None = None
         self._thread = threading.Thread(
-            target=self._run, name=f"reflector-{resource.plural}", daemon=True
+            target=self._run, name=f"tracker-{resource.plural}", daemon=True
         )
 
     def start(self) -> None:
@@ -84,12 +86,12 @@ class Reflector(Generic[T]):
             self._thread.join(timeout)
 
     def wait_synced(self, timeout: float) -> bool:
-        """Waits until the first list is in the store and reported; False if the time runs out."""
+        """Waits until the first list is known and reported; False if the time runs out."""
         return self._synced.wait(timeout)
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in the store and reported."""
+        """Whether the first list is known and reported."""
         return self._synced.is_set()
 
     def _run(self) -> None:
@@ -116,16 +118,15 @@ class Reflector(Generic[T]):
 
     def _list(self) -> str:
         with collector_paused():
-            listing = self._client.list(self._resource, self._selection)
-            entries: dict[ObjectKey, Entry[T]] = {}
-            for body in listing.items:
-                key = key_of(body)
-                entry = self._parsed(body) or self.store.entry(key)
-                if entry is not None:
-                    entries[key] = entry
-            for change in self.store.replace(entries):
+            listing = self._client.list_as(self._resource, self._listed, self._selection)
+            entries = {key: entry for key, entry in listing.items if entry is not None}
+            for change in self._known.replace(entries):
                 self._report(change)
         return listing.resource_version
+
+    def _listed(self, body: Body) -> tuple[ObjectKey, Entry[T] | None]:
+        key = key_of(body)
+        return key, self._parsed(body) or self._known.entry(key)
 
     def _watch(self, version: str) -> None:
         with self._client.watch(
@@ -148,7 +149,7 @@ class Reflector(Generic[T]):
         """Applies an event. Returns whether the watch can continue."""
         version = version_of(event)
         if self._version is not None and int(version) < int(self._version):
-            # The API server was restored from a backup, so the store is not part of its history.
+            # The API server was restored from a backup, so what is known is not of its history.
             _log.warning("versions go backwards, listing again", extra={"version": version})
             self._version = None
             return False
@@ -157,9 +158,9 @@ class Reflector(Generic[T]):
         match event:
             case Added(body) | Modified(body):
                 entry = self._parsed(body)
-                change = self.store.put(key_of(body), entry) if entry is not None else None
+                change = self._known.put(key_of(body), entry) if entry is not None else None
             case Deleted(body):
-                change = self.store.remove(key_of(body), int(version))
+                change = self._known.remove(key_of(body), int(version))
             case Bookmark():
                 pass
             case _:
@@ -187,3 +188,33 @@ class Reflector(Generic[T]):
                 },
             )
             return None
+
+
+class Reflector(Tracker[T]):
+    """A tracker that keeps the objects, too, in `store`."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: ApiResource,
+        parse: Callable[[Body], T],
+        *,
+        selection: Selection = EVERYTHING,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
+        on_error: Callable[[ApiError], None] = lambda _: None,
+        backoff: Backoff | None = None,
+        watch_seconds: int = WATCH_SECONDS,
+    ) -> None:
+        self.store: Store[T] = Store(indexes)
+        super().__init__(
+            client,
+            resource,
+            parse,
+            self.store,
+            selection=selection,
+            on_change=on_change,
+            on_error=on_error,
+            backoff=backoff,
+            watch_seconds=watch_seconds,
+        )

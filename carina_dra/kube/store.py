@@ -4,10 +4,11 @@ Invariant: an object is never replaced by an older version of itself, except by 
 is authoritative. Versions compare as integers, as Kubernetes guarantees (KEP-5504).
 """
 
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from carina_dra.kube.body import ObjectKey
 
@@ -51,6 +52,64 @@ class Removed(Generic[T]):
 
 
 ObjectChange: TypeAlias = Created[T] | Updated[T] | Removed[T]
+
+
+class Known(Protocol[T]):
+    """What is known of objects, so that changes can be told."""
+
+    def entry(self, key: ObjectKey) -> Entry[T] | None:
+        """The object with its version; None if there is none."""
+
+    def put(self, key: ObjectKey, entry: Entry[T]) -> ObjectChange[T] | None:
+        """Takes notice of an object; None if this version or a newer one is known."""
+
+    def remove(self, key: ObjectKey, version: int) -> Removed[T] | None:
+        """Takes notice of a deletion at a version; None if a newer one is known."""
+
+    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[ObjectChange[T]]:
+        """Takes notice of a whole list. Returns the changes."""
+
+
+class Versions(Generic[T]):
+    """The versions of objects whose values are kept elsewhere; for one thread.
+
+    The changes have None for the value before. Names are interned: who keeps the same text,
+    interned, shares it.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[str, int] = {}
+
+    def entry(self, key: ObjectKey) -> Entry[T | None] | None:
+        """The version of an object; None if there is none."""
+        version = self._versions.get(str(key))
+        return None if version is None else Entry(version, None)
+
+    def put(self, key: ObjectKey, entry: Entry[T | None]) -> ObjectChange[T | None] | None:
+        """Takes notice of an object; None if this version or a newer one is known."""
+        name = sys.intern(str(key))
+        known = self._versions.get(name)
+        if known is not None and known >= entry.version:
+            return None
+        self._versions[name] = entry.version
+        return Created(key, entry.value) if known is None else Updated(key, None, entry.value)
+
+    def remove(self, key: ObjectKey, version: int) -> Removed[T | None] | None:
+        """Takes notice of a deletion at a version; None if a newer one is known."""
+        name = str(key)
+        known = self._versions.get(name)
+        if known is None or known > version:
+            return None
+        del self._versions[name]
+        return Removed(key, None)
+
+    def replace(self, entries: Mapping[ObjectKey, Entry[T | None]]) -> list[ObjectChange[T | None]]:
+        """Takes notice of a whole list. Returns the changes."""
+        before: dict[ObjectKey, Entry[T | None]] = {
+            ObjectKey.read(name): Entry(version, None) for name, version in self._versions.items()
+        }
+        self._versions = {sys.intern(str(key)): entry.version for key, entry in entries.items()}
+        return difference(before, entries)
 
 
 class Store(Generic[T]):

@@ -3,32 +3,44 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from carina_dra.price import VALUE
+from carina_dra.work import Work
+
 L = TypeVar("L")
 R = TypeVar("R")
 
 
-def has_matching(neighbours: Mapping[L, Sequence[R]], size: int) -> bool:
+def has_matching(neighbours: Mapping[L, Sequence[R]], size: int, work: Work | None = None) -> bool:
     """Whether so many edges have no vertex in common, by augmenting paths (Kuhn's algorithm).
 
     `neighbours` has the edges: the vertices on the right, by those on the left. Recursion is as
     deep as the matching is large.
+
+    Raises:
+        OutOfStepsError: the budget of the work is spent.
     """
+    work = Work() if work is None else work
     partner: dict[R, L] = {}
     for left in neighbours:
         if len(partner) >= size:
             break
-        _augment(left, neighbours, partner, set())
+        _augment(left, neighbours, partner, set(), work)
     return len(partner) >= size
 
 
 def _augment(
-    left: L, neighbours: Mapping[L, Sequence[R]], partner: dict[R, L], tried: set[R]
+    left: L,
+    neighbours: Mapping[L, Sequence[R]],
+    partner: dict[R, L],
+    tried: set[R],
+    work: Work,
 ) -> bool:
     """Finds a partner for a vertex, perhaps that of another which finds another one."""
+    work.spend(VALUE * len(neighbours[left]))
     for right in neighbours[left]:
         if right not in tried:
             tried.add(right)
-            if right not in partner or _augment(partner[right], neighbours, partner, tried):
+            if right not in partner or _augment(partner[right], neighbours, partner, tried, work):
                 partner[right] = left
                 return True
     return False

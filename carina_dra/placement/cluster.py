@@ -423,6 +423,10 @@ class Cluster:
                     return published
         return None
 
+    def slices_of(self, pool: PoolId) -> tuple[ResourceSlice, ...]:
+        """The published slices of a pool."""
+        return tuple(self._slices[name] for name in sorted(self._pools.get(pool, ())))
+
     def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
         """What a device consumes of counters, as it is published, in billionths."""
         return {

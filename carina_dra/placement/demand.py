@@ -17,14 +17,15 @@ from carina_dra.allocator.preference import FAR
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import Amounts
 from carina_dra.placement.distance import least_distance
-from carina_dra.placement.distinct import may_differ
+from carina_dra.placement.distinct import charge_places, may_differ
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.node_offer import Offer
 from carina_dra.placement.offer import PoolState, devices_of
 from carina_dra.placement.packing import Packing
 from carina_dra.placement.requirements import Matched, Requirements, WantedAlternative, least_of
-from carina_dra.placement.selector_budget import SelectorBudget
+from carina_dra.price import ALTERNATIVE, AMOUNT, VALUE
 from carina_dra.resource import All
+from carina_dra.work import Work
 
 _NO_AMOUNTS: Final[Amounts] = {}
 _ROUNDS: Final = 4
@@ -53,9 +54,14 @@ class Short:
 class Demand:
     """The conditions that a node must meet for claims."""
 
-    def __init__(self, claims: Sequence[Claim], features: Features, budget: SelectorBudget) -> None:
-        self.eligibility = Eligibility(features, budget)
+    def __init__(self, claims: Sequence[Claim], features: Features) -> None:
+        self.eligibility = Eligibility(features)
         self.required = Requirements(claims)
+
+    @property
+    def work(self) -> Work:
+        """The work on the node that is looked at."""
+        return self.eligibility.work
 
     def bound(
         self, offer: Offer, states: Sequence[PoolState], *, is_whole: bool, wish: bool
@@ -66,7 +72,7 @@ class Demand:
         incomplete or invalid, and `wish` that close devices are wanted.
 
         Raises:
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
         if self.required.has_all and not is_whole:
             return Bound(0, 0)
@@ -75,9 +81,12 @@ class Demand:
             [self._available(one.source, states, errors) for one in of]
             for of in self.required.requests
         ]
-        if not (self._may_be_enough(available) and may_differ(self.required, available, offer)):
+        if not (
+            self._may_be_enough(available)
+            and may_differ(self.required, available, offer, self.work)
+        ):
             return Short(errors[0] if errors else "")
-        packing = Packing(self._levels(available, states), states)
+        packing = Packing(self._levels(available, states), states, self.work)
         first = self._first_matching(available, packing, offer)
         if first is None:
             return Short(errors[0] if errors else "")
@@ -94,7 +103,7 @@ class Demand:
         def may_match(within: int) -> bool:
             return all(self._may_match(one, available, within, packing, offer) for one in others)
 
-        distance = least_distance(wants, packing, offer, in_common, may_match)
+        distance = least_distance(wants, packing, offer, in_common, may_match, self.work)
         return Bound(sum(first), distance, among)
 
     def least_distance(self, offer: Offer, states: Sequence[PoolState]) -> int:
@@ -106,6 +115,9 @@ class Demand:
         required = self.required
         if not (required.compiles and required.several and required.matches):
             return 0
+        for names in required.matched:
+            for name in names:
+                charge_places(offer, name, self.work)
         is_shared, free, shift = False, 0, 0
         for state in states:
             is_shared |= bool(state.offered.shareable)
@@ -121,6 +133,8 @@ class Demand:
             places = offer.together((*names, *required.always_in_common))
             if places is None:
                 return distance
+            compared = 1 + sum(len(together) for together, _ in matched)
+            self.work.spend(VALUE * len(places) * compared)
             for place in places:
                 there = free & place
                 if there.bit_count() >= needed and all(
@@ -204,7 +218,7 @@ class Demand:
         """Whether an attempt that comes to all of these devices, free or not, could fail.
 
         Raises:
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
         return self.required.fails_alone or any(
             self.eligibility.may_fail(one.source, state)
@@ -217,6 +231,7 @@ class Demand:
         self, wanted: Alternative, states: Sequence[PoolState], errors: list[str]
     ) -> int:
         """The devices of a node that each could serve the alternative; none if it needs others."""
+        self.work.spend(ALTERNATIVE)
         mask = shift = 0
         for state in states:
             of_pool = self.eligibility.available(wanted, state, errors)
@@ -237,6 +252,7 @@ class Demand:
                 state.offered.shareable & either >> shift if len(self.required.sharing) > 1 else 0
             )
             for bit, one in devices_of(shared, state.offered.devices):
+                self.work.spend(AMOUNT * len(self.required.sharing))
                 shares = self._shares(one, state)
                 levels += [0] * (shares - len(levels))
                 for level in range(1, shares):
@@ -296,6 +312,8 @@ class Demand:
         offer: Offer,
     ) -> None:
         """Leaves the devices with a value that enough devices have for all requests together."""
+        for name in match.attributes:
+            charge_places(offer, name, self.work)
         for together in _together(match, offer):
             leave = 0
             for within in together:
@@ -335,6 +353,7 @@ class Demand:
         All requests must have the values there that must be distinct.
         """
         requests = []
+        self.work.spend(ALTERNATIVE * len(match.requests))
         for request, meant in match.requests:
             wants = [
                 want
@@ -354,7 +373,7 @@ class Demand:
         for request, meant in match.requests:
             for rank in meant:
                 there[request][rank] &= within
-        return may_differ(self.required, there, offer)
+        return may_differ(self.required, there, offer, self.work)
 
 
 def _union(available: Sequence[Sequence[int]]) -> int:

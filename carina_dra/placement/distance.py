@@ -6,6 +6,8 @@ from dataclasses import replace
 from carina_dra.allocator.preference import FAR
 from carina_dra.placement.node_offer import Offer
 from carina_dra.placement.packing import Packing, Want
+from carina_dra.price import VALUE
+from carina_dra.work import Work
 
 
 def least_distance(
@@ -14,6 +16,7 @@ def least_distance(
     offer: Offer,
     in_common: Sequence[str] = (),
     may_match: Callable[[int], bool] = lambda _: True,
+    work: Work | None = None,
 ) -> int:
     """The least distance that the devices of all wants may have to each other.
 
@@ -24,6 +27,8 @@ def least_distance(
         together = offer.together((*names, *in_common))
         if together is None:
             return distance
+        if work is not None:
+            work.spend(VALUE * len(together) * len(wants))
         for within in together:
             if any((want.devices & within).bit_count() < want.count for want in wants):
                 continue

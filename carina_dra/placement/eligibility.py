@@ -1,9 +1,10 @@
 """Which devices could serve a request: what its expressions and amounts say of each device.
 
-Everything is evaluated once, when it is first needed, and what expressions cost is limited.
+Everything is evaluated once, when it is first needed, and charged to the work that needs it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.allocator.capacity import fits
@@ -14,24 +15,35 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.taint import untolerated
 from carina_dra.allocator.usage import Amounts
-from carina_dra.cel import AttributeExpression, CompileError, EvaluationError
+from carina_dra.cel import AttributeExpression, CompileError, EvaluationError, Meter
 from carina_dra.placement.offer import OfferedPool, PoolState, devices_of
-from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
+from carina_dra.price import ALTERNATIVE, AMOUNT, CEL_UNIT, EVALUATION
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
+from carina_dra.work import Work
 
 _NO_AMOUNTS: Final[Amounts] = {}
 _DEVICES: Final = 10_000
 """The number of devices of which it is remembered what a request makes of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What an expression has given for a device, and the cost of its evaluation."""
+
+    value: DeviceAttribute | str
+    """The error if it is a text."""
+    cost: int
+
+
 class Eligibility:
     """The devices that alternatives of claims of one kind could have."""
 
-    def __init__(self, features: Features, budget: SelectorBudget) -> None:
-        self.budget = budget
+    def __init__(self, features: Features) -> None:
+        self.work = Work()
+        """The work on the node that is looked at."""
         self._features = features
-        self._derived: dict[AttributeExpression, dict[Candidate, DeviceAttribute | None]] = {}
+        self._derived: dict[AttributeExpression, dict[Candidate, _Derived]] = {}
         self._amounts: dict[Alternative, dict[Candidate, Mapping[str, Quantity] | None]] = {}
 
     def available(self, wanted: Alternative, state: PoolState, errors: list[str]) -> int:
@@ -40,8 +52,9 @@ class Eligibility:
         `errors` gets what failed on other devices.
 
         Raises:
-            BudgetError: the expressions have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
+        self.work.spend(ALTERNATIVE)
         offered = state.offered
         mask = offered.here
         if not wanted.admin_access:
@@ -95,16 +108,16 @@ class Eligibility:
         )
 
     def selects_nothing(self, wanted: Alternative, state: PoolState) -> bool:
-        """Whether no device of a pool is selected, or fails, as is known without evaluation."""
+        """Whether no device of a pool is selected, or fails, as is known without evaluation.
+
+        What has been evaluated before does not matter: the answer is the same in each process.
+        """
         offered = state.offered
         mask = offered.here if wanted.admin_access else offered.here & state.free
         for named in wanted.selectors:
             if not mask:
                 break
-            found = offered.known(named.selector)
-            if mask & (~found.known | found.doubtful):
-                return False
-            mask &= found.mask
+            mask &= ~offered.refused(named.selector)
         return not mask
 
     def _selected(
@@ -115,7 +128,7 @@ class Eligibility:
         for named in wanted.selectors:
             if not among:
                 break
-            found = offered.selected(named.selector, among, self.budget)
+            found = offered.selected(named.selector, among, self.work)
             failure = found.first_failure(among, offered.devices)
             if failure is not None:
                 errors.append(f"{named.location} {failure}")
@@ -126,7 +139,7 @@ class Eligibility:
         """Whether an alternative fails on a device of the pool, free or not.
 
         Raises:
-            BudgetError: the expressions have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
         offered = state.offered
         mask, errors = self._selected(wanted, offered, (1 << len(offered.devices)) - 1)
@@ -142,19 +155,24 @@ class Eligibility:
         return False
 
     def concerns(self, wanted: Alternative, candidate: Candidate) -> bool:
-        """Whether an alternative selects a device, fails on it, or may not be evaluated any more.
+        """Whether an alternative selects a device, or fails on it.
 
         It fails also if a later selector would not select the device.
+
+        Raises:
+            OutOfStepsError: the budget is spent.
         """
         for named in wanted.selectors:
             if isinstance(named.selector, CompileError):
                 return True
+            meter = Meter()
             try:
-                self.budget.require()
-                if not named.selector.matches(candidate.view, self.budget.meter):
+                if not named.selector.matches(candidate.view, meter):
                     return False
-            except (EvaluationError, BudgetError):
+            except EvaluationError:
                 return True
+            finally:
+                self.work.spend(EVALUATION + CEL_UNIT * meter.spent)
         return True
 
     def selects(
@@ -163,13 +181,13 @@ class Eligibility:
         """Whether an alternative selects a device of a pool; None where a selector fails.
 
         Raises:
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
         if candidate.device.binding_conditions and not self._features.binding_conditions:
             return False
         bit = 1 << offered.pool.positions[candidate.id]
         for named in wanted.selectors:
-            found = offered.selected(named.selector, bit, self.budget)
+            found = offered.selected(named.selector, bit, self.work)
             if found.doubtful & bit:
                 return None
             if not found.mask & bit:
@@ -183,15 +201,19 @@ class Eligibility:
 
         Raises:
             EvaluationError: the expression fails on the device.
-            BudgetError: the expressions have cost more than they may.
+            OutOfStepsError: the budget is spent.
         """
         known = self._derived.setdefault(expression, {})
         if candidate not in known:
             if len(known) >= _DEVICES:
                 known.clear()
-            self.budget.require()
-            known[candidate] = expression.evaluate(candidate.view, self.budget.meter)
-        return known[candidate]
+            known[candidate] = _derive(expression, candidate)
+        found = known[candidate]
+        if self.work.uncharged((expression, candidate), 1):
+            self.work.spend(EVALUATION + CEL_UNIT * found.cost)
+        if isinstance(found.value, str):
+            raise EvaluationError(found.value)
+        return found.value
 
     def amounts_of(
         self, wanted: Alternative, candidate: Candidate
@@ -201,9 +223,19 @@ class Eligibility:
         Raises:
             AllocationError: an amount is not valid.
         """
+        self.work.spend(AMOUNT)
         known = self._amounts.setdefault(wanted, {})
         if candidate not in known:
             if len(known) >= _DEVICES:
                 known.clear()
             known[candidate] = amounts_of(wanted, candidate, self._features)
         return known[candidate]
+
+
+def _derive(expression: AttributeExpression, candidate: Candidate) -> _Derived:
+    meter = Meter()
+    try:
+        value: DeviceAttribute | str = expression.evaluate(candidate.view, meter)
+    except EvaluationError as error:
+        value = str(error)
+    return _Derived(value, meter.spent)

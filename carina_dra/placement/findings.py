@@ -22,11 +22,15 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import AttributeExpression
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
+from carina_dra.placement.dues import Bill, Dues
 from carina_dra.placement.eligibility import Eligibility
 from carina_dra.placement.offer import PoolState
 from carina_dra.placement.order import Entry
+from carina_dra.price import NODE
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
+from carina_dra.step_budget import OutOfStepsError, StepBudget
+from carina_dra.work import Work
 
 T = TypeVar("T")
 
@@ -115,8 +119,8 @@ class Findings:
         )
         """Whether a request takes devices, whichever of its alternatives it gets."""
         self._known: dict[str, Finding | Estimated | Bounded] = {}
-        self._spent: dict[str, int] = {}
-        """What the selectors have cost on each node, as the node is."""
+        self.dues = Dues()
+        """What it has cost to find this out."""
 
     @property
     def size(self) -> int:
@@ -133,12 +137,14 @@ class Findings:
             if not isinstance(known, Estimated | Bounded) and (nodes is None or name in nodes):
                 yield name, known
 
-    def look(self, entry: Entry, expired: Callable[[], bool] | None) -> None:
+    def look(self, entry: Entry, expired: Callable[[], bool] | None, budget: StepBudget) -> None:
         """Finds out more of a node: first whether it meets the conditions, then its devices.
+
+        What is not finished is not remembered.
 
         Raises:
             ExpiredError: time is up.
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget does not suffice.
         """
         if expired is not None and expired():
             raise ExpiredError
@@ -146,9 +152,11 @@ class Findings:
         known = self._known.get(name)
         after: Finding | Estimated | Bounded
         if isinstance(known, Bounded):
-            after = self._attempt(entry, partial(self._choose, name, known.bound, expired))
+            find = partial(self._choose, name, known.bound, expired)
+            after = self._attempt(entry, find, budget)
         else:
-            after = self._attempt(entry, partial(self._check, entry, is_new=known is None))
+            check = partial(self._check, entry, is_new=known is None)
+            after = self._attempt(entry, check, budget)
         self._known[name] = after
 
     def refuse(self, node: str) -> None:
@@ -159,12 +167,12 @@ class Findings:
         """Forgets what is known of nodes, and what it has cost."""
         for name in nodes:
             self._known.pop(name, None)
-            self.demand.eligibility.budget.give_back(self._spent.pop(name, 0))
+            self.dues.forget(name)
 
     def forget_all(self) -> None:
         """Forgets what is known of all nodes."""
-        self.forget(list(self._spent))
         self._known.clear()
+        self.dues.forget_all()
 
     def entry(self, node: str, first: Callable[[str], Entry | None]) -> Entry | None:
         """The best score that a node could have, with its name; None if it is not suitable.
@@ -183,10 +191,26 @@ class Findings:
                 return None
         assert_never(known)
 
-    def _attempt(self, entry: Entry, find: Callable[[], T]) -> T | Failed | Fatal:
-        """What is found on a node, or what failed there; what it costs is charged to the node."""
-        name, meter = entry[3], self.demand.eligibility.budget.meter
-        before = meter.spent
+    def _attempt(
+        self, entry: Entry, find: Callable[[], T], budget: StepBudget
+    ) -> T | Failed | Fatal:
+        """What is found on a node, or what failed there; what it costs is due for the node.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice.
+        """
+        work = self.demand.eligibility.work = Work(budget)
+        try:
+            work.spend(NODE)
+            found = self._without_errors(entry, find)
+        except OutOfStepsError:
+            budget.spend(budget.left + 1)
+            raise
+        budget.spend(work.steps)
+        self.dues.add(entry, work.steps, budget)
+        return found
+
+    def _without_errors(self, entry: Entry, find: Callable[[], T]) -> T | Failed | Fatal:
         try:
             return find()
         except NodeAllocationError as error:
@@ -195,9 +219,6 @@ class Findings:
             return Fatal(entry, error)
         except AllocationError as error:
             return Fatal(entry, error) if self.is_upstream else Failed(str(error))
-        finally:
-            if meter.spent > before:
-                self._spent[name] = self._spent.get(name, 0) + meter.spent - before
 
     def _check(self, entry: Entry, *, is_new: bool) -> Refused | Failed | Estimated | Bounded:
         name = entry[3]
@@ -259,6 +280,7 @@ class Findings:
             least_distance=FAR if bound.alternatives else bound.distance,
             among=bound.among,
             known=_KnownOfNode(self.demand.eligibility, states),
+            work=self.demand.work,
         )
         if expired is not None and expired():
             raise ExpiredError  # a search that was ended may have missed better devices
@@ -284,11 +306,16 @@ def best_first(
     entry: Callable[[str], Entry | None],
     look: Callable[[Entry], None],
     cost: Callable[[str], int],
+    bill: Bill,
 ) -> Iterator[tuple[int, str, Suitable | Fatal]]:
     """These nodes in the order of their costs and scores, each with its cost.
 
-    `entry` has the best score that a node could have, and `look` finds out more of a node. What
-    changes in between must be undone before the next node is asked for.
+    `entry` has the best score that a node could have, and `look` finds out more of a node. `bill`
+    is what is owed for the nodes. What changes in between must be undone before the next node is
+    asked for.
+
+    Raises:
+        OutOfStepsError: the budget does not suffice.
     """
     entries = ((name, entry(name)) for name in names)
     heap = [(cost(name), found) for name, found in entries if found is not None]
@@ -296,6 +323,7 @@ def best_first(
     while heap:
         of_node, best = heappop(heap)
         name = best[3]
+        bill.pay(best)
         known = findings.get(name)
         if isinstance(known, Suitable | Fatal):
             yield of_node, name, known
@@ -304,6 +332,7 @@ def best_first(
         after = entry(name)
         if after is not None:
             heappush(heap, (of_node, after))
+    bill.pay()
 
 
 def raise_if_fatal(node: str, finding: Suitable | Fatal) -> Suitable:

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 from carina_dra.allocator.group import DeviceGroup, Drawn
 from carina_dra.allocator.usage import Amounts, Usage
 from carina_dra.placement.independent_set import largest
+from carina_dra.price import CONFLICT
+from carina_dra.work import Work
 
 _DIGITS: Final = re.compile("[0-9]+")
 
@@ -100,14 +102,19 @@ class PackedGroup:
         """One a bit."""
         return self.group.mask
 
-    def most_in_pairs(self, devices: int, usage: Usage, most: int) -> int:
-        """How many of the devices, at most `most`, fit together if any two of them do."""
+    def most_in_pairs(self, devices: int, usage: Usage, most: int, work: Work) -> int:
+        """How many of the devices, at most `most`, fit together if any two of them do.
+
+        Raises:
+            OutOfStepsError: the budget of the work is spent.
+        """
         paid = devices & self.group.paid(usage)
         if self.gives or most - paid.bit_count() <= 1:
             return most
         drawing = devices & ~paid
+        work.spend(CONFLICT * drawing.bit_count())
         blocked = self.group.blocked(usage, drawing)
-        return largest(drawing, blocked, most - paid.bit_count()) + paid.bit_count()
+        return largest(drawing, blocked, most - paid.bit_count(), work) + paid.bit_count()
 
     def remainder(self, usage: Usage) -> Remainder:
         """What is left to the group with this usage."""

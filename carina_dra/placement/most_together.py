@@ -40,7 +40,12 @@ def most_capacity(
     """
     amounts = {device: amount_of(device, capacity) for device in devices}
     having = {device: amount for device, amount in amounts.items() if amount}
-    return _most(having, pool, features, lambda device: -having[device])
+    return most_of(having, pool, features)
+
+
+def most_of(gains: dict[Candidate, int], pool: ReadyPool, features: Features) -> int:
+    """The sum of the gains of devices that can be in use at once; those of most gain first."""
+    return _most(gains, pool, features, lambda device: -gains[device])
 
 
 def amount_of(device: Candidate, capacity: str) -> int:

@@ -15,10 +15,11 @@ from carina_dra.allocator.group import DeviceGroup, GroupState, bits_of, groups
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.taint import prevents_allocation
 from carina_dra.allocator.usage import DeviceId, Usage
-from carina_dra.cel import CompileError, EvaluationError, Selector
+from carina_dra.cel import CompileError, EvaluationError, Meter, Selector
 from carina_dra.placement.knapsack import PackedGroup, PoolKnapsacks, Remainder
-from carina_dra.placement.selector_budget import SelectorBudget
+from carina_dra.price import CEL_UNIT, EVALUATION
 from carina_dra.resource import OnNode, StringAttribute, lookup
+from carina_dra.work import Work
 
 NOTHING: Final = Usage()
 """No device is in use."""
@@ -74,6 +75,10 @@ class Selected:
 
     known: int
     """The devices that it has been evaluated for, or is false for without evaluation."""
+    free: int = 0
+    """The devices that it is false for without evaluation."""
+    costs: dict[int, int] = field(default_factory=dict)
+    """What evaluations have cost, by the bit of the device, if the cost is counted."""
     mask: int = 0
     doubtful: int = 0
     """The devices on which it fails."""
@@ -214,26 +219,46 @@ class OfferedPool:
             known = self._places[name] = self._placed(name)
         return known
 
-    def selected(
-        self, selector: Selector | CompileError, among: int, budget: SelectorBudget
-    ) -> Selected:
+    def selected(self, selector: Selector | CompileError, among: int, work: Work) -> Selected:
         """Which of the devices a selector selects; each is evaluated when it is first asked for.
 
+        It is charged once for each device of a node that is looked at, whether it has been
+        evaluated before or not, and once for all nodes if they have the device in common.
+
         Raises:
-            BudgetError: the budget is spent.
+            OutOfStepsError: the budget of the work is spent.
         """
         found = self._selected.get(selector)
         if found is None:
             if len(self._selected) >= _SELECTORS:
                 self._selected.clear()
-            found = self._selected[selector] = Selected(self._refused(selector))
-        if among & ~found.known:
-            self._evaluate(selector, among & ~found.known, found, budget)
+            refused = self._refused(selector)
+            found = self._selected[selector] = Selected(refused, refused)
+        left = among & ~found.free
+        if left:
+            left = (
+                # Both exist until the work ends, and their identities are compared at once.
+                work.uncharged((id(self), id(selector)), left)
+                if self.is_own
+                else work.uncharged((self, selector), left, for_all=True)
+            )
+        if not left:
+            return found
+        if isinstance(selector, CompileError):
+            found.known |= left
+            found.fail(left, f"CEL compile error: {selector}")
+        elif selector.cost is not None:
+            work.spend(left.bit_count() * (EVALUATION + CEL_UNIT * selector.cost))
+            for bit, candidate in devices_of(left & ~found.known, self.devices):
+                _evaluate(selector, bit, candidate, found, None)
+        else:
+            self._count(selector, left, found, work)
         return found
 
-    def known(self, selector: Selector | CompileError) -> Selected:
-        """What is known, without evaluation, of which devices a selector selects."""
-        return self._selected.get(selector) or Selected(self._refused(selector))
+    def refused(self, selector: Selector | CompileError) -> int:
+        """The devices that a selector is false for, as is known without evaluation."""
+        found = self._selected.get(selector)
+        return self._refused(selector) if found is None else found.free
 
     def state(self, usage: Usage) -> "PoolState":
         """The pool with this usage of its devices."""
@@ -291,25 +316,15 @@ class OfferedPool:
         )
         return known
 
-    def _evaluate(
-        self,
-        selector: Selector | CompileError,
-        among: int,
-        found: Selected,
-        budget: SelectorBudget,
-    ) -> None:
-        if isinstance(selector, CompileError):
-            found.known |= among
-            found.fail(among, f"CEL compile error: {selector}")
-            return
+    def _count(self, selector: Selector, among: int, found: Selected, work: Work) -> None:
+        """Evaluates a selector whose cost is counted, or charges what that has cost."""
         for bit, candidate in devices_of(among, self.devices):
-            budget.require()
-            try:
-                if selector.matches(candidate.view, budget.meter):
-                    found.mask |= bit
-            except EvaluationError as error:
-                found.fail(bit, f"CEL runtime error: {error}")
-            found.known |= bit
+            work.spend(EVALUATION)
+            if bit not in found.costs:
+                meter = Meter()
+                _evaluate(selector, bit, candidate, found, meter)
+                found.costs[bit] = meter.spent
+            work.spend(CEL_UNIT * found.costs[bit])
 
     def _placed(self, name: str) -> Places:
         by_value: dict[Hashable, int] = {}
@@ -423,6 +438,17 @@ class PoolState:
         for state in self.groups:
             free |= state.free
         return free
+
+
+def _evaluate(
+    selector: Selector, bit: int, candidate: Candidate, found: Selected, meter: Meter | None
+) -> None:
+    try:
+        if selector.matches(candidate.view, meter):
+            found.mask |= bit
+    except EvaluationError as error:
+        found.fail(bit, f"CEL runtime error: {error}")
+    found.known |= bit
 
 
 def devices_of(mask: int, devices: Sequence[Candidate]) -> Iterator[tuple[int, Candidate]]:

@@ -12,6 +12,8 @@ from itertools import accumulate
 from carina_dra.allocator.usage import Amounts
 from carina_dra.placement.knapsack import PackedGroup, PoolKnapsacks
 from carina_dra.placement.offer import PoolState
+from carina_dra.price import GROUP, PACKING, VALUE
+from carina_dra.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,24 @@ class Want:
 class Packing:
     """Which devices of a node can be had together, as far as it can be told without a search."""
 
-    def __init__(self, levels: Sequence[int], states: Sequence[PoolState]) -> None:
+    def __init__(
+        self, levels: Sequence[int], states: Sequence[PoolState], work: Work | None = None
+    ) -> None:
         """`levels` are the devices that can serve one request, those that can serve two, and so on.
 
-        All but the first have shareable devices only.
+        All but the first have shareable devices only. What is asked is charged to `work`.
         """
         self._levels = levels
         self._states = states
+        self._work = Work() if work is None else work
 
     def has(self, want: Want) -> bool:
-        """Whether the devices may be had together."""
+        """Whether the devices may be had together.
+
+        Raises:
+            OutOfStepsError: the budget is spent.
+        """
+        self._work.spend(PACKING)
         if want.draws:
             return self._have([want.devices], want.count)
         return want.devices.bit_count() >= want.count
@@ -48,9 +58,13 @@ class Packing:
         """Whether all requests may be served together, each by one of its alternatives.
 
         Each of the alternatives must be possible by itself.
+
+        Raises:
+            OutOfStepsError: the budget is spent.
         """
         if len(requests) == 1:
             return True
+        self._work.spend(PACKING * (1 + sum(map(len, requests))))
         drawing = [wants for wants in requests if all(want.draws for want in wants)]
         either = 0
         for wants in drawing:
@@ -98,6 +112,7 @@ class Packing:
             for packed in knapsacks.groups
             if (of := either >> shift & packed.devices) & (of - 1)
         ]
+        self._work.spend(GROUP * len(drawing) * len(levels))
         beside = sum(_beyond(levels, shift, packed, 1) for shift, _, packed in drawing)
         if beside <= spare:
             return True  # one of each group is enough
@@ -111,7 +126,9 @@ class Packing:
             mosts.append(most)
         for (shift, state, packed), most in zip(drawing, mosts, strict=True):
             enough = min(most, count)
-            fewer = packed.most_in_pairs(either >> shift & packed.devices, state.usage, enough)
+            fewer = packed.most_in_pairs(
+                either >> shift & packed.devices, state.usage, enough, self._work
+            )
             if fewer >= count:
                 return True  # of this group alone
             if fewer < enough:
@@ -134,6 +151,7 @@ class Packing:
                 least = min(want.amounts.get(name, 0) for want in wants)
                 needed[name] = needed.get(name, 0) + least
         for name, amount in needed.items():
+            self._work.spend(VALUE * either.bit_count())
             left = sum(
                 state.left(name, either >> shift & (1 << len(state.offered.devices)) - 1)
                 for shift, state in self._pools
@@ -146,6 +164,7 @@ class Packing:
         """Whether the counters suffice for what the requests draw at least, of these devices."""
         for shift, state, knapsacks in self._drawing:
             left: dict[int, int] = {}
+            self._work.spend(GROUP * len(requests) * len(knapsacks.sums))
             for packed in knapsacks.groups:
                 if either >> shift & packed.devices:
                     for knapsack, amount in state.remainder(packed).left.items():

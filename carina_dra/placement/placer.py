@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from operator import itemgetter
 from typing import Final, TypeAlias, assert_never
@@ -22,14 +22,14 @@ from carina_dra.placement.findings import ExpiredError, Failed, Findings, Undeci
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.ranking import Ranking
 from carina_dra.placement.reserved_nodes import ReservedNodes
-from carina_dra.placement.selector_budget import BudgetError, SelectorBudget
+from carina_dra.price import KIND_PER_NODE, QUESTION
 from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
+from carina_dra.step_budget import StepBudget
+from carina_dra.work import Work
 
 _EXACT: Final = 8
 _MOST: Final = 64
 """Orders of nodes are kept for each number of devices up to 8, then for powers of two up to 64."""
-SELECTOR_COST: Final = 50_000_000
-"""The default limit of what selectors cost on all nodes: that of 50 evaluations at their limit."""
 _REMEMBERED: Final = 1_000_000
 """The number of findings of nodes that are remembered, over all kinds of requests."""
 _HEAP_SHARE: Final = 10
@@ -79,7 +79,7 @@ class PlacementRequest:
 
     claims: tuple[Claim, ...]
     key: str
-    """Equal for requests whose claims and classes have equal specs."""
+    """Equal for requests whose claims and classes ask for the same, however it is configured."""
 
     @property
     def least_devices(self) -> int:
@@ -112,7 +112,7 @@ class PlacementRequest:
         classes_used = [alternative.device_class for alternative in alternatives]
         used = {device_class.metadata.name: device_class for device_class in classes_used}
         asked = [
-            [encode(claim.source.spec.devices) for claim in checked],
+            [encode(replace(claim.source.spec.devices, config=())) for claim in checked],
             [encode(used[name].spec) for name in sorted(used)],
         ]
         return cls(checked, json.dumps(asked, sort_keys=True))
@@ -140,18 +140,12 @@ class Placer:
         *,
         new_share_id: Callable[[], str],
         max_steps: int | None = None,
-        max_selector_cost: int | None = SELECTOR_COST,
     ) -> None:
-        """`new_share_id` and `max_steps`, a limit per node, are those of `allocate`.
-
-        `max_selector_cost` limits what the selectors of one kind of request cost on all nodes, in
-        the units of CEL's costs.
-        """
+        """`new_share_id` and `max_steps`, a limit per node, are those of `allocate`."""
         self._cluster = cluster
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
-        self._max_selector_cost = max_selector_cost
         self._orders: dict[tuple[int, bool], NodeOrder] = {}
         self._wide_moment = cluster.wide_moment
         self._taint_moment = cluster.taint_moment
@@ -159,6 +153,10 @@ class Placer:
         self._reserved: OrderedDict[tuple[str, frozenset[str]], ReservedNodes] = OrderedDict()
         """By what is asked, and the reservations that may be used."""
         self._asked = 0
+        self._unlimited = StepBudget.unlimited()
+        self._payer: StepBudget | None = None
+        self._paid_kinds: set[str] = set()
+        """The kinds of requests that the last budget has paid for."""
 
     def place(
         self,
@@ -167,30 +165,30 @@ class Placer:
         *,
         cost: Callable[[str], int] | None = None,
         expired: Callable[[], bool] | None = None,
+        budget: StepBudget | None = None,
     ) -> Placement:
         """The best of these nodes, or of all, and the devices that the claims get there.
 
         Of equally good nodes, the first by name is chosen. Nodes of a smaller `cost` come before
         all others. The search ends without a node when `expired` returns true; without it, the
         answer depends on nothing but the cluster. The cluster does not change;
-        `Cluster.allocate` records the allocation.
+        `Cluster.allocate` records the allocation. Without a `budget` there is no limit.
 
         Raises:
+            OutOfStepsError: the budget does not suffice, so that the question is undecided.
             AllocationError: the attempt fails on a node, which is named, and with it on all: with
                 policy `upstream`, or since an expression does not compile.
         """
         nodes = _as_set(nodes)
-        ranking = self._ranking(request)
+        budget = self._unlimited if budget is None else budget
+        ranking = self._ranking(request, budget)
         kept = self._kept(ranking, request, nodes)
-        reasons: tuple[str, ...] = ()
         undecided = 0
         try:
-            for placed in self._best(ranking, request, nodes, cost, expired, kept):
+            for placed in self._best(ranking, request, nodes, cost, expired, kept, budget):
                 return placed
         except ExpiredError:
             undecided = 1  # at least
-        except BudgetError as error:
-            undecided, reasons = 1, (str(error),)
         found = dict(ranking.findings.of(nodes))
         if kept is not None:
             of_all = {name: one for name, one in found.items() if name not in kept.nodes}
@@ -203,7 +201,7 @@ class Placer:
             for name, finding in found.items()
             if isinstance(finding, Failed)
         )
-        return Unplaceable(undecided, (*reasons, *sorted(failed)))
+        return Unplaceable(undecided, tuple(sorted(failed)))
 
     def best(
         self,
@@ -211,6 +209,7 @@ class Placer:
         nodes: Collection[str] | None = None,
         *,
         cost: Callable[[str], int] | None = None,
+        budget: StepBudget | None = None,
     ) -> Iterator[Placed]:
         """All suitable nodes, the best first; each costs as much as a decision.
 
@@ -218,11 +217,12 @@ class Placer:
         trial; the cluster must be as before when the next node is asked for.
 
         Raises:
-            AllocationError: as for `place`.
+            AllocationError, OutOfStepsError: as for `place`.
         """
-        ranking, nodes = self._ranking(request), _as_set(nodes)
+        budget = self._unlimited if budget is None else budget
+        ranking, nodes = self._ranking(request, budget), _as_set(nodes)
         kept = self._kept(ranking, request, nodes)
-        return self._best(ranking, request, nodes, cost, None, kept)
+        return self._best(ranking, request, nodes, cost, None, kept, budget)
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
@@ -253,18 +253,19 @@ class Placer:
         cost: Callable[[str], int] | None,
         expired: Callable[[], bool] | None,
         kept: _Kept | None,
+        budget: StepBudget,
     ) -> Iterator[Placed]:
         """The suitable nodes, the best first; `kept` is what is reserved for the claims."""
         with _errors_about(request.claims, ranking.findings.claims):
             if kept is None:
-                for name, finding in ranking.best(nodes, cost, expired):
+                for name, finding in ranking.best(nodes, cost, expired, budget):
                     yield self._placed(request, name, finding.chosen)
                 return
             others = set(self._cluster.nodes if nodes is None else nodes) - kept.nodes
-            found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired)
+            found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired, budget)
             found_elsewhere = (
                 ((cost(name) if cost else 0, finding.entry), finding)
-                for name, finding in ranking.best(others, cost, expired)
+                for name, finding in ranking.best(others, cost, expired, budget)
             )
             for (_, entry), finding in merge(found_here, found_elsewhere, key=itemgetter(0)):
                 yield self._placed(request, entry[3], finding.chosen)
@@ -295,7 +296,13 @@ class Placer:
         state = self._cluster.state(name)
         return Placed(name, write(request.claims, chosen, state, self._new_share_id))
 
-    def _ranking(self, request: PlacementRequest) -> Ranking:
+    def _ranking(self, request: PlacementRequest, budget: StepBudget) -> Ranking:
+        """What is known of the nodes for requests of this kind.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to ask for them.
+        """
+        budget.spend(QUESTION)
         if self._wide_moment != self._cluster.wide_moment:
             self._wide_moment = self._cluster.wide_moment
             self._orders.clear()
@@ -307,16 +314,27 @@ class Placer:
             self._reserved.clear()
         known = self._rankings.pop(request.key, None)
         if known is None:
-            known = self._new_ranking(request.claims)
+            known = self._new_ranking(request.claims, budget)
             self._asked += 1
             if self._asked % _BETWEEN_LOOKS == 0:
                 self._make_room()
         self._rankings[request.key] = known  # the last to be forgotten
+        if budget.is_limited:
+            self._pay_for(request.key, known, budget)
         return known
 
-    def _new_ranking(self, claims: tuple[Claim, ...]) -> Ranking:
-        budget = SelectorBudget(self._max_selector_cost)
-        demand = Demand(claims, self._cluster.features, budget)
+    def _pay_for(self, kind: str, ranking: Ranking, budget: StepBudget) -> None:
+        """Charges a kind of requests, once for all questions of a budget."""
+        if self._payer is not budget:
+            self._payer = budget
+            self._paid_kinds.clear()
+        if kind not in self._paid_kinds:
+            self._paid_kinds.add(kind)
+            budget.spend(ranking.steps + len(self._cluster.nodes) // KIND_PER_NODE)
+
+    def _new_ranking(self, claims: tuple[Claim, ...], budget: StepBudget) -> Ranking:
+        demand = Demand(claims, self._cluster.features)
+        work = demand.eligibility.work = Work(budget)
         # With policy upstream, an error on a node matters though it has too few devices.
         ordered = self._policy.devices is not None
         key = (
@@ -328,7 +346,7 @@ class Placer:
             devices, wide = key
             order = NodeOrder(self._cluster, self._policy.nodes, devices, close=ordered, wide=wide)
             self._orders[key] = order
-        return Ranking(self._findings(claims, demand), self._cluster, order)
+        return Ranking(self._findings(claims, demand), self._cluster, order, work.steps)
 
     def _findings(
         self, claims: tuple[Claim, ...], demand: Demand, reserved: Collection[str] = ()

@@ -76,11 +76,11 @@ def _device(candidate: Candidate) -> Hashable:
         tuple(device.capacity),
         tuple(map(id, device.capacity.values())),
         tuple(map(id, device.consumes_counters)),
-        tuple(_unplain(device)),
+        tuple(unplain(device)),
     )
 
 
-def _unplain(device: Device) -> Iterator[DeviceAttribute]:
+def unplain(device: Device) -> Iterator[DeviceAttribute]:
     """The attributes that expressions may not support: then they fail on the device."""
     for attribute in device.attributes.values():
         if type(attribute) not in _PLAIN:

@@ -4,7 +4,7 @@ Each node has the best score that it could have, until it is its turn. So nodes 
 until no other can be better.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -20,6 +20,7 @@ from carina_dra.placement.findings import (
 )
 from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.order import Entry, NodeOrder
+from carina_dra.step_budget import StepBudget
 
 _STALE: Final = 3
 """With more entries than this for each node, the heap is made anew."""
@@ -28,7 +29,11 @@ _STALE: Final = 3
 class Ranking:
     """All nodes, ranked for claims of one kind."""
 
-    def __init__(self, findings: Findings, cluster: Cluster, order: NodeOrder) -> None:
+    def __init__(
+        self, findings: Findings, cluster: Cluster, order: NodeOrder, steps: int = 0
+    ) -> None:
+        """`steps` is what it has cost to begin."""
+        self.steps = steps
         self.findings = findings
         self._demand = findings.demand
         self._cluster = cluster
@@ -56,6 +61,7 @@ class Ranking:
         nodes: Collection[str] | None = None,
         cost: Callable[[str], int] | None = None,
         expired: Callable[[], bool] | None = None,
+        budget: StepBudget | None = None,
     ) -> Iterator[tuple[str, Suitable]]:
         """The suitable nodes in the order of their scores, of these `nodes` or of all.
 
@@ -66,21 +72,27 @@ class Ranking:
             AllocationError: the attempt fails on a node, which is named, and with it on all: with
                 policy `upstream`, or since an expression does not compile.
             ExpiredError: time is up before the next node is found.
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget does not suffice.
         """
+        if budget is None:
+            budget = StepBudget.unlimited()
         self._catch_up()
         if cost is None and (nodes is None or len(nodes) * 2 > len(self._cluster.nodes)):
-            found = self._among_all(nodes, expired)
+            found = self._among_all(nodes, expired, budget)
         else:
             names = self._cluster.nodes if nodes is None else nodes
-            found = self._among(names, cost or (lambda _: 0), expired)
+            found = self._among(names, cost or (lambda _: 0), expired, budget)
         for name, finding in found:
             yield name, raise_if_fatal(name, finding)
 
     def _among_all(
-        self, nodes: Collection[str] | None, expired: Callable[[], bool] | None
+        self,
+        nodes: Collection[str] | None,
+        expired: Callable[[], bool] | None,
+        budget: StepBudget,
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
         turn = object()
+        bill = self.findings.dues.of(nodes, budget)
         passed: set[str] = set()
         while True:
             if self._turn is not turn:
@@ -88,6 +100,7 @@ class Ranking:
                 self._turn = turn
             entry = self._next(expired)
             if entry is None:
+                bill.pay()
                 return
             name = entry[3]
             known = self.findings.get(name)
@@ -96,10 +109,12 @@ class Ranking:
                 continue
             if isinstance(known, Suitable | Fatal):
                 passed.add(name)
+                bill.pay(entry)
                 yield name, known
                 self._catch_up()  # a trial may have come and gone
             else:
-                self._look(entry, expired)  # if time is up, the entry stays
+                bill.pay(entry)
+                self._look(entry, expired, budget)  # if it does not end, the entry stays
                 self._aside.pop()
 
     def _put_back(self) -> None:
@@ -136,27 +151,29 @@ class Ranking:
 
     def _among(
         self,
-        names: Iterable[str],
+        names: Collection[str],
         cost: Callable[[str], int],
         expired: Callable[[], bool] | None,
+        budget: StepBudget,
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
         def look(entry: Entry) -> None:
-            self._look(entry, expired)
+            self._look(entry, expired, budget)
 
-        for _, name, known in best_first(self.findings, names, self._entry, look, cost):
+        bill = self.findings.dues.of_few(names, budget)
+        for _, name, known in best_first(self.findings, names, self._entry, look, cost, bill):
             yield name, known
             self._catch_up()  # a trial may have come and gone
 
     def _entry(self, name: str) -> Entry | None:
         return self.findings.entry(name, self._order.entry)
 
-    def _look(self, entry: Entry, expired: Callable[[], bool] | None) -> None:
+    def _look(self, entry: Entry, expired: Callable[[], bool] | None, budget: StepBudget) -> None:
         name = entry[3]
         is_new = self.findings.get(name) is None
         if is_new and entry is not self._within_reach and self._is_out_of_reach(name):
             self.findings.refuse(name)
             return
-        self.findings.look(entry, expired)
+        self.findings.look(entry, expired, budget)
         current = self._entry(name)
         if current is not None:
             heappush(self._heap, current)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
@@ -11,6 +12,11 @@ from carina_dra.cel import CompileError
 from carina_dra.placement.packing import Want
 from carina_dra.resource import All, DistinctAttribute, ExactCount, MatchAttribute
 from carina_dra.resource.limits import DEVICES_PER_CLAIM
+
+_FEW: Final = 16
+"""With more conditions of selectors, a node is not refused before they are evaluated."""
+_FEW_ATTRIBUTES: Final = 8
+"""With more attributes in common, those after them are looked at with the other conditions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +99,16 @@ class Requirements:
         """Of the devices that have values in common, by these attributes."""
         self.together = self._least_together()
         """How many devices have a value of each of these attributes in common, at least."""
-        self.is_deciding = bool(self.requests) and all(
-            any(map(_is_deciding, one.source.selectors)) for of in self.requests for one in of
+        alternatives = [one.source for of in self.requests for one in of]
+        self.is_deciding = (
+            len(alternatives) > 0
+            and all(any(map(_is_deciding, one.selectors)) for one in alternatives)
+            and sum(_conditions(named) for one in alternatives for named in one.selectors) <= _FEW
         )
-        """Whether each alternative requires what a device may lack without an evaluation."""
+        """Whether each alternative requires what a device may lack without an evaluation.
+
+        With more conditions than a few, a node would not be refused at a glance.
+        """
         self.may_be_out_of_reach = self.compiles and bool(self.together or self.is_deciding)
         """Whether a node can be out of reach of the claims."""
         sharing = [of for of in self.requests if not any(one.source.admin_access for one in of)]
@@ -134,7 +146,7 @@ class Requirements:
                         amounts[name] = amounts.get(name, 0) + amount
             if amounts:
                 together += [(attribute, amounts) for attribute in match.attributes]
-        return tuple(together)
+        return tuple(together[:_FEW_ATTRIBUTES])
 
     @property
     def attributes(self) -> frozenset[tuple[str, str]]:
@@ -154,7 +166,8 @@ class Requirements:
             for name in names:
                 together[name] = max(count.alone, together.get(name, 0))
         # A device alone matches also if its values cannot be compared.
-        return {name: count for name, count in together.items() if count > 1}
+        several = [(name, count) for name, count in together.items() if count > 1]
+        return dict(several[:_FEW_ATTRIBUTES])
 
     @cached_property
     def always_in_common(self) -> Sequence[str]:
@@ -207,6 +220,13 @@ def _is_deciding(named: NamedSelector) -> bool:
     """Whether it may be known without an evaluation that the selector is false."""
     selector = named.selector
     return not isinstance(selector, CompileError) and bool(selector.deciding or selector.minimums)
+
+
+def _conditions(named: NamedSelector) -> int:
+    """How many conditions of a selector are looked at without an evaluation."""
+    if isinstance(named.selector, CompileError):
+        return 0
+    return len(named.selector.deciding) + len(named.selector.minimums)
 
 
 def _least(wanted: Alternative) -> int:

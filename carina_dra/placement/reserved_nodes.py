@@ -8,6 +8,7 @@ from carina_dra.allocator.preference import Order
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.findings import Findings, Suitable, best_first, raise_if_fatal
 from carina_dra.placement.order import Entry
+from carina_dra.step_budget import StepBudget
 
 _LEAST_USE: Final = {Order.BINPACK: -WHOLE, Order.SPREAD: 0, Order.FRAGMENTATION: 0}
 """No node has a better usage in its score."""
@@ -27,20 +28,23 @@ class ReservedNodes:
         nodes: Collection[str],
         cost: Callable[[str], int],
         expired: Callable[[], bool] | None,
+        budget: StepBudget,
     ) -> Iterator[tuple[tuple[int, Entry], Suitable]]:
         """The suitable ones of these nodes in the order of their costs and scores, with both.
 
         Raises:
             AllocationError: as for `Ranking.best`.
             ExpiredError: time is up before the next node is found.
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the budget does not suffice.
         """
         self._catch_up()
 
         def look(entry: Entry) -> None:
-            self.findings.look(entry, expired)
+            self.findings.look(entry, expired, budget)
 
-        for of_node, name, known in best_first(self.findings, nodes, self._entry, look, cost):
+        bill = self.findings.dues.of_few(nodes, budget)
+        ranked = best_first(self.findings, nodes, self._entry, look, cost, bill)
+        for of_node, name, known in ranked:
             found = raise_if_fatal(name, known)
             yield (of_node, found.entry), found
             self._catch_up()  # a trial may have come and gone

@@ -15,22 +15,30 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate, ReadyPool
-from carina_dra.allocator.request import Alternative, selectors_of
+from carina_dra.allocator.request import Alternative, NamedSelector, selectors_of
 from carina_dra.allocator.usage import PoolId
+from carina_dra.cel import CelDevice, CompileError, EvaluationError
 from carina_dra.placement.changes import Changes
 from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.most_together import amount_of, most_capacity, most_claims
+from carina_dra.placement.gpu import (
+    GPU,
+    PoolGpus,
+    attributes_read,
+    gpu_name,
+    is_gpu,
+    is_partition,
+    model_of,
+)
+from carina_dra.placement.most_together import amount_of, most_capacity, most_claims, most_of
 from carina_dra.placement.offer import OfferedPool
 from carina_dra.placement.pool_kind import PoolKinds
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.placement.tally import Selection, Tally, View
+from carina_dra.price import LEAST
 from carina_dra.resource import DeviceClass, lookup
 
 T = TypeVar("T")
 V = TypeVar("V")
 
-_MAX_SELECTOR_COST: Final = 50_000_000
-"""What the selectors of a request may cost in one call, as in a `Placer`."""
 _REMEMBERED: Final = 128
 """The number of questions of each sort of which the answers for each pool are kept."""
 _GONE: Final = 1_024
@@ -51,6 +59,7 @@ class Supply:
         self._changed = Changes[PoolId]()
         self._devices: _Remembered[Tally[int, int]] = _Remembered()
         self._capacities: _Remembered[Tally[int, int]] = _Remembered()
+        self._gpus: _Remembered[Tally[int, int]] = _Remembered()
         self._least: _Remembered[Tally[int | None, int | None]] = _Remembered()
 
     def leave_out(self, nodes: Collection[str]) -> None:
@@ -68,7 +77,7 @@ class Supply:
         selection, features = Selection(selectors_of(device_class)), self._cluster.features
         measure = partial(most_claims, features=features)
         tally = self._devices.get(selection.key, lambda: Tally(selection, measure, sum, features))
-        return self._answer(tally, SelectorBudget(None))
+        return self._answer(tally)
 
     def capacity(self, name: str) -> int:
         """How much of a capacity claims can have at one time, in billionths.
@@ -79,7 +88,7 @@ class Supply:
         features = self._cluster.features
         measure = partial(most_capacity, capacity=name, features=features)
         tally = self._capacities.get(name, lambda: Tally(Selection(), measure, sum, features))
-        return self._answer(tally, SelectorBudget(None))
+        return self._answer(tally)
 
     def least(self, wanted: Alternative, capacity: str) -> int | None:
         """The least that a request takes of a capacity if it gets a device, in billionths.
@@ -89,7 +98,7 @@ class Supply:
         the request could have has the capacity.
 
         Raises:
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: the selectors cost more than `LEAST` steps.
         """
         selection = Selection(wanted.selectors, wanted.tolerations)
         features = self._cluster.features
@@ -103,11 +112,79 @@ class Supply:
             (selection.key, capacity, frozenset(requests.items())),
             lambda: Tally(selection, measure, _least, features),
         )
-        return self._answer(tally, SelectorBudget(_MAX_SELECTOR_COST))
+        return self._answer(tally, LEAST)
 
-    def _answer(self, tally: Tally[V, T], budget: SelectorBudget) -> T:
+    def gpus(
+        self, model: str, drivers: frozenset[str], *, selected_by: DeviceClass | None = None
+    ) -> int:
+        """How many GPUs claims can have at one time, in `GPU`.
+
+        A GPU of which only partitions can be had counts as much as they are together.
+
+        model: the product name of those that count; empty for all.
+        selected_by: a class; only GPUs of which it selects a device count.
+        """
+        features = self._cluster.features
+        selectors = () if selected_by is None else selectors_of(selected_by)
+        selection = Selection(selectors, measured=attributes_read(drivers))
+
+        def measure(devices: Iterable[Candidate], pool: ReadyPool) -> int:
+            among = (device for device in devices if _counts(device, model, drivers))
+            return _gpus_of(among, pool, features)
+
+        tally = self._gpus.get(
+            (selection.key, model, drivers), lambda: Tally(selection, measure, sum, features)
+        )
+        return self._answer(tally)
+
+    def least_gpus(self, wanted: Alternative, model: str, drivers: frozenset[str]) -> int | None:
+        """The least part of a GPU that a request counts if it gets a device, in `GPU`.
+
+        It is 0 if the request may get a device that does not count, and None if it gets none.
+
+        Raises:
+            OutOfStepsError: the selectors cost more than `LEAST` steps.
+        """
+        reads = attributes_read(drivers)
+        selection = Selection(wanted.selectors, wanted.tolerations, reads)
+        features = self._cluster.features
+        requests = wanted.capacity.requests if wanted.capacity else {}
+
+        def measure(devices: Iterable[Candidate], pool: ReadyPool) -> int | None:
+            gpus = _pool_gpus(pool)
+            return _least(
+                _part(wanted, device, gpus, features) if _counts(device, model, drivers) else 0
+                for device in devices
+            )
+
+        tally = self._least.get(
+            (selection.key, "gpus", model, drivers, frozenset(requests.items())),
+            lambda: Tally(selection, measure, _least, features),
+        )
+        return self._answer(tally, LEAST)
+
+    def least_selected(self, wanted: Alternative, device_class: DeviceClass) -> int | None:
+        """1 if all devices that a request may get are of a class, 0 if not, None if there is none.
+
+        Raises:
+            OutOfStepsError: the selectors cost more than `LEAST` steps.
+        """
+        selectors = selectors_of(device_class)
+        reads = Selection(selectors).reads
+        measured = None if reads is None else tuple(reads)
+        selection = Selection(wanted.selectors, wanted.tolerations, measured)
+        features = self._cluster.features
+
+        def measure(devices: Iterable[Candidate], _: ReadyPool) -> int | None:
+            return _least(int(selects(selectors, device.view)) for device in devices)
+
+        key = selection.key, "class", tuple(named.selector for named in selectors)
+        tally = self._least.get(key, lambda: Tally(selection, measure, _least, features))
+        return self._answer(tally, LEAST)
+
+    def _answer(self, tally: Tally[V, T], most: int | None = None) -> T:
         self._catch_up()
-        return tally.answer(self._views, self._changed, budget)
+        return tally.answer(self._views, self._changed, most)
 
     # What has changed.
 
@@ -205,6 +282,59 @@ def _taken(wanted: Alternative, device: Candidate, capacity: str, features: Feat
         return amount_of(device, capacity) or None
     amount = lookup(amounts, capacity, device.id.driver)
     return None if amount is None else amount.nanos or None
+
+
+def selects(selectors: Iterable[NamedSelector], device: CelDevice) -> bool:
+    """Whether all selectors of a class select a device; one that fails does not."""
+    try:
+        return all(
+            not isinstance(named.selector, CompileError) and named.selector.matches(device)
+            for named in selectors
+        )
+    except EvaluationError:
+        return False
+
+
+def _counts(device: Candidate, model: str, drivers: frozenset[str]) -> bool:
+    """Whether a device is of a GPU, of a model if there is one."""
+    driver = device.id.driver
+    if not is_gpu(device.device, driver, drivers):
+        return False
+    return not model or model_of(device.device, driver) == model
+
+
+def _pool_gpus(pool: ReadyPool) -> PoolGpus:
+    devices = [one.device for one in (*pool.devices, *pool.elsewhere)]
+    return PoolGpus(pool.id.driver, devices, pool.counters)
+
+
+def _part(wanted: Alternative, device: Candidate, gpus: PoolGpus, features: Features) -> int | None:
+    """The part of its GPU that a request takes of a selected device; None if it cannot have any."""
+    is_shared = features.consumable_capacity and device.device.allow_multiple_allocations
+    if wanted.capacity is None and not is_shared:
+        return gpus.part(device.device)
+    try:
+        amounts = amounts_of(wanted, device, features)
+    except AllocationError:
+        return None
+    if amounts is None or not fits(amounts, device.device.capacity):
+        return None
+    return gpus.part(device.device, amounts if is_shared else None)
+
+
+def _gpus_of(devices: Iterable[Candidate], pool: ReadyPool, features: Features) -> int:
+    parts: dict[str, dict[Candidate, int]] = {}
+    whole: set[str] = set()
+    gpus = _pool_gpus(pool)
+    for device in devices:
+        name = gpu_name(device.device, device.id.driver)
+        parts.setdefault(name, {})[device] = gpus.part(device.device)
+        if not is_partition(device.device, device.id.driver):
+            whole.add(name)
+    return sum(
+        GPU if name in whole else min(GPU, most_of(of, pool, features))
+        for name, of in parts.items()
+    )
 
 
 def _least(amounts: Iterable[int | None]) -> int | None:

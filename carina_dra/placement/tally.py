@@ -17,12 +17,15 @@ from carina_dra.cel import CompileError
 from carina_dra.placement.changes import Changes
 from carina_dra.placement.offer import OfferedPool, devices_of
 from carina_dra.placement.pool_kind import PoolKind, values_read
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import DeviceToleration
+from carina_dra.step_budget import OutOfStepsError, StepBudget
+from carina_dra.work import Work
 
 V = TypeVar("V")
 T = TypeVar("T")
 
+_Price: TypeAlias = tuple[Hashable, int]
+"""What an evaluation was about, and its steps."""
 _ANSWERS: Final = 1_024
 """The number of answers that are kept of pools of a kind, by the values of attributes."""
 
@@ -46,6 +49,8 @@ class Selection:
     selectors: tuple[NamedSelector, ...] = ()
     tolerations: tuple[DeviceToleration, ...] = ()
     """Devices with other taints that prevent allocation are left out."""
+    measured: tuple[str, ...] | None = ()
+    """The attributes that the measure reads beside them; None if they are not known."""
 
     @property
     def key(self) -> Hashable:
@@ -55,7 +60,9 @@ class Selection:
     @property
     def reads(self) -> Collection[str] | None:
         """The attributes that the selectors read; None if they are not known."""
-        read: set[str] = set()
+        if self.measured is None:
+            return None
+        read = set(self.measured)
         for named in self.selectors:
             if isinstance(named.selector, CompileError):
                 continue  # it selects nothing
@@ -82,36 +89,60 @@ class Tally(Generic[V, T]):
         self._together = together
         self._features = features
         self._moment = -1
-        self._of_kind: WeakKeyDictionary[PoolKind, dict[Hashable, V]] = WeakKeyDictionary()
+        self._of_kind: WeakKeyDictionary[PoolKind, dict[Hashable, tuple[V, int]]] = (
+            WeakKeyDictionary()
+        )
         self._of_pool: dict[PoolId, V] = {}
+        self._prices: dict[PoolId, _Price] = {}
+        self._failed_at = -1
         self._answer = together(())
 
     def answer(
-        self, pools: Mapping[PoolId, Views], changed: Changes[PoolId], budget: SelectorBudget
+        self,
+        pools: Mapping[PoolId, Views],
+        changed: Changes[PoolId],
+        most: int | None = None,
     ) -> T:
         """The answer for all pools; those that have changed are evaluated.
 
         Raises:
-            BudgetError: the selectors have cost more than they may.
+            OutOfStepsError: it costs more than `most` steps to evaluate all pools.
         """
         if self._moment == changed.now:
             return self._answer
+        if self._failed_at == changed.now and most is not None:
+            raise OutOfStepsError(most)
+        budget = StepBudget.unlimited() if most is None else StepBudget(most)
+        try:
+            self._catch_up(pools, changed, budget)
+        except OutOfStepsError:
+            self._failed_at = changed.now
+            raise
+        self._moment = changed.now
+        self._answer = self._together(self._of_pool.values())
+        return self._answer
+
+    def _catch_up(
+        self, pools: Mapping[PoolId, Views], changed: Changes[PoolId], budget: StepBudget
+    ) -> None:
         names: Iterable[PoolId] = changed.since(self._moment)
         if not changed.is_known_since(self._moment):
             names = pools.keys() | self._of_pool.keys()
         for name in names:
             if name in pools:
-                self._of_pool[name] = self._evaluate(pools[name], budget)
+                self._of_pool[name], self._prices[name] = self._evaluate(name, pools[name], budget)
             else:
                 self._of_pool.pop(name, None)
-        self._moment = changed.now
-        self._answer = self._together(self._of_pool.values())
-        return self._answer
+                self._prices.pop(name, None)
+        # As much as if nothing had been known.
+        StepBudget(budget.limit).spend(sum(dict(self._prices.values()).values()))
 
-    def _evaluate(self, views: Views, budget: SelectorBudget) -> V:
+    def _evaluate(self, name: PoolId, views: Views, budget: StepBudget) -> tuple[V, _Price]:
+        """The answer for a pool, and the price of it, which alike pools have in common."""
         usable = {offered: self._usable(offered) for offered in _in_order(views)}
         if len(usable) > 1 or self._reads is None:
-            return self._measured(usable, budget)
+            value, steps = self._measured(usable, budget)
+            return value, (name, steps)
         ((offered, mask),) = usable.items()
         known = self._of_kind.setdefault(views[offered].kind, {})
         key = mask, values_read(offered, mask, self._reads)
@@ -119,7 +150,8 @@ class Tally(Generic[V, T]):
             if len(known) >= _ANSWERS:
                 known.clear()
             known[key] = self._measured(usable, budget)
-        return known[key]
+        value, steps = known[key]
+        return value, ((id(known), key), steps)
 
     def _usable(self, offered: OfferedPool) -> int:
         """The devices that can be allocated if they are selected."""
@@ -133,15 +165,19 @@ class Tally(Generic[V, T]):
                     mask &= ~bit
         return mask
 
-    def _measured(self, usable: Mapping[OfferedPool, int], budget: SelectorBudget) -> V:
+    def _measured(self, usable: Mapping[OfferedPool, int], budget: StepBudget) -> tuple[V, int]:
+        """The answer for a pool, and what it costs in steps."""
+        work = Work(budget)
         found: dict[DeviceId, Candidate] = {}
         for offered, among in usable.items():
             mask = among
             for named in self._selection.selectors:
-                mask &= offered.selected(named.selector, mask, budget).mask
+                mask &= offered.selected(named.selector, mask, work).mask
             for _, device in devices_of(mask, offered.devices):
                 found.setdefault(device.id, device)
-        return self._measure(found.values(), _together([offered.pool for offered in usable]))
+        budget.spend(work.steps)
+        together = _together([offered.pool for offered in usable])
+        return self._measure(found.values(), together), work.steps
 
 
 def _in_order(views: Views) -> Collection[OfferedPool]:

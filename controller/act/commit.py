@@ -13,16 +13,18 @@ A start has to wait for a later cycle if it rests on what is not written yet: on
 that are taken back, or on a claim that another commit allocates or reserves.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
 from controller.model.group import Group
-from controller.model.plan import Eviction, Plan
-from controller.observe.mirror import Assumed, Mirror
+from controller.model.plan import Eviction, Plan, Start
+from controller.observe.mirror import CLAIMS, PODS, Assumed, Mirror
 from controller.observe.pod import ObservedPod
+from controller.observe.roster import GROUPS
 from controller.observe.standalone import key_of_standalone
 
 MOST_CONSUMERS: Final = 256
@@ -92,16 +94,19 @@ class Acts:
     endings: tuple[ResourceClaim, ...]
     """Claims that lose the controller's reservation."""
     evictions: tuple[tuple[Eviction, ObservedPod], ...]
+    failed: tuple[str, ...] = ()
+    """The groups that were to start, but are set aside."""
 
 
 def acts(plan: Plan, mirror: Mirror) -> Acts:
     """What follows from a plan for the cluster as it is watched."""
-    starts: dict[str, dict[str, Assumed]] = {}
+    by_group: dict[str, list[Start]] = {}
     for start in plan.starts:
-        group = mirror.state.pods[start.pod].group or ""
-        starts.setdefault(group, {})[start.pod] = Assumed(
-            start.node, dict(start.allocations), mirror.state.groups[group].preemptible
-        )
+        by_group.setdefault(mirror.state.pods[start.pod].group or "", []).append(start)
+    each = mirror.set_aside.each
+    starts = dict(
+        each(GROUPS, "assumed", by_group, lambda key: [(key, _assumed(mirror, key, by_group[key]))])
+    )
     wanted: dict[str, Allocation] = {}
     for start in plan.starts:
         wanted.update(start.allocations)
@@ -112,20 +117,35 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
         for claim, allocation in mirror.tentative().items()
         if wanted.get(claim) != allocation
     }
+    evictions = {of.pod: of for of in plan.evictions if of.pod in mirror.pods}
+    commits = tuple(_commits(mirror, starts, unwanted))
     return Acts(
-        commits=tuple(_commits(mirror, starts, unwanted)),
-        releases=tuple(
-            Release(mirror.claims[claim], tuple(mirror.users_of(claim))) for claim in unwanted
-        ),
-        endings=tuple(
-            mirror.claims[claim]
-            for claim in mirror.ending
-            if key_of_standalone(claim) not in mirror.assumed
-        ),
+        commits=commits,
+        releases=tuple(each(CLAIMS, "released", unwanted, partial(_release, mirror))),
+        endings=tuple(each(CLAIMS, "no longer reserved", mirror.ending, partial(_ending, mirror))),
         evictions=tuple(
-            (each, mirror.pods[each.pod]) for each in plan.evictions if each.pod in mirror.pods
+            each(PODS, "evicted", evictions, lambda key: [(evictions[key], mirror.pods[key])])
+        ),
+        failed=tuple(
+            key for key in by_group if mirror.set_aside.until(GROUPS, key) > mirror.state.now
         ),
     )
+
+
+def _assumed(mirror: Mirror, group: str, starts: Iterable[Start]) -> Mapping[str, Assumed]:
+    preemptible = mirror.state.groups[group].preemptible
+    return {
+        start.pod: Assumed(start.node, dict(start.allocations), preemptible) for start in starts
+    }
+
+
+def _release(mirror: Mirror, claim: str) -> Iterator[Release]:
+    yield Release(mirror.claims[claim], tuple(mirror.users_of(claim)))
+
+
+def _ending(mirror: Mirror, claim: str) -> Iterator[ResourceClaim]:
+    if key_of_standalone(claim) not in mirror.assumed:
+        yield mirror.claims[claim]
 
 
 def _is_ready(
@@ -162,15 +182,21 @@ def _commits(
 
     Each writes the entries of all groups that start now into the claims that it writes.
     """
-    users = _users(mirror, (pod for pods in starts.values() for pod in pods))
+    users: dict[str, list[ConsumerReference]] = {}
+    found = mirror.set_aside.each(
+        GROUPS, "looked at", starts, lambda key: _users(mirror, starts[key])
+    )
+    for claim, user in found:
+        users.setdefault(claim, []).append(user)
     written: set[str] = set()
-    for group, pods in starts.items():
+
+    def commit_of(group: str) -> Iterator[Commit]:
+        pods = starts[group]
         if not _is_ready(mirror, pods, released):
-            continue
+            return
         uses = _uses(mirror, pods, users)
         if any(key in written or _is_being_reserved(mirror, key) for key in uses):
-            continue
-        written |= uses.keys()
+            return
         allocated = [
             ClaimStart(mirror.claims[claim], allocation, _consumers(mirror, claim, starts, users))
             for assumed in pods.values()
@@ -187,21 +213,22 @@ def _commits(
             ),
             assumed=pods,
         )
+        written.update(uses)
+
+    yield from mirror.set_aside.each(GROUPS, "started", starts, commit_of)
 
 
 _Users: TypeAlias = Mapping[str, Sequence[ConsumerReference]]
 
 
-def _users(mirror: Mirror, pods: Iterator[str]) -> _Users:
-    """By claim: the pods that start with it, as its consumers."""
-    users: dict[str, list[ConsumerReference]] = {}
+def _users(mirror: Mirror, pods: Iterable[str]) -> Iterator[tuple[str, ConsumerReference]]:
+    """The claims of pods that start, each with the pod as its consumer."""
     for key in pods:
         pod = mirror.pods.get(key)
         if pod is None:  # it stands for a claim
             continue
         for claim in dict.fromkeys(pod.claims):
-            users.setdefault(claim, []).append(patch.consumer(pod))
-    return users
+            yield claim, patch.consumer(pod)
 
 
 def _consumers(

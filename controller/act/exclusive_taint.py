@@ -15,6 +15,7 @@ from carina_dra.kube.client import Client, Preconditions, Selection
 from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
 from carina_dra.kube.reflector import Reflector
 from controller.names import TAINT
+from controller.report.metrics import Metrics, Write
 
 RULE: Final = "carina-exclusive"
 """The name of the DeviceTaintRule."""
@@ -33,9 +34,10 @@ class ExclusiveTaint:
     The rule stays afterwards, since the devices are for queues whether a controller runs or not.
     """
 
-    def __init__(self, client: Client, driver: str) -> None:
+    def __init__(self, client: Client, driver: str, metrics: Metrics) -> None:
         """`driver` is the DRA driver whose devices get the taint."""
         self._client = client
+        self._metrics = metrics
         self._rule = _rule(driver)
         self._changed = threading.Event()
         self._stopping = threading.Event()
@@ -62,6 +64,8 @@ class ExclusiveTaint:
 
     def _keep(self) -> None:
         backoff = Backoff(cap=_CHECK_SECONDS)
+        # A rule that is removed before the first list would be missed until the next check.
+        self._reflector.wait_synced(_TIMEOUT)
         while not self._stopping.is_set():
             self._changed.clear()
             try:
@@ -76,13 +80,15 @@ class ExclusiveTaint:
     def _ensure(self) -> None:
         found = _find(self._client)
         if found is None:
-            self._client.create(DEVICE_TAINT_RULES, self._rule, timeout=_TIMEOUT)
+            with self._metrics.writing(Write.TAINT_RULE):
+                self._client.create(DEVICE_TAINT_RULES, self._rule, timeout=_TIMEOUT)
         elif not _has_effect(found, self._rule):
             changed = {**found, "spec": self._rule["spec"]}
-            self._client.replace(DEVICE_TAINT_RULES, changed, timeout=_TIMEOUT)
+            with self._metrics.writing(Write.TAINT_RULE):
+                self._client.replace(DEVICE_TAINT_RULES, changed, timeout=_TIMEOUT)
 
 
-def remove_taint(client: Client) -> None:
+def remove_taint(client: Client, metrics: Metrics) -> None:
     """Removes the rule that an earlier process in exclusive mode has left; failures are logged.
 
     Who may not even see the rules has never been in exclusive mode.
@@ -91,7 +97,8 @@ def remove_taint(client: Client) -> None:
         found = _find(client)
         if found is not None:
             same = Preconditions(uid=found["metadata"]["uid"])
-            client.delete(DEVICE_TAINT_RULES, RULE, preconditions=same, timeout=_TIMEOUT)
+            with metrics.writing(Write.TAINT_RULE):
+                client.delete(DEVICE_TAINT_RULES, RULE, preconditions=same, timeout=_TIMEOUT)
     except (Forbidden, PathNotFound) as error:
         if error.operation.verb != "list":
             _warn(error)

@@ -7,17 +7,21 @@ standalone claim that no pod uses loses its devices and is decided again.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Release
 from controller.observe.claim import is_own
 from controller.observe.collision import Collision, Holder
-from controller.observe.mirror import Mirror
+from controller.observe.mirror import CLAIMS, Mirror
 from controller.observe.pod import ObservedPod
 from controller.report.notice import DeviceLost, DoubleAllocation
 from controller.report.regarding import claim_reference, pod_reference
+
+_DEVICES: Final = "devices"
+"""What devices are called among the objects that are set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +44,25 @@ Parting: TypeAlias = Tell | Evict | Release
 
 def partings(mirror: Mirror) -> Iterator[Parting]:
     """What is to be done, claim by claim. What is being done already is left out."""
+    devices = {str(device): device for device in mirror.collisions.contested}
+    collisions = mirror.set_aside.each(
+        _DEVICES,
+        "kept by one claim",
+        devices,
+        lambda key: mirror.collisions.at(devices[key], partial(_holder_of, mirror)),
+    )
     losses: dict[str, Collision] = {}
-    for collision in mirror.collisions.found(lambda claim: _holder_of(mirror, claim)):
+    for collision in collisions:
         losses.setdefault(collision.loser, collision)
-    for key, collision in losses.items():
-        users = list(mirror.users_of(key))
-        if not _is_starting(mirror, key, users):
-            yield from _partings_of(mirror, mirror.claims[key], users, collision)
+    yield from mirror.set_aside.each(
+        CLAIMS, "parted", losses, lambda key: _partings_of(mirror, mirror.claims[key], losses[key])
+    )
 
 
-def _partings_of(
-    mirror: Mirror, claim: ResourceClaim, users: list[ObservedPod], collision: Collision
-) -> Iterator[Parting]:
+def _partings_of(mirror: Mirror, claim: ResourceClaim, collision: Collision) -> Iterator[Parting]:
+    users = list(mirror.users_of(claim.key))
+    if _is_starting(mirror, claim.key, users):
+        return
     device, keeper = str(collision.device), collision.keeper
     yield Tell(claim_reference(claim), DoubleAllocation(device, keeper))
     for pod in users:

@@ -3,6 +3,8 @@
 All are merge patches (RFC 7386): an object that has changed in between is refused with a conflict.
 """
 
+import marshal
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -94,7 +96,8 @@ def admit(pod: ObservedPod, node: str, group: Group) -> Json:
     """
     spec: Json = {"schedulingGates": [{"name": name} for name in pod.gates if name != GATE]}
     if pod.owner is not None:
-        spec["affinity"] = pinned(pod.affinity or {}, node)
+        own = {} if pod.affinity is None else marshal.loads(pod.affinity)  # noqa: S302 - of read_pod
+        spec["affinity"] = pinned(own, node)
     annotations = {
         NODE_ANNOTATION: node,
         PREEMPTIBLE_ANNOTATION: "true" if group.preemptible else "false",
@@ -122,17 +125,57 @@ def fence(uid: str, at: datetime) -> Json:
     return {"metadata": {"uid": uid, "annotations": {FENCE_ANNOTATION: at.isoformat()}}}
 
 
-def evict(pod: ObservedPod, *, unchanged: bool) -> Json:
-    """Asks for the eviction of this very pod; only if it has not changed, where that matters."""
+def smaller(body: Mapping[str, Any]) -> Json:
+    """Takes from a pod what only its user needs, so that there is room for what ends it."""
+    metadata = body["metadata"]
+    others = {name: None for name in metadata.get("annotations") or () if not _is_ours(name)}
+    return {"metadata": {"uid": metadata["uid"], "managedFields": [{}], "annotations": others}}
+
+
+def evict(pod: ObservedPod, *, unchanged: bool, longest: float | None = None) -> Json:
+    """Asks for the eviction of this very pod; only if it has not changed, where that matters.
+
+    `longest` is the longest grace period that it gets, in seconds; None for its own.
+    """
     conditions = {"uid": pod.uid}
     if unchanged:
         conditions["resourceVersion"] = str(pod.version)
+    options: Json = {"preconditions": conditions}
+    grace = seconds_of_grace(pod, longest)
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": pod.namespace, "name": pod.name},
-        "deleteOptions": {"preconditions": conditions},
+        "deleteOptions": options,
     }
+
+
+def seconds_of_grace(pod: ObservedPod, longest: float | None) -> int | None:
+    """The grace period that a pod gets, if it is not its own, which is longer than `longest`.
+
+    At least a second: 0 would remove the pod while its containers still run.
+    """
+    if longest is None or max(pod.grace, pod.deletion_grace) <= longest:
+        return None
+    return max(1, math.ceil(longest))
+
+
+def disrupted(body: Mapping[str, Any], now: datetime) -> Json:
+    """The condition of a pod that is to be deleted, although disruption budgets refuse it."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "ReclaimedByCarina",
+        "message": "Its queue has more than its quota, and another queue is below its own.",
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    others = [one for one in conditions if one.get("type") != condition["type"]]
+    metadata = body["metadata"]
+    version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"metadata": version, "status": {"conditions": [*others, condition]}}
 
 
 def consumer(pod: ObservedPod) -> ConsumerReference:
@@ -158,6 +201,10 @@ def pinned(affinity: Mapping[str, Any], node: str) -> Json:
     else:
         terms = [{"matchFields": [here]}]
     return {**affinity, "nodeAffinity": {**of_node, _REQUIRED: {"nodeSelectorTerms": terms}}}
+
+
+def _is_ours(annotation: str) -> bool:
+    return annotation.startswith(f"{GROUP}/")
 
 
 def _version_of(claim: ResourceClaim) -> Json:

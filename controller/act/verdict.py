@@ -5,12 +5,15 @@ kube-scheduler allocates some there again, or refuses the pod, which is evicted 
 pod that nobody replaces is not pinned: it waits until its devices are taken back, and gets others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from controller.observe.mirror import Mirror
+from controller.model.plan import Plan
+from controller.model.reason import NoDomain, NoRoom, OverLimit, OverQuota
+from controller.observe.mirror import PODS, Mirror
 from controller.observe.pod import ObservedPod
+from controller.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +36,80 @@ class GiveUp:
     """The node that refused it."""
 
 
-Verdict: TypeAlias = DecideAgain | GiveUp
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A pinned pod stays: no other node would do, and nobody else needs its devices."""
+
+    pod: ObservedPod
+    group: str
 
 
-def verdicts(mirror: Mirror, now: float, verdict_seconds: float) -> Iterator[Verdict]:
-    """What follows from the refusals that have lasted for long enough at a Unix time."""
-    for key, since in list(mirror.refused.items()):
-        pod, group = mirror.pods[key], mirror.roster.group_of(key)
-        node = pod.given if pod.is_pinned else mirror.last_node(pod)
-        if node is None or group is None:
-            continue
-        if pod.is_pinned:
-            if since + verdict_seconds <= now:
-                yield GiveUp(pod, group, node)
-        elif mirror.is_taken_back(pod):
+Verdict: TypeAlias = DecideAgain | GiveUp | Keep
+
+
+def is_about_all_nodes(words: str) -> bool:
+    """Whether kube-scheduler gives a reason that does not depend on the node.
+
+    It writes `0/4 nodes are available: REASON`, and a number of nodes before each reason that does.
+    """
+    _, found, reason = words.partition("nodes are available: ")
+    return bool(found) and not reason[:1].isdigit()
+
+
+def devices_are_needed(state: State, plan: Plan | None) -> bool:
+    """Whether a group waits for room that kube-scheduler has not refused."""
+    if plan is None:
+        return False
+    return any(
+        any(isinstance(reason, NoRoom | NoDomain | OverLimit | OverQuota) for reason in reasons)
+        for key, reasons in plan.waiting.items()
+        if key in state.groups and state.groups[key].refusal is None
+    )
+
+
+def verdicts(
+    mirror: Mirror, now: float, verdict_seconds: float, *, is_needed: Callable[[], bool]
+) -> Iterator[Verdict]:
+    """What follows from the refusals that have lasted for long enough at a Unix time.
+
+    is_needed: whether somebody waits for devices that refused pods have.
+    """
+    refused = dict(mirror.refused)
+    return mirror.set_aside.each(
+        PODS,
+        "judged",
+        refused,
+        lambda key: _verdict(
+            mirror, key, is_needed, has_lasted=refused[key] + verdict_seconds <= now
+        ),
+    )
+
+
+def _verdict(
+    mirror: Mirror, key: str, is_needed: Callable[[], bool], *, has_lasted: bool
+) -> Iterator[Verdict]:
+    pod, group = mirror.pods[key], mirror.roster.group_of(key)
+    node = pod.given if pod.is_pinned else mirror.last_node(pod)
+    if node is None or group is None:
+        return
+    if not pod.is_pinned:
+        if mirror.is_taken_back(pod):
             yield DecideAgain(pod, group, node)
+    elif has_lasted:
+        may_stay = is_about_all_nodes(pod.verdict or "") and not mirror.is_taken_back(pod)
+        if not may_stay or is_needed():
+            yield GiveUp(pod, group, node)
+        elif key not in mirror.kept:
+            yield Keep(pod, group)
 
 
 def next_verdict(mirror: Mirror, verdict_seconds: float) -> float | None:
     """When a refusal will have lasted for long enough, as a Unix time."""
     return min(
         (
-            since + verdict_seconds
+            max(since + verdict_seconds, mirror.set_aside.until(PODS, key))
             for key, since in mirror.refused.items()
-            if mirror.pods[key].is_pinned
+            if mirror.pods[key].is_pinned and key not in mirror.kept
         ),
         default=None,
     )

@@ -24,17 +24,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import Body, ObjectKey
-from carina_dra.kube.client import Client, MergePatch
+from carina_dra.kube.client import Client, MergePatch, Preconditions
 from carina_dra.kube.errors import (
     ApiError,
     ApiOperation,
     BadRequest,
     Conflict,
-    Forbidden,
     Invalid,
     NotFound,
     ServerError,
@@ -49,12 +48,15 @@ from controller.act.takeover import Unsettled
 from controller.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
-from controller.report.metrics import Metrics, Outcome, Write
+from controller.report.metrics import Metrics, Write
 
 _TIMEOUT: Final = 10.0
 """Seconds for one write."""
+_MOST_CONFLICTS: Final = 5
+"""How often a condition of a pod is tried to be written, which others change meanwhile."""
 _MOST_REFUSALS: Final = 5
 """Answers other than that an object is gone, after which nothing more is learnt about it."""
+_Answer = TypeVar("_Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +119,7 @@ class Fenced:
     """The attempts to give an object another version have ended."""
 
     unsettled: Unsettled
+    error: Exception | None = None
 
 
 Written: TypeAlias = Stored | Committed | Failed | Released | Settled | Evicted | Fenced
@@ -203,23 +206,71 @@ class Writer:
         self._pool.submit(lambda: self._deliver(Settled(claim.key, _error_of(work))))
 
     def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
-        """Evicts a pod through the eviction API, which respects disruption budgets."""
+        """Evicts a pod through the eviction API, which respects disruption budgets.
+
+        One that is being deleted already is deleted again with a shorter grace period, which the
+        eviction API would not do.
+        """
+        longest = None if eviction is None else eviction.grace
+
+        def end() -> None:
+            if eviction is not None and eviction.past_budgets:
+                self._delete(pod, longest)
+            elif pod.deleted is not None:
+                self._hasten(pod, longest)
+            else:
+                self._client.create_subresource(
+                    PODS,
+                    pod.name,
+                    "eviction",
+                    patch.evict(pod, unchanged=eviction is None, longest=longest),
+                    namespace=pod.namespace,
+                    timeout=_TIMEOUT,
+                )
 
         def work() -> None:
             with suppress(NotFound):  # it is gone
-                self._measured(
-                    Write.EVICTION,
-                    lambda: self._client.create_subresource(
-                        PODS,
-                        pod.name,
-                        "eviction",
-                        patch.evict(pod, unchanged=eviction is None),
-                        namespace=pod.namespace,
-                        timeout=_TIMEOUT,
-                    ),
-                )
+                try:
+                    self._measured(Write.EVICTION, end)
+                except Invalid:  # its user has made it so large that nothing can be added to it
+                    self._make_room(pod)
+                    self._measured(Write.EVICTION, end)
 
         self._pool.submit(lambda: self._deliver(Evicted(pod, eviction, _error_of(work))))
+
+    def _delete(self, pod: ObservedPod, longest: float | None) -> None:
+        """Deletes a pod although disruption budgets refuse it, and notes in it why."""
+        self._note_disruption(ObjectKey(pod.namespace, pod.name), pod.uid)
+        self._hasten(pod, longest)
+
+    def _note_disruption(self, key: ObjectKey, uid: str) -> None:
+        """Writes the condition DisruptionTarget, whatever else changes the pod meanwhile.
+
+        A tenant may change it again and again, or leave no room; then it is deleted without the
+        condition.
+        """
+        for _ in range(_MOST_CONFLICTS):
+            body = self._write(PODS, key, patch.nothing(uid))
+            with suppress(Conflict, Invalid):
+                self._write(PODS, key, patch.disrupted(body, self._now()), "status")
+                return
+
+    def _make_room(self, pod: ObservedPod) -> None:
+        """Makes a pod smaller, which is to end."""
+        key = ObjectKey(pod.namespace, pod.name)
+        body = self._write(PODS, key, patch.nothing(pod.uid))
+        self._measured(Write.POD, lambda: self._write(PODS, key, patch.smaller(body)))
+
+    def _hasten(self, pod: ObservedPod, longest: float | None) -> None:
+        """Deletes a pod; one that is being deleted ends sooner."""
+        self._client.delete(
+            PODS,
+            pod.name,
+            namespace=pod.namespace,
+            preconditions=Preconditions(uid=pod.uid),
+            grace_period_seconds=patch.seconds_of_grace(pod, longest),
+            timeout=_TIMEOUT,
+        )
 
     def fence(self, unsettled: Unsettled, *, until: float) -> None:
         """Gives an object another version, which is tried until a monotonic time."""
@@ -231,8 +282,7 @@ class Writer:
             )
 
         def fence() -> None:
-            _error_of(work)
-            self._deliver(Fenced(unsettled))
+            self._deliver(Fenced(unsettled, _error_of(work)))
 
         self._pool.submit(fence)
 
@@ -367,35 +417,17 @@ class Writer:
             self._closing.wait(self._retry_seconds)
         return False
 
-    def _measured(self, kind: Write, write: Callable[[], Body]) -> Body:
-        try:
+    def _measured(self, kind: Write, write: Callable[[], _Answer]) -> _Answer:
+        with self._metrics.writing(kind):
             if not self._leading():
                 raise NotLeading(ApiOperation("write", kind.value), "another process may lead now")
-            stored = write()
-        except ApiError as error:
-            self._metrics.wrote(kind, _outcome(error))
-            raise
-        self._metrics.wrote(kind, Outcome.WRITTEN)
-        return stored
-
-
-def _outcome(error: ApiError) -> Outcome:
-    match error:
-        case Conflict() | NotFound():
-            return Outcome.CONFLICT
-        case Forbidden() | Invalid() | TooManyRequests():
-            return Outcome.REFUSED
-        case _:
-            return Outcome.FAILED
+            return write()
 
 
 def _error_of(work: Callable[[], None]) -> Exception | None:
     """Does work, and gives the error with which it ended."""
     try:
         work()
-    except ApiError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - what is begun must have an end
-        _log.exception("a write failed unexpectedly")
+    except Exception as error:  # noqa: BLE001 - what is begun must have an end, which has the error
         return error
     return None

@@ -91,8 +91,9 @@ class PodGroupSpec:
     """Whether pods of the group may be evicted for other groups. If not, the group starts only
     within the quota of its queue. It cannot be changed."""
     staleness_grace_period: _Grace | None = None
-    """After which time a group that has some pods, but fewer than it needs, is evicted, such as
-    `5m`, or `never`. If it is absent, that of the controller's settings holds."""
+    """After which time a group that has some pods, but fewer than it needs, is evicted if others
+    need its place, such as `5m`, or `never`. If it is absent, that of the controller's settings
+    holds."""
     preemption_delay: Duration = 0
     """How long the group waits before others are evicted for it, such as `10m`."""
     run_time: Duration | None = None

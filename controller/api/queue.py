@@ -1,6 +1,5 @@
 """Queue as an object: its status, and who may use it. Its spec is `controller.codec.queue`'s."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -8,9 +7,9 @@ from carina_dra.resource.errors import BadValueError
 from controller.api.condition import Condition
 from controller.codec.checked import LONGEST_LABEL, Checked, Rule, integer, items
 from controller.codec.namespaces import Namespaces
-from controller.codec.queue import QueueSpec, read_document
+from controller.codec.priorities import Priorities
+from controller.codec.queue import QueueGpus, QueueSpec, read_document
 from controller.codec.value import codec_of
-from controller.model.queue import QUEUE_LABEL
 from controller.model.queue import Queue as EngineQueue
 from controller.model.resource import describe
 
@@ -24,6 +23,8 @@ _Count: TypeAlias = Annotated[int, integer(0, 2**31 - 1)]
 class ResourceStatus:
     """What a queue has, may count on and asks for, of one resource."""
 
+    gpus: QueueGpus | None = None
+    """The GPUs that are counted."""
     device_class: str | None = None
     """The DeviceClass whose devices are counted."""
     capacity: str | None = None
@@ -62,7 +63,9 @@ class QueueStatus:
     conditions: Annotated[
         tuple[Condition, ...], items(lambda: codec_of(Condition), 8, key="type")
     ] = ()
-    """Whether the queue takes work: `Active` is false if a queue above it does not exist."""
+    """Whether the queue takes work (`Active`), whether all that it names exists
+    (`ReferencesResolved`), whether there is what its quotas promise (`QuotasCovered`), and whether
+    it can give back what other queues reclaim (`GivesBack`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,9 @@ class DeclaredQueue:
     uid: str
     generation: int
     namespaces: Namespaces | None = None
-    """Who may use it; None for all namespaces."""
+    """Who may use it; None for nobody, or for whom the queues below it allow."""
+    priorities: Priorities | None = None
+    """Which priorities its pods may have; None for all."""
 
 
 def read_declared_queue(body: object) -> DeclaredQueue:
@@ -122,38 +127,10 @@ def read_declared_queue(body: object) -> DeclaredQueue:
                 f"spec.resources: the quota of {describe(resource)} is more than its limit; lower "
                 "quota, or raise or remove limit"
             )
-    return DeclaredQueue(queue, metadata.uid, metadata.generation, spec.namespaces)
+    return DeclaredQueue(queue, metadata.uid, metadata.generation, spec.namespaces, spec.priorities)
 
 
 def write_status(status: QueueStatus) -> dict[str, Any]:
     """The status as an object of the API."""
     written: dict[str, Any] = codec_of(QueueStatus).write(status)
     return written
-
-
-def namespace_refusal(
-    name: str,
-    namespace: str,
-    labels: Mapping[str, str],
-    queues: Mapping[str, DeclaredQueue],
-) -> str | None:
-    """Why a namespace may not use a queue; None if it may.
-
-    The queue and all queues above it must allow the namespace. Queues that do not exist allow
-    every namespace: what is wrong with them is said elsewhere.
-
-    labels: those of the namespace.
-    """
-    above: set[str] = set()
-    at: str | None = name
-    while at is not None and at in queues and at not in above:
-        above.add(at)
-        allowed = queues[at].namespaces
-        if allowed is not None and not allowed.allows(namespace, labels):
-            which = "" if at == name else f", which is above Queue {name},"
-            return (
-                f"Queue {at}{which} does not allow namespace {namespace}; name another queue in "
-                f"the label {QUEUE_LABEL}, or add the namespace to its spec.namespaces"
-            )
-        at = queues[at].queue.parent
-    return None

@@ -5,12 +5,23 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Final, TypeAlias, assert_never
 
+from carina_dra.placement.gpu import GPU
 from carina_dra.quantity import Format, Quantity
 from carina_dra.resource.errors import BadValueError, expected
 from carina_dra.resource.value_codec import LEAVES, Codec
 from controller.codec.checked import Checked
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+from controller.model.resource import (
+    CapacityOf,
+    Cpu,
+    DevicesOf,
+    Gpus,
+    Memory,
+    Pods,
+    Resource,
+    gpus_text,
+)
 
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,3})?")
 _PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|h|m|s)")
 _DURATION: Final = re.compile(r"([0-9]{1,18}(\.[0-9]{1,18})?(ms|h|m|s))+")
 _SECONDS: Final[Mapping[str, Decimal]] = {
@@ -65,6 +76,12 @@ def read_amount(resource: Resource, value: object) -> int:
     if quantity.nanos < 0:
         raise BadValueError(f"is {value!r:.80}; it must not be negative")
     match resource:
+        case Gpus():
+            if quantity.nanos % 10**6 or (type(value) is str and not _NUMBER.fullmatch(value)):
+                raise BadValueError(
+                    f"is {value!r:.80}; write a number such as 8 or 0.5, of at most 3 decimals"
+                )
+            return quantity.nanos // 10**6 * (GPU // 1000)
         case Cpu():
             return quantity.milli_value()
         case Memory() | CapacityOf():
@@ -79,6 +96,8 @@ def read_amount(resource: Resource, value: object) -> int:
 def write_amount(resource: Resource, amount: int) -> object:
     """The quantity of an amount, as people write it."""
     match resource:
+        case Gpus():
+            return amount // GPU if amount % GPU == 0 else gpus_text(amount)
         case Cpu():
             return str(Quantity(amount * 10**6, Format.DECIMAL_SI))
         case Memory() | CapacityOf():

@@ -141,7 +141,7 @@ class Namespaces:
     RULES: ClassVar = (
         Rule(
             "has(self.names) || has(self.selector)",
-            "namespaces: write names, selector or both; without namespaces, all may use the queue",
+            "namespaces: write names, selector or both; selector: {} selects all",
         ),
     )
 
@@ -154,9 +154,7 @@ class Namespaces:
 
     def __post_init__(self) -> None:
         if self.names is None and self.selector is None:
-            raise ValueError(
-                "write names, selector or both; without namespaces, all may use the queue"
-            )
+            raise ValueError("write names, selector or both; selector: {} selects all")
 
     def allows(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether a namespace with a name and labels is among them."""

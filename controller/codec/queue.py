@@ -16,12 +16,13 @@ spec:
   reclaimMinRuntime: 10m
   namespaces:
     names: [research-ml]
+  priorities: {max: 1000}
 
 Files may have numbers where the API server wants text: seconds of a duration, and fractions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, assert_never
@@ -43,9 +44,10 @@ from controller.codec.checked import (
     text,
 )
 from controller.codec.namespaces import Namespaces
+from controller.codec.priorities import Priorities
 from controller.codec.value import codec_of
-from controller.model.queue import UNNAMED, Entitlement, Queue
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+from controller.model.queue import EVICT_ANNOTATION, UNNAMED, Entitlement, Queue, RespectBudgets
+from controller.model.resource import CapacityOf, Cpu, DevicesOf, Gpus, Memory, Pods, Resource
 
 API_VERSION: Final = "scheduling.carina.dev/v1alpha1"
 KIND: Final = "Queue"
@@ -89,6 +91,14 @@ _Weight: TypeAlias = Annotated[
         },
     ),
 ]
+_RespectBudgets: TypeAlias = Annotated[
+    RespectBudgets,
+    Checked(
+        codec_of(RespectBudgets).read,
+        codec_of(RespectBudgets).write,
+        {"type": "string", "enum": [value.value for value in RespectBudgets]},
+    ),
+]
 QueueName: TypeAlias = Annotated[str, text("the name of a queue", DNS_SUBDOMAIN, LONGEST_LABEL)]
 Placement: TypeAlias = Annotated[
     Policy,
@@ -115,8 +125,10 @@ def _is_whole(field_name: str) -> Rule:
     amount = f"self.{field_name}"
     return Rule(
         f"!has({amount}) || has(self.capacity) || has(self.name) && self.name != 'pods' || "
-        f"type({amount}) == int || string({amount}).matches('^([0-9]+|{UNLIMITED})$')",
-        f"{field_name} of devices and of pods is a number; write it without a unit",
+        f"type({amount}) == int || has(self.gpus) && "
+        f"string({amount}).matches('^[0-9]+([.][0-9]+)?$') || "
+        f"string({amount}).matches('^([0-9]+|{UNLIMITED})$')",
+        f"{field_name} of gpus, devices and pods is a number; write it without a unit",
     )
 
 
@@ -129,16 +141,27 @@ def _occurs_once(member: str) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueGpus:
+    """Which physical GPUs count."""
+
+    model: Annotated[str, text("the product name of GPUs", r"[ -~]*[!-~]", 64)] | None = None
+    """The product name of those that count, the attribute `productName`, such as
+    `NVIDIA H100 80GB HBM3`. If it is absent, all count."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueResource:
     """What a queue may have of one resource.
 
-    The resource is the devices of a DeviceClass, a capacity of devices, or cpu, memory or pods.
+    The resource is GPUs however they are used, the devices of a DeviceClass, a capacity of devices,
+    or cpu, memory or pods.
     """
 
     RULES: ClassVar = (
         Rule(
-            "[has(self.deviceClass), has(self.capacity), has(self.name)].filter(x, x).size() == 1",
-            "write one of deviceClass, capacity and name",
+            "[has(self.gpus), has(self.deviceClass), has(self.capacity), has(self.name)]"
+            ".filter(x, x).size() == 1",
+            "write one of gpus, deviceClass, capacity and name",
         ),
         _is_whole("quota"),
         _is_whole("limit"),
@@ -149,19 +172,24 @@ class QueueResource:
         ),
     )
 
+    gpus: QueueGpus | None = None
+    """Physical GPUs, however they are used: `{}` for all. A whole GPU counts 1; a partition or a
+    share the largest of its parts of the memory and the compute of its GPU, at least the
+    least share of its node, a tenth by default."""
     device_class: (
         Annotated[str, text("the name of a DeviceClass", DNS_SUBDOMAIN, LONGEST_NAME)] | None
     ) = None
-    """The name of a DeviceClass, whose devices are counted, such as `gpu.carina.dev`."""
+    """The name of a DeviceClass, whose devices are counted, such as `gpu.carina.dev`: all in use
+    that its selectors match, whatever class was asked for."""
     capacity: Annotated[str, _CAPACITY_NAME] | None = None
     """The qualified name of a capacity of devices, such as `gpu.carina.dev/memory`. What the
     devices in use have of it is added up."""
     name: Annotated[str, choice(*_NAMED)] | None = None
     """`cpu`, `memory` or `pods`: what pods request, or their number."""
     quota: _AmountOrAll = None
-    """How much is guaranteed: a number of devices or pods, a quantity such as `64Gi`, or
-    `unlimited` for all that the queue asks for. Groups that are not preemptible never have more
-    together. The default is 0."""
+    """How much is guaranteed: a number of devices or pods, a number of GPUs such as `0.5`, a
+    quantity such as `64Gi`, or `unlimited` for all that the queue asks for. Groups that
+    are not preemptible never have more together. The default is 0."""
     limit: _Amount = None
     """How much the groups of the queue, and of all queues below it, have together at most. There is
     no limit if it is absent."""
@@ -174,7 +202,7 @@ class QueueResource:
 class QueueSpec:
     """Where a queue is in the tree of queues, what it may have, and who may use it."""
 
-    RULES: ClassVar = tuple(map(_occurs_once, ("deviceClass", "capacity", "name")))
+    RULES: ClassVar = tuple(map(_occurs_once, ("gpus", "deviceClass", "capacity", "name")))
 
     parent: QueueName | None = None
     """The queue above this one. Queues without a parent divide the cluster. Only queues without
@@ -191,6 +219,15 @@ class QueueSpec:
     reclaim_min_runtime: Duration | None = None
     """For how long a group that runs is safe from other queues, such as `1h30m`. If it is absent,
     that of the parent holds."""
+    eviction_grace: Duration | None = None
+    """The longest grace period of the queue's pods when another queue reclaims what they have, such
+    as `30s`. Pods with a shorter one keep it. If it is absent, that of the parent holds. The
+    default is 10 minutes."""
+    respect_budgets: _RespectBudgets | None = None
+    """For which pods PodDisruptionBudgets are respected when other queues reclaim what they have:
+    `always`, or `withinQuota`. Budgets then guard what the queue has beyond its quota for as long
+    as `evictionGrace`, after which pods are deleted. If it is absent, that of the parent holds. The
+    default is `withinQuota`."""
     placement: Placement | None = None
     """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
     order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the parent
@@ -199,8 +236,12 @@ class QueueSpec:
     """Whether the first group that waits for room has a reservation, which no other group may
     delay. This needs groups that say how long they run."""
     namespaces: Namespaces | None = None
-    """The namespaces whose pods and claims may name this queue. If it is absent, all namespaces
-    may. What a queue above this one does not allow, this one does not allow either."""
+    """The namespaces whose pods and claims may name this queue; `{selector: {}}` is all. If it is
+    absent, no namespace may, or, above other queues, those that they allow. What a queue above this
+    one does not allow, this one does not allow either."""
+    priorities: Priorities | None = None
+    """Which priorities pods of this queue, and of all queues below it, may have. Other pods are
+    refused; those that run already count as pods of the nearest priority that is allowed."""
 
     def queue(self, name: str, created: float = 0) -> Queue:
         """The queue with this spec.
@@ -223,6 +264,8 @@ class QueueSpec:
             entitlements=entitlements,
             preempt_min_runtime=self.preempt_min_runtime,
             reclaim_min_runtime=self.reclaim_min_runtime,
+            eviction_grace=self.eviction_grace,
+            respect_budgets=self.respect_budgets,
             placement=self.placement,
             reserves=self.reserves,
         )
@@ -239,6 +282,8 @@ class QueueSpec:
             ),
             preempt_min_runtime=queue.preempt_min_runtime,
             reclaim_min_runtime=queue.reclaim_min_runtime,
+            eviction_grace=queue.eviction_grace,
+            respect_budgets=queue.respect_budgets,
             placement=queue.placement,
             reserves=queue.reserves,
         )
@@ -279,13 +324,25 @@ def read_document(body: object) -> tuple[Queue, ObjectMeta, QueueSpec]:
     except BadValueError as error:
         error.steps.append(".spec")
         raise
+    deleted = metadata.deletion_timestamp
+    queue = replace(
+        queue,
+        deleted=None if deleted is None else deleted.timestamp(),
+        evicts=metadata.annotations.get(EVICT_ANNOTATION) == "true",
+    )
     return queue, metadata, document.spec
 
 
 def write_queue(queue: Queue) -> dict[str, Any]:
-    """Writes a Queue object. Its creation time is in whole seconds, as in the API."""
-    created = datetime.fromtimestamp(queue.created, UTC) if queue.created else None
-    metadata = ObjectMeta(name=queue.name, creation_timestamp=created)
+    """Writes a Queue object. Its times are in whole seconds, as in the API."""
+    metadata = ObjectMeta(
+        name=queue.name,
+        creation_timestamp=datetime.fromtimestamp(queue.created, UTC) if queue.created else None,
+        deletion_timestamp=(
+            None if queue.deleted is None else datetime.fromtimestamp(queue.deleted, UTC)
+        ),
+        annotations={EVICT_ANNOTATION: "true"} if queue.evicts else {},
+    )
     body = {"apiVersion": API_VERSION, "kind": KIND}
     body["metadata"] = resource_codec(ObjectMeta).write(metadata)
     spec = codec_of(QueueSpec).write(QueueSpec.of(queue))
@@ -301,15 +358,22 @@ def _add(entitlements: dict[Resource, Entitlement], written: QueueResource) -> N
 
 def _resource(written: QueueResource) -> Resource:
     match written:
-        case QueueResource(device_class=str() as name, capacity=None, name=None) if name:
+        case QueueResource(
+            gpus=QueueGpus(model=model), device_class=None, capacity=None, name=None
+        ):
+            return Gpus(model or "")
+        case QueueResource(gpus=None, device_class=str() as name, capacity=None, name=None) if name:
             return DevicesOf(name)
-        case QueueResource(device_class=None, capacity=str() as name, name=None) if name:
+        case QueueResource(gpus=None, device_class=None, capacity=str() as name, name=None) if name:
             return CapacityOf(name)
-        case QueueResource(device_class=None, capacity=None, name=str() as name) if name in _NAMED:
+        case QueueResource(gpus=None, device_class=None, capacity=None, name=str() as name) if (
+            name in _NAMED
+        ):
             return _NAMED[name]
         case _:
             raise BadValueError(
-                "names no resource; write one of deviceClass: NAME, capacity: DOMAIN/NAME, and "
+                "names no resource; write one of gpus: {}, deviceClass: NAME, "
+                "capacity: DOMAIN/NAME, and "
                 "name: cpu, memory or pods"
             )
 
@@ -322,6 +386,8 @@ def _written(resource: Resource, entitlement: Entitlement) -> QueueResource:
         "weight": entitlement.weight,
     }
     match resource:
+        case Gpus(model=model):
+            return QueueResource(gpus=QueueGpus(model or None), **amounts)
         case DevicesOf(device_class=name):
             return QueueResource(device_class=name, **amounts)
         case CapacityOf(name=name):

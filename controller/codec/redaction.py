@@ -22,6 +22,13 @@ def redacted(snapshot: Snapshot) -> Snapshot:
         )
         for nomination in memory.nominations
     )
+    kept_places = tuple(
+        replace(
+            kept,
+            allocations=tuple((index, _allocation(one)) for index, one in kept.allocations),
+        )
+        for kept in memory.kept_places
+    )
     return replace(
         snapshot,
         slices=tuple(map(_with_plain_metadata, snapshot.slices)),
@@ -31,7 +38,7 @@ def redacted(snapshot: Snapshot) -> Snapshot:
             for one in snapshot.classes
         ),
         claims=tuple(map(_claim, snapshot.claims)),
-        memory=replace(memory, nominations=nominations),
+        memory=replace(memory, nominations=nominations, kept_places=kept_places),
     )
 
 

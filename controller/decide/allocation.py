@@ -11,6 +11,7 @@ from controller.decide.gang import Gang, wait_together
 from controller.decide.order import asked_by
 from controller.decide.placement_policy import policy_of
 from controller.decide.places import Places
+from controller.decide.refusal import held_by_refusal
 from controller.decide.reservation import Reservations
 from controller.decide.taker import Taker
 from controller.decide.trial import Trial
@@ -30,7 +31,8 @@ class Allocation:
 
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, if its queue lets it and there is room."""
-        outcome = self._attempt(group)
+        held = held_by_refusal(self._state, group)
+        outcome = self._attempt(group) if held is None else Refused(held)
         match outcome:
             case Refused(reason=NoRoom() | NoDomain()):
                 self._reservations.consider(group)

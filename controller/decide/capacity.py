@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from controller.model.reason import OverLimit, OverQuota
+from controller.model.reason import OverLimit, OverQuota, UncountedGpus
 from controller.model.resource import Amounts
 from controller.state.state import State
 
@@ -30,22 +30,26 @@ def refusal(
     return None
 
 
-Balance: TypeAlias = Mapping[str, tuple[Amounts, Amounts]]
-"""What a queue and those above it have, and the part of it that is not preemptible."""
+Balance: TypeAlias = Mapping[str, tuple[Amounts, Amounts, int]]
+"""What a queue and those above it have, the part of it that is not preemptible, and how many
+devices of GPUs no resource of theirs counts."""
 
 
 def balance(state: State, queue: str) -> Balance:
     """What a queue and those above it have now."""
     accounts = state.accounts
     return {
-        name: (accounts.allocated[name], accounts.firm[name]) for name in state.tree.paths[queue]
+        name: (accounts.allocated[name], accounts.firm[name], accounts.uncounted[name])
+        for name in state.tree.paths[queue]
     }
 
 
-def excess(state: State, before: Balance) -> OverLimit | OverQuota | None:
+def excess(state: State, before: Balance) -> OverLimit | OverQuota | UncountedGpus | None:
     """What has been exceeded since then: devices may count more than was asked for."""
     tree = state.tree
-    for name, (allocated, firm) in before.items():
+    for name, (allocated, firm, uncounted) in before.items():
+        if state.accounts.uncounted[name] > uncounted:
+            return UncountedGpus(name)
         quotas, limits = tree.quotas(name), tree.limits(name)
         then, firm_then = state.accounts.allocated[name], state.accounts.firm[name]
         for at, resource in enumerate(tree.resources):

@@ -6,6 +6,8 @@ has changed at the end: the plan says what to do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, assert_never
 
@@ -13,36 +15,51 @@ from controller.decide.allocation import Allocation
 from controller.decide.attempt import Attempt, Enough, Got, Outcome, Refused
 from controller.decide.chunk import has_active, is_satisfied
 from controller.decide.domain import Domains
+from controller.decide.drain import evict_drained
 from controller.decide.eviction import MakingRoom
 from controller.decide.gang import keep_together
+from controller.decide.guarded import Guarded
+from controller.decide.isolation import Isolation, earlier, next_end
+from controller.decide.kept_place import keep_places, places_to_keep
 from controller.decide.order import Turns
+from controller.decide.overrun import overran
 from controller.decide.places import Places, Spent, no_time
 from controller.decide.promise import keep_promises
+from controller.decide.refusal import scheduler_reason
 from controller.decide.reservation import Reservations
 from controller.decide.shares import Shares
 from controller.decide.stale import evict_stale
+from controller.decide.standing_refusals import (
+    fair_shares,
+    is_of_room,
+    still_refused,
+    takes_no_work,
+)
 from controller.decide.trial import Trial
 from controller.model.group import Group
-from controller.model.plan import Action, Cursor, Memory, Nomination, Plan, Start
+from controller.model.plan import Action, Cursor, KeptPlace, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending
 from controller.model.reason import (
     Behind,
-    CutOffQueue,
     NoDomain,
     NoRoom,
-    NoVictims,
-    OverFairShare,
     OverLimit,
     Reason,
-    UnknownQueue,
 )
-from controller.model.resource import describe
 from controller.model.snapshot import Snapshot
 from controller.state.state import State
 
+_AFTER_UNDECIDED: Final = 0.05
+"""The part of the time after which nothing more is begun once an attempt has come to nothing: who
+has come meanwhile is asked by the next cycle, before those that cost so much."""
 _FIRST: Final = 0.5
 """The part of the time of a cycle in which all groups are asked in their order, if some have not
 been asked by the last one; the rest is theirs."""
+
+_FOR_NOBODY: Final = (Action.STALE, Action.DRAIN)
+"""Actions that are not for a group that waits."""
+_AFFINITY: Final = "node affinity"
+"""What fails for a group on the nodes that it avoids since kube-scheduler refused them."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -68,45 +85,50 @@ class Engine:
         It is asked again and again, also in the middle of a search.
         """
         state = self._state
-        for key in state.touched:
-            if self._is_broken(key):
-                self._broken.add(key)
-            else:
-                self._broken.discard(key)
-        state.touched.clear()
         state.refresh()
         self._shares.refresh()
         mark = state.mark()
         trial = Trial(state, self._places, self._domains)
+        isolation = Isolation(trial)
+        for key in sorted(state.touched):
+            if self._is_broken(key, isolation):
+                self._broken.add(key)
+            else:
+                self._broken.discard(key)
+        state.touched.clear()
         self._places.spent = spent
         try:
-            return _Cycle(trial, self._shares, sorted(self._broken)).run()
+            return _Cycle(trial, self._shares, isolation, sorted(self._broken)).run()
         finally:
             self._places.spent = no_time
             state.rollback(mark)
 
-    def _is_broken(self, key: str) -> bool:
+    def _is_broken(self, key: str, isolation: Isolation) -> bool:
         group = self._state.groups.get(key)
         if group is None or not has_active(self._state, key):
             return False
-        return not is_satisfied(self._state, group)
+        return isolation.run(group, partial(is_satisfied, self._state, group)) is False
 
 
 class _Cycle:
     """The decisions of one cycle."""
 
-    def __init__(self, trial: Trial, shares: Shares, broken: Sequence[str]) -> None:
+    def __init__(
+        self, trial: Trial, shares: Shares, isolation: Isolation, broken: Sequence[str]
+    ) -> None:
         self._trial = trial
+        self._isolation = isolation
         self._state = trial.state
         self._shares = shares
         self._broken = broken
         self._first_step = trial.places.steps
-        self._refusals = self._still_refused()
+        self._fair_shares = fair_shares(self._state, shares)
+        self._refusals = still_refused(self._state.memory, self._fair_shares)
         self._reasons: dict[str, list[Reason]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._stale: list[str] = []
         self._reservations = Reservations(trial)
-        self._wake: float | None = None
+        self._wake = self._state.memory.wake if self._refusals else None
         self._allocation = Allocation(trial, self._reservations)
         self._making_room: dict[Action, MakingRoom] = {}
         """By action, once it is tried."""
@@ -114,27 +136,39 @@ class _Cycle:
         """The searches for victims end before it."""
         self._end = _FIRST if self._state.memory.deferred else 1.0
         """The part of the time after which nothing more is begun."""
+        self._kept_places: tuple[KeptPlace, ...] = ()
         self._unasked: set[str] = set()
         """The groups that have not been asked, or not by all actions."""
+        self._held_back: set[str] = set()
+        """The groups that are not asked in this cycle, so that others are."""
 
     def run(self) -> Plan:
         """Decides."""
+        keep_promises(self._trial, self._isolation)
+        self._kept_places = keep_places(self._trial, self._isolation)
+        asking = list(self._asking())
+        groups, late = self._isolation.time.turn(asking)
+        self._held_back = {one.key for one in asking} - {one.key for one in (*groups, *late)}
+        self._decide_for(groups)
+        self._decide_for(late)
+        if Action.STALE in self._state.settings.actions:
+            self._stale, wake = self._evict_stale()
+            self._wake_at(wake)
+        evict_drained(self._trial, self._isolation)
+        self._ask_deferred()
+        keep_together(self._trial, self._isolation)
+        return self._plan()
+
+    def _decide_for(self, groups: list[Group]) -> None:
+        """Gives groups what is free, and makes room for those for which it does not suffice."""
         settings = self._state.settings
-        keep_promises(self._trial)
-        groups = list(self._asking())
         if settings.allocates:
             groups = self._in_turn(groups, self._allocation.attempt)
-        steps = settings.search_steps
-        self._last_step = None if steps is None else self._trial.places.steps + steps
+        if self._last_step is None and settings.search_steps is not None:
+            self._last_step = self._trial.places.steps + settings.search_steps
         for action in settings.actions:
-            if action is Action.STALE:
-                self._stale, wake = evict_stale(self._trial, self._broken)
-                self._wake_at(wake)
-            else:
+            if action not in _FOR_NOBODY:
                 groups = self._make_room(groups, action)
-        self._ask_deferred()
-        keep_together(self._trial)
-        return self._plan()
 
     def _make_room(self, groups: list[Group], action: Action) -> list[Group]:
         """Makes room for groups by an action; returns those for which the next one may."""
@@ -148,13 +182,25 @@ class _Cycle:
         concerned = [
             group
             for group in groups
-            if making_room.concerns(group) and not self._is_elsewhere(group, action)
+            if self._isolation.run(group, partial(making_room.concerns, group))
+            and not self._is_elsewhere(group, action)
         ]
         self._in_turn(concerned, making_room.attempt)
         self._cursors |= making_room.cursors
         cut = self._cursors.keys()  # these go on there in the next cycle
         self._wake_at(making_room.wake)
-        return [one for one in groups if one.key not in cut and self._wants_more(one)]
+        over = cut | self._isolation.set_aside.keys()
+        return [one for one in groups if one.key not in over and self._wants_more(one)]
+
+    def _evict_stale(self) -> tuple[list[str], float | None]:
+        """Evicts stale groups, if those that wait for room can use what they have."""
+        groups = self._state.groups
+        waiting = [
+            groups[key]
+            for key, reasons in self._reasons.items()
+            if any(map(is_of_room, reasons)) and self._wants_more(groups[key])
+        ]
+        return evict_stale(self._trial, self._broken, waiting, self._isolation)
 
     def _ask_deferred(self) -> None:
         """Asks the groups that the last cycles have not come to, each by all actions at once.
@@ -167,11 +213,19 @@ class _Cycle:
         self._in_turn([self._state.groups[key] for key in keys], self._ask)
 
     def _ask(self, group: Group) -> Outcome:
-        """Tries all that may give a group what it asks for next."""
+        """Tries all that may give a group what it asks for next; then time may be up."""
+        try:
+            return self._ask_all(group)
+        finally:
+            self._end = 1.0
+
+    def _ask_all(self, group: Group) -> Outcome:
         self._unasked.discard(group.key)
         self._reasons.pop(group.key, None)
         allocates = self._state.settings.allocates
-        outcome = self._allocation.attempt(group) if allocates else Enough()
+        outcome: Outcome = Enough()
+        if allocates:
+            outcome = self._isolation.attempt(group, self._allocation.attempt)
         if isinstance(outcome, Refused):
             can_evict = self._refuse(group, outcome.reason)
             outcome = Enough()
@@ -179,18 +233,26 @@ class _Cycle:
             can_evict = not allocates
         groups = [group] if can_evict else []
         for action in self._state.settings.actions:
-            if action is not Action.STALE:
+            if action not in _FOR_NOBODY:
                 groups = self._make_room(groups, action)
-        self._end = 1.0
         return outcome
 
     def _is_over(self) -> bool:
         """Whether nothing more is begun."""
-        return self._trial.places.spent() >= self._end
+        if self._end == inf:
+            return False  # one of those that were left out is asked, whatever has been spent
+        end = _AFTER_UNDECIDED if self._isolation.undecided else self._end
+        return self._trial.places.spent() >= end
 
     def _refuse(self, group: Group, reason: Reason) -> bool:
         """Notes why a group has no place; returns whether others may be evicted for it."""
-        self._reasons.setdefault(group.key, []).append(reason)
+        reasons = self._reasons.setdefault(group.key, [])
+        found = [reason]
+        refused = scheduler_reason(group)
+        if refused is not None:
+            avoids_all = isinstance(reason, NoRoom) and [at for at, _ in reason.fell] == [_AFFINITY]
+            found = [refused] if avoids_all else [refused, reason]
+        reasons += [one for one in found if one not in reasons]
         return isinstance(reason, NoRoom | NoDomain | OverLimit)
 
     def _asking(self) -> Iterable[Group]:
@@ -200,47 +262,62 @@ class _Cycle:
             group = state.groups.get(key)
             if group is None or key in self._refusals:
                 continue
-            if state.tree.is_leaf(group.queue):
+            if key in self._isolation.set_aside:
+                continue
+            if state.tree.takes_work(group.queue):
                 yield group
             else:
-                self._reasons[key] = [self._not_a_leaf(group.queue)]
-
-    def _still_refused(self) -> Mapping[str, tuple[Reason, ...]]:
-        """What earlier cycles have refused, but for what other fair shares may make possible."""
-        memory = self._state.memory
-        if memory.fair_shares == self._fair_shares():
-            return memory.refusals
-        return {key: of for key, of in memory.refusals.items() if not any(map(_is_of_shares, of))}
-
-    def _not_a_leaf(self, queue: str) -> Reason:
-        tree = self._state.tree
-        if queue in tree.cut_off:
-            return CutOffQueue(queue, tree.cut_off[queue])
-        return UnknownQueue(queue, exists=queue in tree.queues)
+                self._reasons[key] = [takes_no_work(state.tree, group.queue)]
 
     def _in_turn(self, groups: Iterable[Group], attempt: Attempt) -> list[Group]:
         """Tries groups in their order, again and again while they get something.
 
+        Those whose queue or namespace has had its part of the cycle come after all others.
+
         It returns those for which others may be evicted.
         """
-        turns = Turns(self._state, self._shares, groups)
         left: list[Group] = []
+        late: list[Group] = []
+        self._take_turns(groups, attempt, left, late)
+        if late:
+            self._take_turns(late, attempt, left, None)
+        return left
+
+    def _take_turns(
+        self,
+        groups: Iterable[Group],
+        attempt: Attempt,
+        left: list[Group],
+        late: list[Group] | None,
+    ) -> None:
+        turns = Turns(self._state, self._shares, groups, self._isolation)
         while not self._is_over() and (group := turns.pop()) is not None:
-            outcome = attempt(group)
-            match outcome:
-                case Got():
-                    if self._wants_more(group):
-                        turns.push(group)
-                case Refused(reason=reason):
-                    if self._refuse(group, reason):
-                        left.append(group)
-                case Enough():
-                    pass
-                case _:
-                    assert_never(outcome)
+            if self._isolation.time.is_overdrawn(group):
+                self._held_back.add(group.key)
+            elif late is not None and self._isolation.time.has_spent(group):
+                late.append(group)
+            elif self._try(group, attempt, turns):
+                left.append(group)
             turns.update([group.queue])
         self._unasked.update(one.key for one in turns.left())
-        return left
+
+    def _try(self, group: Group, attempt: Attempt, turns: Turns) -> bool:
+        """Tries a group, which has another turn if it gets something.
+
+        Whether others may be evicted for it.
+        """
+        outcome = self._isolation.attempt(group, attempt)
+        match outcome:
+            case Got():
+                if self._wants_more(group):
+                    turns.push(group)
+            case Refused(reason=reason):
+                return self._refuse(group, reason)
+            case Enough():
+                pass
+            case _:
+                assert_never(outcome)
+        return False
 
     def _wants_more(self, group: Group) -> bool:
         return bool(self._state.members[group.key].pending)
@@ -255,8 +332,7 @@ class _Cycle:
         return actions.index(cursor.action) > actions.index(action)
 
     def _wake_at(self, time: float | None) -> None:
-        if time is not None:
-            self._wake = time if self._wake is None else min(self._wake, time)
+        self._wake = earlier(self._wake, time)
 
     # The answer.
 
@@ -270,49 +346,85 @@ class _Cycle:
             else:
                 starts.append(Start(pod, place.node, place.allocations))
         waiting = self._waiting()
-        kept = state.memory.cursors
-        cursors = {key: kept[key] for key in self._unasked if key in kept} | self._cursors
-        asked_again = self._unasked | cursors.keys()
+        kept, left = state.memory.cursors, self._not_asked
+        set_aside = self._isolation.remembered(waiting, left)
+        cursors = {key: kept[key] for key in left if key in kept} | self._cursors
+        cursors = {key: cursor for key, cursor in cursors.items() if key not in set_aside}
+        asked_again = left | cursors.keys()
         if self._reservations.have_changed:
             behind = {key for key, of in waiting.items() if any(isinstance(r, Behind) for r in of)}
             asked_again |= behind
             self._wake_at(state.now if behind else None)
+        new = tuple(places_to_keep(state, trial.placed.items(), trial.evictions.values()))
+        moves = {one.pod for one in new}
+        for kept_place in (*self._kept_places, *new):
+            self._wake_at(kept_place.until)
+        reclaims = self._making_room.get(Action.RECLAIM)
+        guarded = Guarded(state) if reclaims is None else reclaims.guarded
+        self._wake_at(guarded.wake)
+        self._wake_at(self._reservations.wake)
         memory = Memory(
+            kept_places=(*self._kept_places, *new),
             nominations=tuple(
                 one for one in nominations if isinstance(state.pods[one.pod].state, Pending)
             ),
-            refusals={key: of for key, of in waiting.items() if key not in asked_again},
+            refusals={
+                key: of
+                for key, of in waiting.items()
+                if key not in asked_again and key not in set_aside
+            },
             cursors=dict(sorted(cursors.items())),
             reservations={
                 key: at
                 for key, at in self._reservations.held.items()
-                if key in waiting or key in self._unasked
+                if key in waiting or key in left
             },
-            fair_shares=self._fair_shares(),
+            delayed=self._reservations.delayed,
+            declared_ends=self._reservations.overruns.ends,
+            barred=self._reservations.overruns.barred,
+            fair_shares=self._fair_shares,
             wake=self._wake,
             outdated={key: of for key, of in waiting.items() if key in asked_again},
             deferred=self._deferred(),
+            budget_refusals=guarded.clocks,
+            set_aside=set_aside,
+            debts=self._isolation.time.debts(),
+            asked_late=self._isolation.time.late(),
+            held_back=tuple(sorted(self._held_back)),
+            attempt_limits=self._isolation.attempt_limits(waiting.keys() | left),
         )
         return Plan(
             starts=tuple(starts),
             nominations=tuple(nominations),
-            evictions=tuple(trial.evictions.values()),
+            evictions=tuple(
+                replace(one, moves=one.pod in moves, overran=overran(state, one))
+                for one in trial.evictions.values()
+            ),
             waiting=waiting,
             fair_shares=memory.fair_shares,
             memory=memory,
             stale=tuple(self._stale),
             steps=trial.places.steps - self._first_step,
-            wake=self._wake,
+            wake=earlier(self._wake, next_end(set_aside, state.now)),
+            failures=tuple(self._isolation.failures),
+            undecided=tuple(self._isolation.undecided),
         )
+
+    @property
+    def _not_asked(self) -> set[str]:
+        """The groups that the next cycles have to ask, or to ask by other actions."""
+        return self._unasked | self._held_back
 
     def _waiting(self) -> Mapping[str, tuple[Reason, ...]]:
         """The groups that want more than they have got, with the reasons."""
         reasons = {**self._refusals, **self._reasons}
         memory = self._state.memory
-        for key in self._unasked:  # the last complete answer says more than half of a new one
+        for key in self._not_asked:  # the last complete answer says more than half of a new one
             known = memory.refusals.get(key) or memory.outdated.get(key)
             if known is not None:
                 reasons[key] = known
+        for key, aside in self._isolation.set_aside.items():
+            reasons[key] = tuple(dict.fromkeys([*reasons.get(key, ()), *aside.reasons]))
         return {
             key: tuple(reasons[key])
             for key in sorted(reasons)
@@ -324,18 +436,7 @@ class _Cycle:
 
         Those that come later are left to the next round, so that each round has an end.
         """
-        earlier = [key for key in self._state.memory.deferred if key in self._unasked]
-        return tuple(earlier or sorted(self._unasked))
-
-    def _fair_shares(self) -> Mapping[str, Mapping[str, int]]:
-        tree = self._state.tree
-        names = [describe(resource) for resource in tree.resources]
-        return {
-            queue: dict(zip(names, self._shares.fair(queue), strict=True)) for queue in tree.queues
-        }
-
-
-def _is_of_shares(reason: Reason) -> bool:
-    """Whether a group was refused because of what queues may count on."""
-    is_reclaim = isinstance(reason, NoVictims) and reason.action == Action.RECLAIM
-    return is_reclaim or isinstance(reason, OverFairShare)
+        groups = self._state.groups  # what has been promised all that it asks for needs no turn
+        unasked = {key for key in self._unasked if key in groups and self._wants_more(groups[key])}
+        earlier = [key for key in self._state.memory.deferred if key in unasked]
+        return tuple(earlier or sorted(unasked))

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from controller.decide.overrun import is_due, overruns
 from controller.decide.shares import Shares
 from controller.model.group import Group
 from controller.model.plan import Action
+from controller.model.pod import Evicting, Placed, Pod
 from controller.model.reason import OverFairShare
 from controller.model.resource import Amounts
+from controller.state.queue_tree import ROOT
 from controller.state.state import State
 
 
@@ -30,23 +33,36 @@ class Eligibility:
         self.group = group
         self._asked = asked
         self.action = action
+        self.is_due = is_due(state, group)
         self._before = state.accounts.allocated[group.queue]
         self._involved = [at for at, amount in enumerate(asked) if amount > 0]
 
     def may_lose(self, victim: Group) -> bool:
         """Whether a group of another name may be evicted, as far as does not change."""
-        if not victim.preemptible:
+        is_late = self.is_due and overruns(self._state, victim)
+        if not victim.preemptible and not is_late:
             return False
         match self.action:
             case Action.PREEMPT:
-                return victim.queue == self.group.queue and victim.priority < self.group.priority
+                bound = self.group.priority + is_late
+                return victim.queue == self.group.queue and victim.priority < bound
             case Action.RECLAIM:
-                return victim.queue != self.group.queue and victim.queue in self._state.tree.queues
+                return victim.queue != self.group.queue
             case Action.CONSOLIDATE:
-                return True
-            case Action.STALE:
+                return victim.moves and self._state.tree.takes_work(victim.queue)
+            case Action.STALE | Action.DRAIN:
                 return False
         assert_never(self.action)
+
+    def may_go(self, pod: Pod) -> bool:
+        """Whether a pod with a place can be made to leave it, or to leave it sooner."""
+        return isinstance(pod.state, Placed) or self.can_hasten(pod)
+
+    def can_hasten(self, pod: Pod) -> bool:
+        """Whether a pod is being deleted with a longer grace period than a reclaim leaves it."""
+        return (
+            self.action is Action.RECLAIM and isinstance(pod.state, Evicting) and pod.state.lingers
+        )
 
     def safety(self, victim: Group) -> Safe | None:
         """How long a group is safe since it started (min-runtimes); None if it is not."""
@@ -98,13 +114,13 @@ class Eligibility:
 
         Where the ways up from both queues meet, either the victim's side has more than it may count
         on, or the reclaimer's side stays within its quota and the victim's exceeds its own. What
-        still runs in a queue above the reclaimer's, from before it had children, has no side: it
-        gives.
+        still runs in a queue above the reclaimer's, from before it had children, has no side, nor
+        has a group whose queue is not in the tree: they give.
         """
         if self.action is not Action.RECLAIM:
             return True
         tree, accounts = self._state.tree, self._state.accounts
-        if victim in tree.paths[self.group.queue]:
+        if victim in tree.paths[self.group.queue] or victim not in tree.queues:
             return True
         ours, theirs = self._sides(victim)
         has = accounts.allocated[theirs]
@@ -117,19 +133,40 @@ class Eligibility:
         )
         return within and exceeds
 
+    def has_borrowed(self, victim: str) -> bool:
+        """Whether the queue of a victim, and each one up to its side, has more than its quota.
+
+        Only what is asked for counts.
+        """
+        tree, accounts = self._state.tree, self._state.accounts
+        path = tree.paths[victim]
+        if victim not in tree.paths[self.group.queue]:
+            path = path[: path.index(self._sides(victim)[1]) + 1]
+        else:
+            path = path[:1]
+        return all(
+            any(
+                (quota := tree.quotas(name)[at]) is not None
+                and accounts.allocated[name][at] > quota
+                for at in self._involved
+            )
+            for name in path
+        )
+
     def may_take_from_any(self) -> bool:
         """Whether a queue that has to give has pods that may go, as things are in the trial."""
         holders = self._state.holders
         match self.action:
             case Action.PREEMPT:
-                return any(one < self.group.priority for one in holders.get(self.group.queue, ()))
+                bound = self.group.priority + self.is_due
+                return any(one < bound for one in holders.get(self.group.queue, ()))
             case Action.RECLAIM:
                 return any(
                     self.may_take_from(queue)
                     for queue, of in holders.items()
-                    if of and queue != self.group.queue and queue in self._state.tree.queues
+                    if of and queue not in (self.group.queue, ROOT)
                 )
-            case Action.CONSOLIDATE | Action.STALE:
+            case Action.CONSOLIDATE | Action.STALE | Action.DRAIN:
                 return True
         assert_never(self.action)
 
@@ -143,7 +180,7 @@ class Eligibility:
         if self.action is not Action.RECLAIM:
             return True
         tree, accounts, shares = self._state.tree, self._state.accounts, self._shares
-        gave = {name for victim in victims for name in tree.paths[victim]}
+        gave = {name for victim in victims for name in tree.paths.get(victim, ())}
         for name in tree.paths[self.group.queue]:
             siblings = tree.children[tree.queues[name].parent or ""]
             has, fair = accounts.allocated[name], shares.fair(name)

@@ -1,6 +1,6 @@
 """Makes room for groups at the cost of others, by one action."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from carina_dra.allocator.preference import Order, Policy
 from controller.decide.allocation import kind_of
@@ -9,9 +9,12 @@ from controller.decide.capacity import balance, excess
 from controller.decide.chunk import Chunk, next_chunk
 from controller.decide.eligibility import Eligibility
 from controller.decide.gang import Taken, wait_together
+from controller.decide.guarded import Guarded
 from controller.decide.hunt import CutShortError, Hunt
 from controller.decide.order import asked_by, givers
+from controller.decide.overrun import is_due
 from controller.decide.placement_policy import policy_of
+from controller.decide.refusal import evicts_none_by_refusal
 from controller.decide.shares import Shares
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
@@ -35,8 +38,14 @@ class MakingRoom:
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
         """By what is asked for, and by whom: evicting others does not do."""
+        self._refused_for_a_time: frozenset[str] = frozenset()
+        """The queues of which budgets have refused the last group, for a time only."""
         self._has_room: set[str] = set()
         """The groups for which room has been made."""
+        self._guarded_by: dict[Hashable, frozenset[str]] = {}
+        """The queues of which budgets have refused them, for a time only."""
+        self.guarded = Guarded(trial.state)
+        """By what disruption budgets have refused so far."""
         self.cursors: dict[str, Cursor] = {}
         """By group: where its search goes on."""
         self.wake: float | None = None
@@ -54,9 +63,9 @@ class MakingRoom:
         state = self._state
         if self._last_step is not None and self._trial.places.steps >= self._last_step:
             return Refused(self._cut(group, self._known_cursor(group)))
-        delayed = self._delay(group)
-        if delayed is not None:
-            return Refused(delayed)
+        held = evicts_none_by_refusal(group) or self._delay(group)
+        if held is not None:
+            return Refused(held)
         chunk = next_chunk(state, group)
         if chunk is None:
             return Enough()
@@ -64,8 +73,11 @@ class MakingRoom:
             return Refused(chunk)
         policy = policy_of(state, group)
         kind = kind_of(self._trial.places, chunk, policy)
-        asker = kind, group.queue, group.priority, group.preemptible
+        overdue = self.guarded.overdue(group)
+        due = is_due(state, group)
+        asker = kind, group.queue, group.priority, group.preemptible, overdue, due
         if kind is not None and asker in self._refused:
+            self.guarded.refuse(group, self._guarded_by.get(asker, ()))
             return Refused(self._refused[asker])
         asked = asked_by(state, chunk)
         eligibility = Eligibility(state, self._shares, group, asked, self._action)
@@ -75,6 +87,7 @@ class MakingRoom:
         taken = self._search(eligibility, chunk, asked, policy)
         if isinstance(taken, NoVictims):
             self._refused[asker] = taken
+            self._guarded_by[asker] = self._refused_for_a_time
         return Got() if taken is None else taken if isinstance(taken, Enough) else Refused(taken)
 
     def _search(
@@ -86,9 +99,11 @@ class MakingRoom:
         cursor = self._known_cursor(group)
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
-        is_over = isinstance(taken, Sequence | SearchCut) or cursor.moves
-        if not is_over and self._may_move():
-            hunt = self._hunt(eligibility, policy, Cursor(self._action, (), moves=True))
+        self._refused_for_a_time = frozenset(hunt.refused_for_a_time)
+        for stage in self._later_stages(group, cursor):
+            if isinstance(taken, Sequence | SearchCut):
+                break
+            hunt = self._hunt(eligibility, policy, stage)
             again = self._run(hunt, chunk, asked)
             taken = again if isinstance(again, Sequence | SearchCut) else taken
         if not isinstance(taken, Sequence):
@@ -108,10 +123,21 @@ class MakingRoom:
             self._trial.settle([group.key])
         return None
 
+    def _later_stages(self, group: Group, cursor: Cursor) -> Iterator[Cursor]:
+        """Where the search goes on if it finds nobody: each time, more may be evicted."""
+        if cursor.past_budgets:
+            return
+        if not cursor.moves and self._may_move():
+            yield Cursor(self._action, (), moves=True)
+        if self._action is Action.RECLAIM and self.guarded.overdue(group):
+            yield Cursor(self._action, (), past_budgets=True)
+
     def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:
         group = eligibility.group
         by_priority = group.priority if self._action is Action.PREEMPT else None
-        circle = None if self._action is Action.CONSOLIDATE else (group.queue, by_priority)
+        circle = None
+        if self._action is not Action.CONSOLIDATE:
+            circle = group.queue, by_priority, eligibility.is_due
         victims = self._victims.get(circle)
         if victims is None:
             victims = self._victims[circle] = Victims(self._trial, self._ranks)
@@ -123,6 +149,8 @@ class MakingRoom:
             last_step=self._last_step,
             skips=cursor.looked,
             moves=cursor.moves,
+            guarded=self.guarded,
+            past_budgets=self.guarded.overdue(group) if cursor.past_budgets else frozenset(),
         )
 
     def _wait(self, hunt: Hunt, taken: Sequence[Taken]) -> None:
@@ -137,8 +165,12 @@ class MakingRoom:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
-            return self._cut(hunt.group, Cursor(self._action, hunt.looked, hunt.moves))
+            past_budgets = bool(hunt.past_budgets)
+            return self._cut(
+                hunt.group, Cursor(self._action, hunt.looked, hunt.moves, past_budgets)
+            )
         finally:
+            self.guarded.refuse(hunt.group, hunt.refused_for_a_time)
             if hunt.wake is not None:
                 self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
         return taken

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 from controller.decide.chunk import Chunk, has_nominated, stands
+from controller.decide.isolation import Isolation
 from controller.decide.places import Least, Place, Places
 from controller.decide.trial import Trial
 from controller.model.group import Group, TopologyConstraint
@@ -198,7 +200,7 @@ def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
             trial.wait(one.pod)
 
 
-def keep_together(trial: Trial) -> None:
+def keep_together(trial: Trial, isolation: Isolation) -> None:
     """Has all pods of a group wait that would start without its minimum: some of it has to move."""
     state = trial.state
     if not state.nominated:
@@ -209,7 +211,8 @@ def keep_together(trial: Trial) -> None:
         if not decided.waits and pod.group is not None:
             starting.setdefault(pod.group, []).append(pod)
     for key, pods in starting.items():
-        if not _stands_now(trial, state.groups[key]):
+        group = state.groups[key]
+        if not isolation.run(group, partial(_stands_now, trial, group)):
             for pod in pods:
                 trial.wait(pod)
 

@@ -11,18 +11,21 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.decide.capacity import refusal
 from controller.decide.chunk import Chunk, active_pods, has_active, has_nominated, stands, surplus
 from controller.decide.eligibility import Eligibility
 from controller.decide.evicted import Evicted, Unit
 from controller.decide.gang import Gang, Taken
+from controller.decide.guarded import Guarded
+from controller.decide.lingering import hastened
 from controller.decide.move import move
 from controller.decide.places import Least, Place
 from controller.decide.trial import Trial
 from controller.decide.victims import Victims
 from controller.model.group import Group
 from controller.model.plan import Action
-from controller.model.pod import Pod, PodNeeds
+from controller.model.pod import Evicting, Pod, PodNeeds
 from controller.model.reason import NoVictims, OverLimit, Reason
 from controller.model.resource import Amounts
 
@@ -30,6 +33,12 @@ _CLOSE: Final = 8
 """After so many evictions on a node, it is looked at again only when they have doubled."""
 _FEW: Final = 32
 """Up to so many evictions, it is tried whether those who move need not have moved."""
+_EVICTION: Final = 10
+_MOVES: Final = 10_000
+"""What it may cost to look for another place for victims, in steps."""
+"""Steps for the trial to evict a pod."""
+_NODES_A_STEP: Final = 10
+"""So many nodes are ordered in a step by what it costs to make room there."""
 _NO_NEEDS: Final = PodNeeds()
 
 
@@ -67,9 +76,12 @@ class Hunt:
         last_step: int | None,
         skips: tuple[int, ...] = (),
         moves: bool = False,
+        guarded: Guarded,
+        past_budgets: frozenset[str] = frozenset(),
     ) -> None:
         """The search ends before `last_step`; `skips` are those of a cursor.
 
+        Budgets of the queues `past_budgets` are not respected for what these have borrowed.
         With `moves`, groups whose queue need not give may go as well, if they fit elsewhere.
         """
         self._trial = trial
@@ -83,6 +95,13 @@ class Hunt:
         self._search = _Search(skips)
         self.moves = moves
         """Whether groups may go whose queue need not give."""
+        self.past_budgets = past_budgets
+        """The queues of which budgets are not respected any more."""
+        self._guarded = guarded
+        self.refused_by_budgets: set[str] = set()
+        """The queues of which budgets have refused an eviction."""
+        self.refused_for_a_time: set[str] = set()
+        """Those of them of which budgets are respected for a time only."""
         self._spared: frozenset[str] = frozenset()
         """Groups that are not evicted, since it may do without them."""
         self.has = self._state.accounts.allocated[self.group.queue]
@@ -148,11 +167,10 @@ class Hunt:
         taken = self._gang().place(chunk)
         self.has = self._state.accounts.allocated[self.group.queue]
         if not isinstance(taken, Sequence):
-            return NoVictims(self._action, self._victims.count, str(taken))
+            guarded = tuple(sorted(self.refused_by_budgets))
+            return NoVictims(self._action, self._victims.count, str(taken), guarded)
         if self._action is not Action.CONSOLIDATE:
-            for group in self.evicted.groups():
-                if not self._is_all_moved(group):
-                    self._move(group, all_pods=False)
+            self._move_freely()
             gone = [one.queue for one in self.evicted.groups() if not self._is_all_moved(one)]
             if not self._eligibility.stays_fair(gone):
                 why = "it would then have more of its fair share than those who gave"
@@ -205,7 +223,8 @@ class Hunt:
         """The least that a group gives, wherever it is; nothing if its queue need not give."""
         if not self._eligibility.may_take_from(group.queue) or group.key in self._spared:
             return ()
-        return next(self._surplus(group), ()) or self._whole(group)
+        hastened_pods = hastened(self._state, self._eligibility, group)
+        return hastened_pods or next(self._surplus(group), ()) or self._whole(group)
 
     def _shortage(self, chunk: Chunk) -> NoVictims | None:
         """Why nobody can move for the chunk: all would have more devices than there are."""
@@ -257,6 +276,7 @@ class Hunt:
 
     def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
         """Orders domains by what it costs to make room in them."""
+        self._places.spend(1 + len(nodes) // _NODES_A_STEP)
         costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
         least = min(costs, default=None)
         return (True,) if least is None else (False, *least)
@@ -267,6 +287,7 @@ class Hunt:
         """The nodes where evictions may make room, where they cost least first."""
         devices = self._places.least_devices(pod)
         names = self._places.candidates(pod, within)
+        self._places.spend(1 + len(names) // _NODES_A_STEP)
         costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
@@ -370,7 +391,7 @@ class Hunt:
             if group.key in blocked or group.key in self._spared:
                 continue
             gives = self._eligibility.may_take_from(group.queue)
-            if not gives and (not self.moves or bound is not None):
+            if not gives and not (self.moves and group.moves and bound is None):
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
@@ -381,7 +402,8 @@ class Hunt:
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
         """The least that can be evicted of a group to free something of a node."""
-        return next(self._surplus(group, node), ()) or self._whole(group)
+        hastened_pods = hastened(self._state, self._eligibility, group, node)
+        return hastened_pods or next(self._surplus(group, node), ()) or self._whole(group)
 
     def _surplus(self, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
         """What a group can lose, each by itself, and have its minimum before any of it waits."""
@@ -404,16 +426,43 @@ class Hunt:
         moved = self.evicted.pods + len(unit.pods)
         if self._action is Action.CONSOLIDATE and most is not None and moved > most:
             return False
+        queue = unit.group.queue
+        is_overdue = queue in self.past_budgets and self._guarded.is_borrowed(
+            queue, self._eligibility
+        )
+        grace = None
+        if self._action is Action.RECLAIM:
+            grace = self._guarded.grace(self.group, queue)
         mark = self._state.mark()
         self._places.steps += len(unit.pods)  # about as much work as a search
+        price = _EVICTION * len(unit.pods)
+        if self._action is Action.RECLAIM:
+            # Whoever has borrowed chooses how many pods have to go; that must not void a guarantee.
+            self._places.budget.extend(price)
+        else:
+            self._places.spend(price)
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
-            if is_new and not self._state.disrupt(pod):
-                self._state.rollback(mark)
-                return False
-            self._trial.evict(pod, self._action, self._eligibility.group.key)
+            past_budgets = is_new and not self._state.disrupt(pod)
+            if past_budgets:
+                if not is_overdue:
+                    self._note_budgets(unit)
+                    self._state.rollback(mark)
+                    return False
+                self._state.disrupt_anyway(pod)
+            self._trial.evict(
+                pod, self._action, self.group.key, grace=grace, past_budgets=past_budgets
+            )
         self.evicted.add(unit)
         return True
+
+    def _note_budgets(self, unit: Unit) -> None:
+        """Takes notice that budgets refuse to evict a unit."""
+        queue = unit.group.queue
+        self.refused_by_budgets.add(queue)
+        is_reclaimed = self._action is Action.RECLAIM and not unit.must_move
+        if is_reclaimed and self._guarded.is_borrowed(queue, self._eligibility):
+            self.refused_for_a_time.add(queue)
 
     def displaced(self) -> list[str]:
         """The groups that only had a place in this plan, and have lost it."""
@@ -447,8 +496,30 @@ class Hunt:
     def _move(self, group: Group, *, all_pods: bool) -> bool:
         """Gives the evicted pods of a group another place."""
         pods = self.evicted.pods_of(group)
-        evicted = {pod.key for pod in pods if pod.key not in self._state.holds}
+        evicted = {
+            pod.key
+            for pod in pods
+            if pod.key not in self._state.holds and not isinstance(pod.state, Evicting)
+        }
         return move(self._trial, group, evicted, all_pods=all_pods)
+
+    def _move_freely(self) -> None:
+        """Gives those another place who need not have one, for a bounded number of steps.
+
+        The group for which they go does not pay for them.
+        """
+        budget, self._places.budget = self._places.budget, StepBudget(_MOVES)
+        mark = self._state.mark()
+        try:
+            for group in self.evicted.groups():
+                mark = self._state.mark()
+                if not self._is_all_moved(group):
+                    self._move(group, all_pods=False)
+        except OutOfStepsError:
+            self._state.rollback(mark)
+        finally:
+            budget.extend(self._places.budget.spent)
+            self._places.budget = budget
 
     def _moved(self) -> frozenset[str]:
         """The groups that move, though they need not have another place."""

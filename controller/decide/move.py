@@ -21,6 +21,8 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
     It returns false, and moves none, if its minimum has no place, or (`all_pods`) one of the pods.
     """
     state = trial.state
+    if not state.tree.takes_work(group.queue):
+        return False  # its pods could not start again
     mark = state.mark()
     gang = Gang(trial, Taker(trial, policy_of(state, group), _nobody_asks).take)
     moved = 0

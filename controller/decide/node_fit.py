@@ -6,6 +6,8 @@ from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import selects
+from carina_dra.price import CONDITION, STEP, VALUES_PER_CONDITION
+from carina_dra.resource import NodeSelector
 from controller.model.node import ClusterNode, Taint
 from controller.model.pod import PodNeeds, Toleration, TolerationOperator
 
@@ -17,9 +19,9 @@ def unsuitable(needs: PodNeeds, node: ClusterNode) -> str | None:
     """The first constraint that keeps such a pod from the node; None if there is none."""
     if node.unschedulable and not _tolerates_cordon(needs.tolerations):
         return "unschedulable"
-    for taint in node.taints:
-        if taint.effect != "PreferNoSchedule" and not _tolerates(needs.tolerations, taint):
-            return f"taint {taint.key}"
+    taint = _untolerated(needs, node)
+    if taint is not None:
+        return f"taint {taint.key}"
     if not _has_labels(needs.node_selector, node.node.labels):
         return "node selector"
     if needs.affinity is not None:
@@ -28,6 +30,45 @@ def unsuitable(needs: PodNeeds, node: ClusterNode) -> str | None:
                 return "node affinity"
         except AllocationError:
             return "node affinity that is not valid"
+    return None
+
+
+def steps_of_looks(needs: PodNeeds, nodes: int) -> int:
+    """What it costs to look at the conditions of such a pod on so many nodes."""
+    conditions = len(needs.tolerations) + len(needs.node_selector) + _conditions(needs.affinity)
+    return nodes * conditions * CONDITION // STEP
+
+
+def _conditions(selector: NodeSelector | None) -> int:
+    if selector is None:
+        return 0
+    return sum(
+        1 + sum(1 + len(one.values) // VALUES_PER_CONDITION for one in requirements)
+        for term in selector.node_selector_terms
+        for requirements in (term.match_expressions, term.match_fields)
+        if requirements
+    )
+
+
+def is_selected(needs: PodNeeds, node: ClusterNode) -> bool:
+    """Whether node selector and node affinity select a node."""
+    if not _has_labels(needs.node_selector, node.node.labels):
+        return False
+    try:
+        return needs.affinity is None or selects(needs.affinity, node.node)
+    except AllocationError:
+        return False
+
+
+def is_tolerated(needs: PodNeeds, node: ClusterNode) -> bool:
+    """Whether such a pod tolerates all taints of a node that keep pods away."""
+    return _untolerated(needs, node) is None
+
+
+def _untolerated(needs: PodNeeds, node: ClusterNode) -> Taint | None:
+    for taint in node.taints:
+        if taint.effect != "PreferNoSchedule" and not _tolerates(needs.tolerations, taint):
+            return taint
     return None
 
 

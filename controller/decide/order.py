@@ -1,10 +1,12 @@
 """Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 from controller.decide.chunk import Chunk, fullness, next_chunk
+from controller.decide.isolation import Isolation
 from controller.decide.shares import Shares
 from controller.model.group import Group
 from controller.model.resource import Amounts
@@ -66,19 +68,25 @@ def _dominant_share(amounts: Iterable[int], allocatable: Iterable[int]) -> float
 class Turns:
     """The groups that want something, the next one first; the tree of queues as nested heaps."""
 
-    def __init__(self, state: State, shares: Shares, groups: Iterable[Group]) -> None:
+    def __init__(
+        self, state: State, shares: Shares, groups: Iterable[Group], isolation: Isolation
+    ) -> None:
         self._state = state
         self._shares = shares
+        self._isolation = isolation
         self._groups: dict[str, list[tuple[GroupRank, Group]]] = {}
         for group in groups:
-            entry = rank_of_group(state, group), group
-            self._groups.setdefault(group.queue, []).append(entry)
+            entry = self._entry(group)
+            if entry is not None:
+                self._groups.setdefault(group.queue, []).append(entry)
         for heap in self._groups.values():
             heapify(heap)
         self._queues: dict[str, list[tuple[QueueRank, str]]] = {}
         self._current: dict[str, tuple[QueueRank, str]] = {}
         """The valid entry of each queue."""
-        for queue in self._groups:
+        self._ranked_by: dict[str, tuple[int, Amounts]] = {}
+        """What each rank follows from: the moment of the accounts, and what is asked for."""
+        for queue in list(self._groups):
             self._update(queue)
 
     def pop(self) -> Group | None:
@@ -91,15 +99,13 @@ class Turns:
             if not heap:
                 return None
             queue = heap[0][1]
-        _, group = heappop(self._groups[queue])
-        if not self._groups[queue]:
-            del self._groups[queue]
-        return group
+        return self._take(queue)
 
     def push(self, group: Group) -> None:
         """Takes a group that wants more."""
-        entry = rank_of_group(self._state, group), group
-        heappush(self._groups.setdefault(group.queue, []), entry)
+        entry = self._entry(group)
+        if entry is not None:
+            heappush(self._groups.setdefault(group.queue, []), entry)
 
     def left(self) -> Iterator[Group]:
         """The groups whose turn has not come, in no order that matters."""
@@ -110,14 +116,41 @@ class Turns:
         for queue in queues:
             self._update(queue)
 
+    def _entry(self, group: Group) -> tuple[GroupRank, Group] | None:
+        """A group with its rank; None if it is set aside, since that has failed."""
+        rank = self._isolation.run(group, partial(rank_of_group, self._state, group))
+        return None if rank is None else (rank, group)
+
+    def _asked_by_first(self, queue: str) -> Amounts | None:
+        """What the group asks for whose turn it is below a queue; None if there is none."""
+        while (first := self._first(queue)) is not None:
+            asked = self._isolation.run(first, partial(asked_by_next, self._state, first))
+            if asked is not None:
+                return asked
+            if queue != first.queue:
+                return self._state.accounts.zero  # what was known of it below has changed since
+            self._take(queue)
+        return None
+
+    def _take(self, leaf: str) -> Group:
+        """Takes the first group of a leaf."""
+        _, group = heappop(self._groups[leaf])
+        if not self._groups[leaf]:
+            del self._groups[leaf]
+        return group
+
     def _update(self, leaf: str) -> None:
         for name in self._state.tree.paths[leaf]:
-            first = self._first(name)
+            asked = self._asked_by_first(name)
             parent = self._state.tree.queues[name].parent or ROOT
-            if first is None:
+            if asked is None:
                 self._current.pop(name, None)
+                self._ranked_by.pop(name, None)
                 continue
-            asked = asked_by_next(self._state, first)
+            ranked_by = self._state.accounts.moment, asked
+            if self._ranked_by.get(name) == ranked_by:
+                continue
+            self._ranked_by[name] = ranked_by
             entry = rank_of_queue(self._state, self._shares, name, asked), name
             self._current[name] = entry
             heappush(self._queues.setdefault(parent, []), entry)

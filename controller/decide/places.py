@@ -3,38 +3,44 @@
 import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.node import selects
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
-from controller.decide.node_fit import unsuitable
-from controller.decide.pod_affinity import allowed_by_pods
+from carina_dra.step_budget import OutOfStepsError, StepBudget
+from controller.decide.claim_requests import ClaimRequests
+from controller.decide.fitting import Fitting
+from controller.decide.node_fit import steps_of_looks, unsuitable
+from controller.decide.node_rules import NodeRules
 from controller.model.pod import Pod, PodNeeds
 from controller.model.queue import QUEUE_LABEL
-from controller.model.reason import BadClaim, NoRoom
+from controller.model.reason import BadClaim, BadVolume, NoRoom
+from controller.state.remembered import most_sets
 from controller.state.room import Room
 from controller.state.state import State
 
 _NAMES: Final = uuid.UUID("7d2d7d0e-6a3b-5b0c-9a51-3f0f0c8f6c11")
 """The name space of the IDs of shares, which follow from their claims."""
-_MAX_STEPS: Final = 100_000
-"""Of a search for devices on one node."""
+_MAX_STEPS: Final = 10_000
+"""The decisions of the searches for devices on one node; then other nodes are looked at."""
 _TRIED: Final = 8
 """Of nodes that others are leaving, so many are looked at for devices that are free already."""
 _USERS: Final = 256
 """The most users of a claim (`status.reservedFor`)."""
-_REQUESTS: Final = 20_000
-"""Claims of which the checked request is remembered."""
+_FIND: Final = 25
+"""Steps for looking for a place, with what follows from one; what selectors and the search for
+devices take is charged in addition."""
+_TIED: Final = 1
+"""Steps for a claim that has devices already: the nodes where these are."""
+_NODES_A_STEP: Final = 40
+"""So many nodes are looked at in a step, where no devices are looked for."""
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
-_MASKS: Final = 1_024
-"""Selections of nodes that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +95,33 @@ class Places:
         """How many places have been looked for, and pods evicted to make room."""
         self.spent: Spent = no_time
         """Which part of its time a cycle has spent."""
+        self.looked_for = ""
+        """The pod for which a place was looked for last."""
+        self.budget = self._unlimited = StepBudget.unlimited()
+        """What the attempt may cost that is being made."""
+        self._rules = NodeRules(state)
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
-        self._requests: dict[tuple[str, ...], PlacementRequest | BadClaim] = {}
-        self._classes_moment = -1
+        self._requests = ClaimRequests(state)
         self._masks: dict[_Selection, _Division] = {}
         self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
         """What was noted on the last search that was in vain, and for which pod."""
+
+    def spend(self, steps: int) -> None:
+        """Charges work to the present attempt.
+
+        Raises:
+            OutOfStepsError: it has cost more than it may.
+        """
+        self.budget.spend(steps)
+
+    def forget(self) -> None:
+        """Forgets what has been found: a search that has failed may have left a part of it."""
+        self._placers.clear()
+        self._requests.forget()
 
     def find(
         self,
@@ -106,30 +129,60 @@ class Places:
         policy: Policy,
         within: frozenset[str] | None = None,
         avoided: Container[str] = (),
-    ) -> Place | BadClaim | None:
+    ) -> Place | BadClaim | BadVolume | None:
         """The best node of those `within` (or of all) that are not `avoided`; None for none.
 
         A node where the pod can start now comes before one that others have to leave first.
+
+        Outside of attempts, it has a budget of its own; without enough of it there is no place.
+
+        Raises:
+            OutOfStepsError: the attempt has cost more than it may.
         """
+        if self.budget is not self._unlimited:
+            return self._find(pod, policy, within, avoided)
+        self.budget = StepBudget(attempt_limit(len(self._state.nodes)))
+        try:
+            return self._find(pod, policy, within, avoided)
+        except OutOfStepsError as error:
+            self._noted = pod.key, (f"undecided: {error}",)
+            return None
+        finally:
+            self.budget = self._unlimited
+
+    def _find(
+        self,
+        pod: Pod,
+        policy: Policy,
+        within: frozenset[str] | None,
+        avoided: Container[str],
+    ) -> Place | BadClaim | BadVolume | None:
+        self.spend(_FIND)
+        self.looked_for = pod.key
         self.steps += 1
         self.spent()  # whoever gives the time learns that the search goes on
         state = self._state
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):
             return open_claims
+        problem = self._rules.problem(pod)
+        if problem is not None:
+            return problem
         names = self.candidates(pod, within)
         if not names:
             return None
         request = self._request(open_claims)
         if isinstance(request, BadClaim):
             return BadClaim(pod.key, request.reason)
-        rooms, leaving = state.rooms, state.leaving
-        fitting = _Fitting(names, rooms, pod.needs, avoided, leaving)
+        rooms = state.rooms
+        awaited = self._rules.awaited(pod, self.budget)
+        leaving = state.leaving.keys() | awaited if awaited else state.leaving
+        fitting = Fitting(names, rooms, pod.needs, avoided, leaving)
         here = self._best(pod, open_claims, request, policy, fitting)
         if isinstance(here, Place | BadClaim) or not leaving:
             return here
         left = frozenset(name for name in leaving if name in names)
-        later = _Fitting(left, rooms, pod.needs, avoided, ())
+        later = Fitting(left, rooms, pod.needs, avoided, ())
         return self._best_of_left(pod, open_claims, request, policy, later)
 
     def _is_expired(self) -> bool:
@@ -146,14 +199,13 @@ class Places:
         if isinstance(request, BadClaim):
             return (request,)
         tied = tuple(claim for claim in pod.claims if not self._is_own(claim))
-        affine = (
-            (pod.namespace, tuple(sorted(pod.labels.items()))) if pod.needs.pod_affinity else ()
-        )
-        return pod.needs, None if request is None else request.key, tied, affine
+        rules = self._rules.kind(pod, self.budget)
+        return pod.needs, None if request is None else request.key, tied, rules
 
     def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
         """On how many nodes each constraint is the first that keeps the pod away."""
         state = self._state
+        self.spend(1 + len(state.nodes) // _NODES_A_STEP)
         allowed = self._tied_to(pod)
         names = state.nodes if within is None else within
         suitable, others, fell_of_all = self._divided(pod.needs)
@@ -162,12 +214,12 @@ class Places:
             if within is None
             else Counter(others[name] for name in within if name in others)
         )
-        near = allowed_by_pods(state, pod, suitable)
+        refused = self._rules.refused(pod, suitable, self.budget)
         for name in suitable if within is None else suitable & within:
             if allowed is not None and name not in allowed:
                 constraint = "its claim's devices"
-            elif near is not None and name not in near:
-                constraint = "pod affinity"
+            elif name in refused:
+                constraint = refused[name]
             else:
                 constraint = state.rooms[name].lacks(pod.needs) or "devices"
             fell[constraint] += 1
@@ -176,17 +228,29 @@ class Places:
         return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 
     def suitable(self, needs: PodNeeds) -> frozenset[str]:
-        """The nodes that such a pod may be on, whatever is on them now."""
+        """The nodes that such a pod may be on, whatever is on them now.
+
+        Raises:
+            OutOfStepsError: as for `find`.
+        """
         return self._divided(needs)[0]
 
     def _divided(self, needs: PodNeeds) -> _Division:
-        """The nodes that such a pod may be on, and why it may not be on each of the others."""
+        """The nodes that such a pod may be on, and why it may not be on each of the others.
+
+        Raises:
+            OutOfStepsError: there is not enough left to look at its conditions on all nodes.
+        """
         state = self._state
-        if self._mask_moment != state.node_moment or len(self._masks) > _MASKS:
+        if self._mask_moment != state.node_moment or len(self._masks) >= most_sets(
+            len(state.nodes)
+        ):
             self._mask_moment = state.node_moment
             self._masks.clear()
             self._within.clear()
         key = needs.node_selector, needs.affinity, needs.tolerations
+        if any(key):
+            self.budget.spend_once(key, steps_of_looks(needs, len(state.nodes)))
         known = self._masks.get(key)
         if known is None:
             found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
@@ -197,6 +261,7 @@ class Places:
 
     def least_of(self, pods: Sequence[Pod]) -> Least:
         """What each of some pods needs at least."""
+        self.spend(len(pods))
         return Least(
             len(pods),
             min(pod.needs.cpu for pod in pods),
@@ -206,6 +271,7 @@ class Places:
 
     def may_have_room(self, least: Least, nodes: frozenset[str]) -> bool:
         """Whether nodes may have room for so many pods; if not, they certainly have not."""
+        self.spend(1 + len(nodes) // _NODES_A_STEP)
         cpu, memory, devices = least.cpu, least.memory, least.devices
         slots, wanted = 0, least.count
         for name in nodes:
@@ -233,8 +299,9 @@ class Places:
     def is_free_now(self, pod: Pod, place: Place) -> bool:
         """Whether a place that a pod has not taken yet is free without anybody leaving."""
         state, node = self._state, place.node
+        is_awaited = node in self._rules.awaited(pod, self.budget)
         if node not in state.leaving:
-            return True
+            return not is_awaited
         if not self._has_room_now(pod, node):
             return False
         mark = state.mark()
@@ -249,7 +316,7 @@ class Places:
         claims: tuple[ResourceClaim, ...],
         request: PlacementRequest | None,
         policy: Policy,
-        nodes: "_Fitting",
+        nodes: Fitting,
     ) -> Place | BadClaim | None:
         """The best node, where nobody leaves."""
         if request is None:
@@ -259,7 +326,9 @@ class Places:
             return None
         self._claim, self._shares = claims[0].key, 0
         try:
-            found = self._placer(policy).place(request, nodes, expired=self._is_expired)
+            found = self._placer(policy).place(
+                request, nodes, expired=self._is_expired, budget=self.budget
+            )
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
         if isinstance(found, Placed):
@@ -273,7 +342,7 @@ class Places:
         claims: tuple[ResourceClaim, ...],
         request: PlacementRequest | None,
         policy: Policy,
-        nodes: "_Fitting",
+        nodes: Fitting,
     ) -> Place | BadClaim | None:
         """The best of the nodes that others leave; first where it need not wait for them."""
         if request is None:
@@ -285,7 +354,8 @@ class Places:
         self._claim, self._shares = claims[0].key, 0
         first: Place | None = None
         try:
-            for found in islice(self._placer(policy).best(request, nodes), _TRIED):
+            best = self._placer(policy).best(request, nodes, budget=self.budget)
+            for found in islice(best, _TRIED):
                 place = self._place(claims, found, waits=True)
                 first = first or place
                 now = self._now(pod, claims, request, policy, place)
@@ -310,8 +380,10 @@ class Places:
         state = self._state
         mark = state.mark()
         self._show_present(node)
-        found = self._placer(policy).place(request, [node])
-        state.rollback(mark)
+        try:
+            found = self._placer(policy).place(request, [node], budget=self.budget)
+        finally:
+            state.rollback(mark)
         if not isinstance(found, Placed):
             return None
         place = self._place(claims, found, waits=False)
@@ -331,6 +403,8 @@ class Places:
     def _has_room_now(self, pod: Pod, node: str) -> bool:
         """Whether a node has room for a pod, devices aside, without anybody leaving."""
         state = self._state
+        if node in self._rules.awaited(pod, self.budget):
+            return False
         room = Room(state.nodes[node])
         nominated = state.nominated.get(node, {})
         for key in (*state.on_node.get(node, ()), *state.leaving.get(node, ())):
@@ -349,15 +423,14 @@ class Places:
             key = within, names
             known = self._within.get(key)
             if known is None:
-                if len(self._within) > _MASKS:
+                if len(self._within) >= most_sets(len(self._state.nodes)):
                     self._within.clear()
                 known = self._within[key] = within & names
             names = known
         tied = self._tied_to(pod)
         if tied is not None:
             names &= tied
-        near = allowed_by_pods(self._state, pod, names)
-        return names if near is None else near
+        return self._rules.allowed(pod, names, self.budget)
 
     def _tied_to(self, pod: Pod) -> frozenset[str] | None:
         """The nodes where the devices are that its claims have; None for all nodes."""
@@ -366,18 +439,15 @@ class Places:
             allocation = self._state.allocation(claim)
             if allocation is None or allocation.node_selector is None:
                 continue
-            selector = allocation.node_selector
-            nodes = self._state.nodes.items()
-            try:
-                reached = frozenset(name for name, node in nodes if selects(selector, node.node))
-            except AllocationError:  # a selector that is not valid reaches no node
-                reached = frozenset()
+            self.spend(_TIED)
+            reached = self._rules.reached(allocation.node_selector)
             tied = reached if tied is None else tied & reached
         return tied
 
-    def _without_devices(self, nodes: "_Fitting", policy: Policy) -> str | None:
+    def _without_devices(self, nodes: Fitting, policy: Policy) -> str | None:
         """The best node for a pod without devices: one that has none, used most (binpack)."""
         state = self._state
+        self.spend(len(nodes) // _NODES_A_STEP)
         sign = -1 if policy.nodes is Order.SPREAD else 1
         best: tuple[bool, int, int, str] | None = None
         for name in nodes:
@@ -417,24 +487,7 @@ class Places:
         return self._state.referrers(claim) > 1
 
     def _request(self, claims: tuple[ResourceClaim, ...]) -> PlacementRequest | BadClaim | None:
-        if not claims:
-            return None
-        if self._classes_moment != self._state.devices.class_moment:
-            self._classes_moment = self._state.devices.class_moment
-            self._requests.clear()
-        key = tuple(claim.metadata.uid or claim.key for claim in claims)
-        known = self._requests.get(key)
-        if known is None:
-            try:
-                known = PlacementRequest.of(
-                    claims, self._state.devices.classes, self._state.cluster.features
-                )
-            except AllocationError as error:
-                known = BadClaim("", str(error))
-            if len(self._requests) >= _REQUESTS:
-                self._requests.clear()
-            self._requests[key] = known
-        return known
+        return self._requests.of(claims, self.budget) if claims else None
 
     def _is_own(self, claim: str) -> bool:
         """Whether a claim has no devices yet, and one pod only that refers to it."""
@@ -451,42 +504,6 @@ class Places:
     def _share_id(self) -> str:
         self._shares += 1
         return str(uuid.uuid5(_NAMES, f"{self._claim}/{self._shares}"))
-
-
-class _Fitting(AbstractSet[str]):
-    """The nodes of a set that have room for a pod now; looked at one by one, when asked."""
-
-    def __init__(
-        self,
-        names: frozenset[str],
-        rooms: dict[str, Room],
-        needs: PodNeeds,
-        avoided: Container[str],
-        left: Container[str],
-    ) -> None:
-        self._names = names
-        self._rooms = rooms
-        self._needs = needs
-        self._avoided = avoided
-        self._left = left
-
-    def __contains__(self, name: object) -> bool:
-        return (
-            name in self._names
-            and name not in self._left
-            and name not in self._avoided
-            and self._rooms[str(name)].lacks(self._needs) is None
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._names if name in self)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def may_have_any(self) -> bool:
-        """Whether there is a node to be looked at."""
-        return bool(self._names)
 
 
 def _notes(found: Unplaceable) -> Iterator[str]:

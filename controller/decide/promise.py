@@ -1,14 +1,19 @@
 """Keeps what earlier cycles have promised: places of pods that wait for others to leave."""
 
+from collections.abc import Iterable
+from functools import partial
+
 from controller.decide.capacity import balance, excess
 from controller.decide.chunk import is_satisfied
 from controller.decide.gang import Taken, wait_together
+from controller.decide.isolation import Isolation
 from controller.decide.places import Place
 from controller.decide.trial import Trial
+from controller.model.group import Group
 from controller.model.plan import Nomination
 
 
-def keep_promises(trial: Trial) -> None:
+def keep_promises(trial: Trial, isolation: Isolation) -> None:
     """Gives pods the places that they have been promised, where that still holds.
 
     A group keeps all of its promises, or none: also if its queue would have more than it may have
@@ -22,22 +27,27 @@ def keep_promises(trial: Trial) -> None:
         if pod is not None and pod.group in state.groups:
             by_group.setdefault(pod.group, []).append(nomination)
     for key in sorted(by_group):
-        queue = state.groups[key].queue
-        if not state.tree.is_leaf(queue):
-            continue
-        mark, before = state.mark(), balance(state, queue)
-        taken: list[Taken] = []
-        for nomination in by_group[key]:
-            one = _keep(trial, nomination)
-            if one is None:
-                state.rollback(mark)
-                break
-            taken.append(one)
-        else:
-            if excess(state, before) is not None or not is_satisfied(state, state.groups[key]):
-                state.rollback(mark)
-            else:
-                wait_together(trial, state.groups[key], taken)
+        group = state.groups[key]
+        is_held = group.refusal is not None and group.refusal.holds
+        if state.tree.takes_work(group.queue) and not is_held:
+            isolation.run_within_limit(group, partial(keep_all, trial, group, by_group[key]))
+
+
+def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> None:
+    """Gives the pods of a group the places that they have been promised, or none of them."""
+    state = trial.state
+    mark, before = state.mark(), balance(state, group.queue)
+    taken: list[Taken] = []
+    for nomination in nominations:
+        one = _keep(trial, nomination)
+        if one is None:
+            state.rollback(mark)
+            return
+        taken.append(one)
+    if excess(state, before) is not None or not is_satisfied(state, group):
+        state.rollback(mark)
+    else:
+        wait_together(trial, group, taken)
 
 
 def _keep(trial: Trial, nomination: Nomination) -> Taken | None:

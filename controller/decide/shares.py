@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import assert_never
 
+from carina_dra.placement.gpu import GPU
 from controller.decide.fair_share import Claimant, divide_tree
 from controller.model.resource import (
     Amounts,
     CapacityOf,
     Cpu,
     DevicesOf,
+    Gpus,
     Memory,
     Pods,
     Resource,
     total,
 )
+from controller.state.plugin_gpus import plugin_gpus
 from controller.state.queue_tree import ROOT
 from controller.state.state import State
 
@@ -82,7 +86,8 @@ class Shares:
             children[parent or None] = [
                 self._claimant(name, at, requested[name][at], resource) for name in names
             ]
-        return divide_tree(self.totals[at], children, k=state.settings.usage_weight)
+        unit = GPU if isinstance(resource, Gpus) else 1
+        return divide_tree(self.totals[at], children, unit=unit, k=state.settings.usage_weight)
 
     def _claimant(self, name: str, at: int, request: int, resource: Resource) -> Claimant:
         queue, entitlement = self._state.tree.queues[name], self._state.tree.entitlements(name)[at]
@@ -102,21 +107,30 @@ class Shares:
         state = self._state
         foreign = state.accounts.allocated[ROOT]
         return tuple(
-            max(0, self._total(resource) - foreign[at])
+            max(0, cluster_total(state, resource) - foreign[at])
             for at, resource in enumerate(state.tree.resources)
         )
 
-    def _total(self, resource: Resource) -> int:
-        state = self._state
-        match resource:
-            case DevicesOf() | CapacityOf():
-                return state.devices.total(resource)
-            case Cpu():
-                return state.capacity.cpu
-            case Memory():
-                return state.capacity.memory
-            case Pods():
-                return state.capacity.pods
+
+def cluster_total(state: State, resource: Resource) -> int:
+    """How much of a resource nodes and devices offer at most at one time."""
+    match resource:
+        case Gpus(model=""):
+            plugin = sum(
+                plugin_gpus(node.extended.items())
+                for node in state.nodes.values()
+                if not node.unschedulable
+            )
+            return state.devices.total(resource) + GPU * plugin
+        case Gpus() | DevicesOf() | CapacityOf():
+            return state.devices.total(resource)
+        case Cpu():
+            return state.capacity.cpu
+        case Memory():
+            return state.capacity.memory
+        case Pods():
+            return state.capacity.pods
+    assert_never(resource)
 
 
 def _allocatable(quota: int | None, limit: int | None, share: int, total: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from controller.decide.domain import Domains
 from controller.decide.places import Place, Places
@@ -32,7 +33,7 @@ class Trial:
         """By pod."""
         self._withdrawn: dict[str, Decided] = {}
         """By pod: the place that it was given last, and has lost again."""
-        self.settled: set[str] = set()
+        self.settled: dict[str, None] = {}
         """The groups that nobody may evict any more: others have left for them, or they move."""
 
     def take(self, pod: Pod, place: Place) -> None:
@@ -62,8 +63,19 @@ class Trial:
                 return True
         return False
 
-    def evict(self, pod: Pod, action: Action, group: str) -> None:
-        """Evicts a pod for a group; one that has only been placed here loses its place again."""
+    def evict(
+        self,
+        pod: Pod,
+        action: Action,
+        group: str,
+        *,
+        grace: float | None = None,
+        past_budgets: bool = False,
+    ) -> None:
+        """Evicts a pod for a group; one that has only been placed here loses its place again.
+
+        It has at most `grace` seconds to end.
+        """
         journal = self.state.journal
         decided = self.placed.get(pod.key)
         if decided is not None:
@@ -73,24 +85,31 @@ class Trial:
             return
         node = self.state.holds[pod.key].node
         self.state.evict(pod.key, here=True)
-        journal.put(self.evictions, pod.key, Eviction(pod.key, node, action, group))
+        eviction = Eviction(pod.key, node, action, group, grace=grace, past_budgets=past_budgets)
+        journal.put(self.evictions, pod.key, eviction)
 
     def settle(self, groups: Iterable[str]) -> None:
         """Has nobody evict these groups any more."""
         for key in groups:
             if key not in self.settled:
-                self.settled.add(key)
-                for pods in self.state.members[key].by_set.values():
-                    self.state.look_again(
-                        hold.node for pod in pods if (hold := self.state.holds.get(pod))
-                    )
+                look_again = partial(self.state.look_again, self._nodes_of(key))
+                self.state.journal.record(look_again)
+                self.state.journal.put(self.settled, key, None)
+                look_again()
+
+    def _nodes_of(self, group: str) -> list[str]:
+        """The nodes where pods of a group have a place."""
+        holds, members = self.state.holds, self.state.members[group]
+        pods = (pod for of in members.by_set.values() for pod in of)
+        return [hold.node for pod in pods if (hold := holds.get(pod))]
 
     def take_over(self, group: str, displaced: Collection[str]) -> None:
         """Has those who were evicted for displaced groups go for this group."""
         if displaced:
-            for pod, eviction in self.evictions.items():
+            for pod, eviction in list(self.evictions.items()):
                 if eviction.group in displaced:
-                    self.evictions[pod] = replace(eviction, group=group)
+                    taken = replace(eviction, group=group)
+                    self.state.journal.put(self.evictions, pod, taken)
 
     def is_evicted(self, pod: Pod) -> bool:
         """Whether a pod has to leave the place that it had before."""

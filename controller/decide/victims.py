@@ -4,20 +4,38 @@ First go pods that their group can spare, then groups fall as a whole: those of 
 most beyond its share, then of the lowest priority, then the youngest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from bisect import insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from controller.decide.chunk import Fullness, fullness
 from controller.decide.eligibility import Eligibility
 from controller.decide.trial import Trial
 from controller.model.group import Group
-from controller.model.pod import Placed, PodNeeds
+from controller.model.pod import PodNeeds
+from controller.state.state import State
 
 Rank: TypeAlias = tuple[bool, int, int, float, str]
 """Whether the group falls, its queue, its priority, its age."""
 Cost: TypeAlias = tuple[bool, int, int, float, int, str, str]
 """Of the last who must go: whether the group falls, its queue, its priority, its age; how many go;
 then the name of the first, and the node."""
+_LOST: Final = -1
+"""The rank of a queue that is not in the tree: its groups go first."""
+_Ranked: TypeAlias = list[tuple[Rank, Group, int]]
+"""Groups that may be evicted in their order, and how many devices each has on the node."""
+
+
+@dataclass(slots=True)
+class _OnNode:
+    """What is remembered of a node."""
+
+    version: int
+    group_of: dict[str, str | None] = field(default_factory=dict)
+    """By pod on the node."""
+    ranked: _Ranked = field(default_factory=list)
 
 
 class Victims:
@@ -28,7 +46,7 @@ class Victims:
         self._trial = trial
         self._state = trial.state
         self._queue_ranks = queue_ranks
-        self._by_node: dict[str, tuple[int, Sequence[tuple[Rank, Group, int]]]] = {}
+        self._by_node: dict[str, _OnNode] = {}
         self._costs: dict[tuple[PodNeeds, int], dict[str, tuple[int, Cost | None]]] = {}
         """What room costs on each node, by what is needed; with the version of the node."""
         self._seen: set[str] = set()
@@ -50,7 +68,7 @@ class Victims:
             group.key: group
             for node in sorted(self._state.on_node)
             for _, group, _ in self._ranked(node, eligibility)
-            if queue in paths[group.queue] and group.key != eligibility.group.key
+            if queue in paths.get(group.queue, ()) and group.key != eligibility.group.key
         }
         return list(found.values())
 
@@ -87,32 +105,60 @@ class Victims:
                 break
         return *last[:4], count, ranked[0][0][4], node
 
-    def _ranked(self, node: str, eligibility: Eligibility) -> Sequence[tuple[Rank, Group, int]]:
+    def _ranked(self, node: str, eligibility: Eligibility) -> _Ranked:
         state = self._state
-        version = state.versions.get(node, 0)
+        version, pods = state.versions.get(node, 0), state.on_node.get(node, {})
         known = self._by_node.get(node)
-        if known is not None and known[0] == version:
-            return known[1]
-        found: dict[str, int] = {}
-        for key in state.on_node.get(node, ()):
-            pod = state.pods[key]
-            is_here = isinstance(pod.state, Placed) or key in self._trial.placed
-            if pod.group in state.groups and is_here:
-                found[pod.group] = found.get(pod.group, 0) + state.device_count(pod)
-        ranked = sorted(
-            (
-                (self.rank(state.groups[key]), state.groups[key], freed)
-                for key, freed in found.items()
-                if key not in self._trial.settled and eligibility.may_lose(state.groups[key])
-            ),
-            key=lambda one: one[0],
-        )
-        self._seen.update(group.key for _, group, _ in ranked)
-        self._by_node[node] = version, ranked
-        return ranked
+        if known is not None and known.version == version:
+            return known.ranked
+        changed = pods.keys() if known is None else known.group_of.keys() ^ pods.keys()
+        if known is None or version - known.version != len(changed):  # more than pods has changed
+            known = self._by_node[node] = _OnNode(version)
+            changed = pods.keys()
+        self._bring_up_to_date(known, changed, pods, eligibility)
+        known.version = version
+        return known.ranked
+
+    def _bring_up_to_date(
+        self,
+        known: _OnNode,
+        changed: Collection[str],
+        pods: Mapping[str, None],
+        eligibility: Eligibility,
+    ) -> None:
+        """Ranks groups of a node again: those of pods that have come to it, or have left it.
+
+        Also those of several pods, whose rank follows from the pods on other nodes, too.
+        """
+        state = self._state
+        concerned: set[str | None] = {
+            group.key for _, group, _ in known.ranked if _has_several_pods(state, group)
+        }
+        for pod in changed:
+            concerned.add(known.group_of.pop(pod, None))
+            if pod in pods:
+                known.group_of[pod] = state.pods[pod].group
+                concerned.add(state.pods[pod].group)
+        freed: dict[str, int] = {}
+        for pod, key in known.group_of.items():
+            if key is None or key not in concerned or key not in state.groups:
+                continue
+            if eligibility.may_go(state.pods[pod]) or pod in self._trial.placed:
+                freed[key] = freed.get(key, 0) + state.device_count(state.pods[pod])
+        known.ranked = [entry for entry in known.ranked if entry[1].key not in concerned]
+        for key, devices in freed.items():
+            group = state.groups[key]
+            if key not in self._trial.settled and eligibility.may_lose(group):
+                insort(known.ranked, (self.rank(group), group, devices), key=itemgetter(0))
+                self._seen.add(key)
 
     def rank(self, group: Group) -> Rank:
         """The order in which groups go."""
         falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
-        queue = self._queue_ranks.get(group.queue, 0)
+        queue = self._queue_ranks.get(group.queue, _LOST)
         return falls, queue, group.priority, -group.created, group.key
+
+
+def _has_several_pods(state: State, group: Group) -> bool:
+    members = state.members.get(group.key)
+    return members is not None and sum(map(len, members.by_set.values())) > 1

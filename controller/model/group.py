@@ -51,6 +51,18 @@ class SubGroups:
 SubGroup: TypeAlias = PodSet | SubGroups
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerRefusal:
+    """kube-scheduler or the API server has refused the start of a group, or of others like it."""
+
+    words: str
+    """By whom, and why, in their words."""
+    holds: bool
+    """Whether nothing of the group is tried at present."""
+    evicts: bool
+    """Whether others may be evicted for the group."""
+
+
 @dataclass(frozen=True)
 class Group:
     """Pods of one queue that start together, or not at all.
@@ -69,6 +81,8 @@ class Group:
     """Whether it may be evicted. If not, it never exceeds the quota of its queue."""
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
+    moves: bool = True
+    """Whether it may be moved to make room: somebody makes its pods anew."""
     created: float = 0
     """Unix time in seconds."""
     started: float | None = None
@@ -78,13 +92,18 @@ class Group:
     stale_since: float | None = None
     """Since when it has fewer pods than it needs, but some."""
     staleness_grace: float | None = None
-    """Seconds after which a stale group is evicted; infinite for never, None for the default."""
+    """Seconds after which a stale group is evicted, if somebody needs what it has; infinite for
+    never, None for the default, or `replacement_delay` if that is longer."""
+    replacement_delay: float = 0
+    """Seconds that its owner may take to replace a pod that has failed."""
     preemption_delay: float = 0
     """Seconds that it waits before others are evicted for it."""
     run_time: float | None = None
     """How many seconds it says that it runs."""
     placement: Policy | None = None
     """Which nodes and devices come first; None for the queue's."""
+    refusal: SchedulerRefusal | None = None
+    """What kube-scheduler has refused. Until it accepts some, no more than the minimum is tried."""
 
     def __post_init__(self) -> None:
         if _levels(self.root) > DEEPEST:

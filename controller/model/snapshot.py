@@ -13,6 +13,7 @@ from controller.model.plan import Action, Memory
 from controller.model.pod import Pod
 from controller.model.queue import Queue
 from controller.model.resource import Resource
+from controller.model.volume import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,24 @@ class Settings:
     """Whether victims that get another place in the same plan do not count as reclaimed."""
     staleness_grace: float = 60
     """Seconds."""
+    move_seconds: float = 60
+    """For which a place is kept for the pod that replaces one that moves, once that is gone."""
     preempt_min_runtime: float = 0
     """Seconds, for queues that say nothing."""
     reclaim_min_runtime: float = 0
     usage_weight: Fraction = Fraction(0)
     """How much past usage matters for what is over the quotas."""
+    driver: str = "gpu.carina.dev"
+    """The name of the driver whose devices are GPUs; those of NVIDIA's driver are, too."""
     search_steps: int | None = 2_000
     """How many places the searches for victims look for in a cycle, with the evictions that they
     try, at most; None for no limit."""
+    attempt_steps: int = 50_000
+    """What one attempt to place what a group asks for next may cost, in steps of about 10
+    microseconds, whatever the size of the cluster."""
+    attempt_steps_per_node: int = 200
+    """What it may cost in addition, for each node of the cluster. The first attempt of a group may
+    cost a quarter of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,10 @@ class Snapshot:
     """By name: how many pods may still be disrupted."""
     usage: Mapping[str, Mapping[Resource, Fraction]] = field(default_factory=dict)
     """By queue: its decayed usage of the past, as a part of what the cluster had."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By name: the labels of a namespace; one that is not known has its name as one."""
+    storage: Storage = field(default_factory=Storage)
+    """What says where the volumes of pods can be."""
     features: Features = DEFAULT_FEATURES
     settings: Settings = field(default_factory=Settings)
     memory: Memory = field(default_factory=Memory)

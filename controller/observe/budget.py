@@ -3,11 +3,16 @@
 The rules are those of the eviction API (`pkg/registry/core/pod/storage/eviction.go`, 1.37).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from carina_dra.resource import DecodeError, JsonObject, decode
-from controller.observe.label_selector import LabelSelector
+from controller.observe.label_selector import LabelSelector, selector_size
+
+_MOST_PARTS: Final = 16
+"""The most labels, requirements and values of a selector that is looked at."""
+_EVERY_POD: Final = LabelSelector()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,10 @@ class Budget:
     namespace: str
     name: str
     selector: LabelSelector | None
-    """None matches no pod: it is absent, or cannot be read, and the eviction API ignores it."""
+    """None matches no pod: it is absent, or cannot be read, and the eviction API ignores it.
+
+    One that is too large to be asked for each pod matches all pods of the namespace.
+    """
     allowed: int
     """How many of its pods may be disrupted now."""
 
@@ -54,16 +62,11 @@ def read_budget(body: JsonObject) -> Budget:
     )
 
 
-def budgets_of(
-    budgets: Iterable[Budget], namespace: str, labels: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The keys of the budgets that count a pod, in their order."""
-    return tuple(sorted(each.key for each in budgets if each.counts(namespace, labels)))
-
-
 def _selector(selector: JsonObject | None) -> LabelSelector | None:
     if selector is None:
         return None
+    if selector_size(selector) > _MOST_PARTS:
+        return _EVERY_POD
     try:
         return decode(LabelSelector, selector)
     except DecodeError:

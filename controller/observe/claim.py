@@ -7,12 +7,37 @@ the writer.
 
 from collections.abc import Container
 
-from carina_dra.resource import Allocation, ConsumerReference, NodeSelectorOperator, ResourceClaim
+from carina_dra.resource import (
+    Allocation,
+    ConsumerReference,
+    DecodeError,
+    JsonObject,
+    NodeSelectorOperator,
+    ResourceClaim,
+    decode,
+)
 from controller.model.queue import QUEUE_LABEL
 from controller.names import GROUP, RESERVATIONS
 
 _PODS = "pods"
 _NODE_NAME = "metadata.name"
+
+
+def read_claim(body: JsonObject) -> ResourceClaim:
+    """Reads a claim.
+
+    One whose spec cannot be read keeps the devices that it has: it is read as if it asked for
+    nothing more. Otherwise its devices would be given to others.
+
+    Raises:
+        DecodeError: it cannot be read, and has no devices.
+    """
+    try:
+        return decode(ResourceClaim, body)
+    except DecodeError:
+        if not (body.get("status") or {}).get("allocation"):
+            raise
+        return decode(ResourceClaim, {**body, "spec": {}})
 
 
 def is_standalone(claim: ResourceClaim) -> bool:

@@ -81,17 +81,21 @@ class Collisions:
             if not holders:
                 del self._holders[device]
 
-    def found(self, holder_of: Callable[[str], Holder]) -> Iterator[Collision]:
-        """Who loses which device to whom. `holder_of` says whose a claim is."""
-        for device in self._contested:
-            since = self._holders[device]
-            whose = {claim: holder_of(claim) for claim in since}
-            keeper, *others = sorted(
-                since, key=lambda claim: (_RANK[whose[claim]], since[claim], claim)
-            )
-            for loser in others:
-                if whose[loser] is Holder.OURS:
-                    yield Collision(device, keeper, loser)
+    @property
+    def contested(self) -> list[DeviceId]:
+        """The devices with several claims."""
+        return list(self._contested)
+
+    def at(self, device: DeviceId, holder_of: Callable[[str], Holder]) -> Iterator[Collision]:
+        """Who loses a device to whom. `holder_of` says whose a claim is."""
+        since = self._holders[device]
+        whose = {claim: holder_of(claim) for claim in since}
+        keeper, *others = sorted(
+            since, key=lambda claim: (_RANK[whose[claim]], since[claim], claim)
+        )
+        for loser in others:
+            if whose[loser] is Holder.OURS:
+                yield Collision(device, keeper, loser)
 
 
 _RANK = {Holder.OTHERS: 0, Holder.OURS: 1, Holder.NOBODY: 2}

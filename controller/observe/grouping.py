@@ -48,6 +48,10 @@ _DIGITS: Final = 9
 """More than the pods of any cluster."""
 
 
+_REPLACEMENT_DELAY: Final = 660.0
+"""Seconds. The Job controller replaces failed pods later and later, at last after ten minutes."""
+
+
 class Declaration(Protocol):
     """What a PodGroup of Carina says of its group; the fields are those of `Group`."""
 
@@ -101,6 +105,8 @@ def group_of(
             root=_lowered(_tree(group, members, declaration, owner), members),
             priority=_priority(alive),
             preempts=all(each.preempts for each in alive),
+            moves=all(each.owner is not None for each in alive),
+            replacement_delay=_REPLACEMENT_DELAY if any(map(_is_of_job, alive)) else 0,
             created=min(each.created for each in members),
         )
         if isinstance(group, NamedGroup) and declaration is not None:
@@ -126,6 +132,11 @@ def may_be_evicted(members: Iterable[Member]) -> bool:
     Otherwise a group that borrows beyond its quota could become one that nobody may evict.
     """
     return any(each.started and not each.firm for each in members)
+
+
+def _is_of_job(member: Member) -> bool:
+    owner = member.owner
+    return owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/")
 
 
 def _have_started(members: Iterable[Member]) -> bool:

@@ -3,22 +3,16 @@
 The rules are those of `LabelSelectorAsSelector` in apimachinery (`pkg/apis/meta/v1/helpers.go`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from carina_dra.resource import JsonObject
 from carina_dra.resource.schema import Struct
+from controller.model import label_selector as model
+from controller.model.label_selector import LabelSelectorOperator
 
-
-class LabelSelectorOperator(StrEnum):
-    """How a label is compared with the values."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
+_OPERATORS: Final = frozenset(LabelSelectorOperator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,40 @@ class LabelSelector(Struct):
         )
 
 
+def plain_selector(selector: JsonObject | None) -> list[tuple[str, str, tuple[str, ...]]] | None:
+    """The requirements of a selector as plain values, each label that it names being one.
+
+    Raises:
+        ValueError: a requirement is of a newer API.
+    """
+    if selector is None:
+        return None
+    return sorted(_requirements(selector))
+
+
+def read_selector(
+    plain: Iterable[tuple[str, str, tuple[str, ...]]] | None,
+) -> model.LabelSelector | None:
+    """The selector that has these requirements."""
+    if plain is None:
+        return None
+    return model.LabelSelector(
+        tuple(
+            model.LabelRequirement(key, LabelSelectorOperator(operator), tuple(values))
+            for key, operator, values in plain
+        )
+    )
+
+
+def selector_size(selector: JsonObject | None) -> int:
+    """How many labels, requirements and values a selector has."""
+    if selector is None:
+        return 0
+    expressions = selector.get("matchExpressions") or ()
+    values = sum(1 + len(each.get("values") or ()) for each in expressions)
+    return len(selector.get("matchLabels") or ()) + values
+
+
 def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
@@ -58,19 +86,11 @@ def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> 
     assert_never(requirement.operator)
 
 
-def exact_labels(selector: JsonObject | None) -> dict[str, str] | None:
-    """The labels that a selector names one by one; None if it says anything else.
-
-    `In` with one value names a label; the API server writes `matchLabelKeys` in this way. No
-    selector at all matches nothing, which no labels say.
-    """
-    if selector is None:
-        return None
-    labels = dict(selector.get("matchLabels") or {})
-    for each in selector.get("matchExpressions") or ():
-        values = each.get("values") or []
-        if each.get("operator") != LabelSelectorOperator.IN or len(values) != 1:
-            return None
-        if labels.setdefault(each["key"], values[0]) != values[0]:
-            return None
-    return labels
+def _requirements(selector: JsonObject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for key, value in (selector.get("matchLabels") or {}).items():
+        yield key, LabelSelectorOperator.IN.value, (value,)
+    for expression in selector.get("matchExpressions") or ():
+        operator = expression["operator"]
+        if operator not in _OPERATORS:
+            raise ValueError(f"operator {operator}")
+        yield expression["key"], str(operator), tuple(sorted(expression.get("values") or ()))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource import ResourceClaim
+from controller.model.plan import Memory
 from controller.model.pod import Evicting, Pod, PodNeeds
+from controller.model.queue import LEAST_GRACE
 from controller.observe.claim import is_pod, node_of
 from controller.observe.pod import ObservedPod
 
@@ -25,10 +27,35 @@ class Leaver:
     """The Unix time from which it is not believed any more."""
 
 
-def leaving(pod: ObservedPod, node: str, now: float) -> tuple[Evicting, float | None]:
-    """How a deleted pod leaves its node, and when it counts as one that does not end."""
-    end = (pod.deleted or 0) + _GRACE
-    return (Evicting(node), end) if now < end else (Evicting(node, stuck=True), None)
+def longest_grace(memory: Memory, queue: str, whole: float, deleted: float) -> float:
+    """The longest grace period that counts of a pod that its user deleted at a time.
+
+    It is the `whole` evictionGrace of its queue, less what budgets have taken of it from those who
+    wait: to delete a pod then with a long grace period of its own gives no more time.
+    """
+    clocks = (known[queue] for known in memory.budget_refusals.values() if queue in known)
+    ends = (clock.since + whole for clock in clocks if clock.groups)
+    end = min(ends, default=deleted + whole)
+    return min(whole, max(end - deleted, LEAST_GRACE))
+
+
+def leaving(
+    pod: ObservedPod, node: str, now: float, *, longest: float, evicted: float | None
+) -> tuple[Evicting, float | None]:
+    """How a deleted pod leaves its node, and when it counts as one that does not end.
+
+    Of its grace period, which a user chooses, `longest` seconds count. If a user deletes it with a
+    longer one, it counts as lingering at once; otherwise a queue could exceed its limits by it.
+    `evicted` is when the controller evicted it, or shortened its grace period.
+    """
+    lingers = pod.deletion_grace > longest
+    if lingers and evicted is None:
+        return Evicting(node, stuck=True, lingers=True), None
+    since = max(pod.deleted or 0, evicted or 0)
+    end = since + min(pod.deletion_grace, longest) + _GRACE
+    if now < end:
+        return Evicting(node), end
+    return Evicting(node, stuck=True, lingers=lingers), None
 
 
 def leaver_key(claim: str) -> str:

@@ -6,7 +6,9 @@ else its owner says which pods it starts with. Only the pod's own metadata is ne
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final, TypeAlias, assert_never
+from urllib.parse import quote
 
 from carina_dra.resource import OwnerReference
 from controller.names import (
@@ -31,6 +33,9 @@ ANNOTATIONS: Final = frozenset(
     }
 )
 """The annotations of a pod on which its group depends."""
+_SAFE: Final = ":"
+_LONGEST_PART: Final = 400
+"""Characters; names that the API server checks have at most 253."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ class ReplicaGroup:
     @property
     def key(self) -> str:
         """With the name of the leader, such as `namespace/leaderworkerset/name-0`."""
-        index = _escaped(self.index, "-")  # the last hyphen is the one before the index
+        index = _without_hyphens(self.index)  # the last hyphen is the one before the index
         return _key(self.owner.namespace, self.owner.kind, f"{self.owner.name}-{index}")
 
 
@@ -143,14 +148,23 @@ GroupId: TypeAlias = NamedGroup | OwnedGroup | ReplicaGroup | AnnotatedGroup | S
 def _key(*parts: str) -> str:
     """The parts of a key. No part has a slash, so different parts make different keys.
 
-    The API server refuses slashes in names, but not in references to owners.
+    The API server refuses slashes, control characters and long names, but not in references to
+    owners. Keys are shown to others, and stand in messages.
     """
-    return "/".join(_escaped(part, "/") for part in parts)
+    return "/".join(_bounded(quote(part, _SAFE, errors="surrogatepass")) for part in parts)
 
 
-def _escaped(text: str, character: str) -> str:
-    """A text without a character, percent-encoded; texts that differ stay different."""
-    return text.replace("%", "%25").replace(character, f"%{ord(character):02X}")
+def _bounded(text: str) -> str:
+    """A text that is not too long to be shown; texts that differ stay different."""
+    if len(text) <= _LONGEST_PART:
+        return text
+    digest = sha256(text.encode()).hexdigest()
+    return f"{text[: _LONGEST_PART - len(digest) - 1]}~{digest}"
+
+
+def _without_hyphens(text: str) -> str:
+    """A text without hyphens; texts that differ stay different."""
+    return text.replace("%", "%25").replace("-", "%2D")
 
 
 def group_id_of(member: Member) -> GroupId:

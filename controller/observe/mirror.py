@@ -6,8 +6,10 @@ What the controller has decided and is writing counts at once, before any watch 
 what still holds, whoever wrote it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from carina_dra.resource import (
     Allocation,
@@ -20,8 +22,10 @@ from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
 from controller.model.node import ClusterNode
 from controller.model.snapshot import Snapshot
+from controller.model.volume import StorageClass, StorageObject, Volume, VolumeClaim
 from controller.names import TAINT
 from controller.observe.alarms import Alarms
+from controller.observe.backoff import Backoffs, is_accepted
 from controller.observe.budget import Budget
 from controller.observe.collision import Collisions
 from controller.observe.deferral import Deferrals
@@ -30,7 +34,8 @@ from controller.observe.leaving import Leavers, leaver_key
 from controller.observe.pod import ObservedPod
 from controller.observe.pod_view import PodView
 from controller.observe.refusal import Refusals
-from controller.observe.roster import Roster
+from controller.observe.roster import GROUPS, Roster
+from controller.observe.set_aside import SetAsideObjects
 from controller.observe.standalone import (
     StandaloneClaim,
     StandaloneClaims,
@@ -43,6 +48,12 @@ from controller.state.state import State
 
 __all__ = ["Assumed", "Mirror"]
 
+_DECIDED_ON: Final = "decided on"
+PODS: Final = "pods"
+"""What pods are called among the objects that are set aside."""
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
+"""What ResourceClaims are called there."""
+
 
 class Mirror:
     """The cluster as it is watched. Used by one thread.
@@ -53,7 +64,9 @@ class Mirror:
     def __init__(self, snapshot: Snapshot) -> None:
         """`snapshot` has the time and the settings, and no objects."""
         self.state = State(snapshot)
-        self.roster = Roster()
+        self.set_aside = SetAsideObjects(clock=lambda: self._now)
+        """The objects that cannot be read, applied or acted on."""
+        self.roster = Roster(self.set_aside)
         self._watched = Watched()
         self.pods = self._watched.pods
         self.claims = self._watched.claims
@@ -63,9 +76,16 @@ class Mirror:
         self._refusals = Refusals()
         self._disruptions = Disruptions()
         self._deferrals = Deferrals()
+        self._backoffs = Backoffs()
         self._standalone = StandaloneClaims()
         self._view = PodView(
-            self.roster, self.claims, self._tentative, self._disruptions, self._deferrals
+            self.roster,
+            self.claims,
+            self._tentative,
+            self._disruptions,
+            self._deferrals,
+            self._backoffs,
+            lambda: self.state.memory,
         )
         self.collisions = Collisions()
         self._changed_pods: dict[str, None] = {}
@@ -87,8 +107,12 @@ class Mirror:
         self._disruptions.put_pod(pod)
         if pod.queue is not None:
             self.roster.put(pod)
+            if before is not None and before.uid == pod.uid and is_accepted(before, pod):
+                self._backoffs.accept(pod)
+            self._backoffs.put_pod(pod, self.roster.group_of(pod.key) or "", self._now)
         else:
             self.roster.remove(pod.key)
+            self._backoffs.remove_pod(pod.key)
         self._note_verdict(pod)
         self._changed_pods[pod.key] = None
 
@@ -103,6 +127,7 @@ class Mirror:
         self._disruptions.remove_pod(known)
         self._due_pods.cancel(pod.key)
         self.roster.remove(pod.key)
+        self._backoffs.remove_pod(pod.key)
         self._change_pod(known)
 
     def put_claim(self, claim: ResourceClaim) -> None:
@@ -150,7 +175,17 @@ class Mirror:
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Takes notice of the labels of a namespace, or that it is gone."""
         self.roster.put_namespace(name, labels)
+        self.state.put_namespace(name, labels)
         self._changed_claims |= self._standalone.in_namespace(name)
+
+    def put_storage(self, name: str, watched: StorageObject) -> None:
+        """Adds or updates what says where volumes can be."""
+        if self.state.put_storage(name, watched):
+            self._note_storage(name, watched)
+
+    def remove_storage(self, kind: type[StorageObject], name: str) -> None:
+        """Applies that such an object is gone."""
+        self.state.remove_storage(kind, name)
 
     def put_budget(self, namespace: str, key: str, budget: Budget | None) -> None:
         """Takes notice of a disruption budget, or that it is gone."""
@@ -172,6 +207,27 @@ class Mirror:
     def refused(self) -> dict[str, float]:
         """The pods without a gate that kube-scheduler finds no node for, and since when."""
         return self._refusals.since
+
+    @property
+    def kept(self) -> set[str]:
+        """The pods of these that stay as long as nobody else needs their devices."""
+        return self._refusals.kept
+
+    def refuse(self, pod: ObservedPod, group: str, avoid: tuple[str, float] | None) -> None:
+        """Learns that kube-scheduler has refused a pod that the controller started.
+
+        avoid: the node that pods like it avoid, and until which Unix time.
+        """
+        words = f"kube-scheduler: {pod.verdict or 'no reason given'}"
+        self._backoffs.refuse(pod, group, self._now, self.roster.pods(), words)
+        if avoid is not None:
+            self._backoffs.avoid(pod, *avoid)
+
+    def refuse_start(self, pod: str, group: str, error: Exception) -> None:
+        """Learns that the API server does not accept what starts a pod, whoever writes it."""
+        if (known := self.pods.get(pod)) is not None:
+            words = f"the API server: {error}"
+            self._backoffs.refuse(known, group, self._now, self.roster.pods(), words)
 
     @property
     def evicting(self) -> Mapping[str, str]:
@@ -213,7 +269,7 @@ class Mirror:
 
     def assume_evicted(self, pod: str) -> None:
         """Has a pod count as one that is leaving."""
-        self._disruptions.assume_evicted(self.pods[pod])
+        self._disruptions.assume_evicted(self.pods[pod], self._now)
         self._changed_pods[pod] = None
 
     def forget_eviction(self, pod: ObservedPod, until: float) -> None:
@@ -272,7 +328,7 @@ class Mirror:
     @property
     def wake(self) -> float | None:
         """When something changes by time alone, as a Unix time."""
-        parts = self._tentative.wake, self._deferrals.wake
+        parts = self._tentative.wake, self._deferrals.wake, self._backoffs.wake
         due = self._due_pods.next, self._due_claims.next, *parts
         return min((at for at in due if at is not None), default=None)
 
@@ -281,30 +337,34 @@ class Mirror:
         self._now = now
         self._watched.expire(now)
         self._look_at_what_is_due()
+        self._take_refusals()
         busy = bool(self.roster.has_changed or self._changed_pods or self._changed_claims)
         groups = self.roster.refresh()
         busy |= self._queues_changed or self._budgets_changed
         if self._queues_changed:
             self._queues_changed = False
-            self.state.put_queues(each.queue for each in self.roster.queues.values())
+            self.state.put_queues(each.queue for each in self.roster.queues.by_name.values())
             self._changed_claims |= dict.fromkeys(self.standalone)
+            self._changed_pods |= dict.fromkeys(
+                key for key, pod in self.pods.items() if pod.deleted is not None
+            )  # how long they may take depends on their queues
         claims, self._changed_claims = self._changed_claims, {}
         for claim in claims:
-            self._refresh_claim(claim)
+            self._attempt(CLAIMS, claim, partial(self._refresh_claim, claim))
         for key, group in groups.items():
             if (group is None) == (key in self.state.groups):
                 # Its pods can be decided on from now on, or no longer; nothing else concerns them.
                 self._changed_pods |= dict.fromkeys(self.roster.pods_of(key))
-            if group is None:
-                self.state.remove_group(key)
-            else:
-                self.state.put_group(group)
+            put = partial(self.state.remove_group, key)
+            if group is not None:
+                put = partial(self.state.put_group, group)
+            self._attempt(GROUPS, key, put)
         for key in self.roster.turned:
             self._changed_pods |= dict.fromkeys(self.roster.pods_of(key))
         self.roster.turned.clear()
         pods, self._changed_pods = self._changed_pods, {}
         for key in pods:
-            self._refresh_pod(key)
+            self._attempt(PODS, key, partial(self._refresh_pod, key))
         if self._budgets_changed:
             self._budgets_changed = False
             self.state.put_budgets(self._disruptions.allowed())
@@ -320,6 +380,18 @@ class Mirror:
             self._change_claim(claim)
         for group in self._deferrals.take_due(self._now):
             self._change_group(group)
+
+    def _take_refusals(self) -> None:
+        """Has what kube-scheduler has refused count for the groups that it concerns."""
+        self._backoffs.take_due(self._now)
+        changed, self._backoffs.changed = self._backoffs.changed, {}
+        for group in changed:
+            self.roster.note_refusal(group, self._backoffs.refusal_of(group, self._now))
+            self._change_group(group)
+
+    def _attempt(self, resource: str, key: str, refresh: Callable[[], None]) -> None:
+        """Brings an object up to date, or sets it aside."""
+        self.set_aside.attempt(resource, key, _DECIDED_ON, refresh)
 
     def _refresh_claim(self, key: str) -> None:
         known = self.claims.get(key)
@@ -344,7 +416,10 @@ class Mirror:
             self.state.put_pod(leaver.pod)
 
     def _refresh_standalone(self, claim: ResourceClaim) -> None:
-        wanted = standalone_claim(claim, self._now, self.roster.refusal)
+        queues = self.roster.queues
+        wanted = standalone_claim(
+            claim, self._now, self.roster.refusal, queues.priority, queues.is_emptied
+        )
         if wanted is not None and wanted.until is not None and wanted.until > self._now:
             self._due_claims.set(claim.key, wanted.until)
         if wanted is not None and wanted.stands_in(self.users_of(claim.key)):
@@ -371,6 +446,12 @@ class Mirror:
             self.state.remove_pod(key)
         else:
             self.state.put_pod(made)
+
+    def _note_storage(self, name: str, watched: StorageObject) -> None:
+        """Has what kube-scheduler refused for an object be tried again, since it has changed."""
+        namespace, _, last = name.rpartition("/")
+        if isinstance(watched, VolumeClaim | Volume | StorageClass):
+            self._backoffs.object_changed(namespace, last, self._now)
 
     def _note_verdict(self, pod: ObservedPod) -> None:
         self._refusals.put_pod(pod, self._now, is_starting=pod.key in self.assumed)

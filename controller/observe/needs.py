@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DecodeError, JsonObject, NodeSelector, decode
-from controller.model.pod import PodAffinity, PodNeeds, Toleration, TolerationOperator
+from controller.model.pod import PodNeeds, Toleration, TolerationOperator
 from controller.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
-from controller.observe.label_selector import exact_labels
+from controller.observe.pod_affinity import affinity_terms, read_affinity
+from controller.observe.spread import read_spread, spread_terms
 
 _CPU: Final = "cpu"
 _MEMORY: Final = "memory"
@@ -28,6 +29,12 @@ _TEMPLATES: Final = 4096
 """The needs of so many templates are kept, those read last."""
 _LONGEST: Final = 16_384
 """Longer ones, in bytes, are not kept: a tenant chooses their length."""
+_MOST_PARTS: Final = 256
+"""The most terms, requirements, labels and tolerations of a pod by which nodes are chosen."""
+_MOST_EXTENDED: Final = 64
+"""The most extended resources of a pod that count; kube-scheduler checks the rest."""
+_NOWHERE: Final = {"nodeSelectorTerms": ()}
+"""The node affinity of a pod that has more parts: it matches no node."""
 _FORMAT: Final = 2
 """The version of marshal's format in which equal JSON is equal bytes; from 3 on it is not."""
 
@@ -51,44 +58,64 @@ def needs_of(body: JsonObject) -> PodNeeds:
 
     Requests are those of `PodRequests` in k8s.io/component-helpers (`resource/helpers.go`, 1.37),
     with resizes in place. Resources other than cpu and memory are all in `extended`, ephemeral
-    storage and huge pages too. What dynamic resource allocation adds to requests
-    (`nodeAllocatableResourceClaimStatuses`, alpha) is not.
+    storage and huge pages too, but not those that kube-scheduler serves by a claim. What dynamic
+    resource allocation adds to requests (`nodeAllocatableResourceClaimStatuses`, alpha) is not.
 
     The node to which the controller pinned the pod is left out: the pod that replaces it may go
-    elsewhere. A bound pod that names no queue has no constraints, since nobody places it again.
-
-    Required pod affinity is given if it names its labels one by one, in the pod's own namespace;
-    any other is left to kube-scheduler. A node affinity that cannot be read matches no node.
+    elsewhere. A bound pod that names no queue has no constraints, since nobody places it again; but
+    by its anti-affinity it keeps others away. A node affinity that cannot be read matches no node.
 
     Raises:
         ValueError: a quantity cannot be read.
     """
     spec, status = body.get("spec") or {}, body.get("status") or {}
     metadata = body["metadata"]
-    constraints: Mapping[str, Any] = {}
-    if not spec.get("nodeName") or QUEUE_LABEL in (metadata.get("labels") or {}):
+    affinity, namespace = spec.get("affinity") or {}, metadata.get("namespace", "")
+    constraints: dict[str, Any]
+    if spec.get("nodeName") and QUEUE_LABEL not in (metadata.get("labels") or {}):
+        terms = affinity_terms(affinity, namespace, anti_only=True) if affinity else ()
+        constraints = {"podAffinity": terms} if terms else {}
+    else:
         pin = (metadata.get("annotations") or {}).get(NODE_ANNOTATION)
-        affinity = spec.get("affinity") or {}
         constraints = {
             "nodeSelector": spec.get("nodeSelector"),
             "nodeAffinity": _without_pin((affinity.get("nodeAffinity") or {}).get(_REQUIRED), pin),
-            "podAffinity": _pod_affinity(affinity, metadata.get("namespace", "")),
+            "podAffinity": affinity_terms(affinity, namespace),
+            "spread": spread_terms(
+                spec.get("topologySpreadConstraints") or (),
+                namespace,
+                metadata.get("labels") or {},
+            ),
             "tolerations": spec.get("tolerations"),
         }
+        if _size(constraints) > _MOST_PARTS:
+            constraints |= {"nodeSelector": None, "nodeAffinity": _NOWHERE, "tolerations": None}
+    served = (status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
     parts: Any = (
         _containers(spec.get("containers"), status),
         _containers(spec.get("initContainers"), status),
         (spec.get("resources") or {}).get("requests"),
         spec.get("overhead"),
         constraints,
+        sorted({each.get("resourceName", "") for each in served}),
     )
     key = marshal.dumps(parts, _FORMAT)
     return _read_shared(key) if len(key) <= _LONGEST else _read(key)
 
 
+def _size(constraints: Mapping[str, Any]) -> int:
+    """How many parts node selector, node affinity and tolerations have. Tenants choose it."""
+    terms = (constraints["nodeAffinity"] or {}).get("nodeSelectorTerms") or ()
+    parts = sum(
+        1 + len(term.get("matchExpressions") or ()) + len(term.get("matchFields") or ())
+        for term in terms
+    )
+    return parts + len(constraints["nodeSelector"] or ()) + len(constraints["tolerations"] or ())
+
+
 def _read(key: bytes) -> PodNeeds:
     """The needs from the parts of a body that matter for them."""
-    main, init, pod_level, overhead, constraints = marshal.loads(key)  # noqa: S302 - written above
+    main, init, pod_level, overhead, constraints, served = marshal.loads(key)  # noqa: S302 - written above
     containers = [_Container(*each) for each in main]
     init_containers = [_Container(*each) for each in init]
     amounts = _pod_requests(containers, init_containers, pod_level, overhead)
@@ -96,15 +123,19 @@ def _read(key: bytes) -> PodNeeds:
     return PodNeeds(
         cpu=amounts.pop(_CPU, _ZERO).milli_value(),
         memory=amounts.pop(_MEMORY, _ZERO).value(),
-        extended=tuple(sorted((name, each.value()) for name, each in amounts.items() if each)),
+        extended=tuple(
+            sorted(
+                (name, each.value())
+                for name, each in amounts.items()
+                if each and name not in served
+            )[:_MOST_EXTENDED]
+        ),
         node_selector=tuple(sorted((constraints.get("nodeSelector") or {}).items())),
         affinity=_node_selector(constraints.get("nodeAffinity")),
         tolerations=tuple(_tolerations(constraints.get("tolerations") or ())),
         host_ports=tuple(_host_ports((*sidecars, *containers))),
-        pod_affinity=tuple(
-            PodAffinity(topology_key, tuple(sorted(labels.items())), is_anti)
-            for topology_key, labels, is_anti in constraints.get("podAffinity") or ()
-        ),
+        pod_affinity=read_affinity(constraints.get("podAffinity") or ()),
+        spread=read_spread(constraints.get("spread") or ()),
     )
 
 
@@ -230,18 +261,6 @@ def _node_selector(required: JsonObject | None) -> NodeSelector | None:
         return decode(NodeSelector, required)
     except DecodeError:  # of a newer API
         return _NO_NODE
-
-
-def _pod_affinity(affinity: JsonObject, namespace: str) -> list[Any]:
-    """The required terms that the engine models: topology key, labels, whether against them."""
-    return [
-        (term["topologyKey"], labels, kind == "podAntiAffinity")
-        for kind in ("podAffinity", "podAntiAffinity")
-        for term in (affinity.get(kind) or {}).get(_REQUIRED) or ()
-        if term.get("namespaceSelector") is None
-        and set(term.get("namespaces") or (namespace,)) == {namespace}
-        and (labels := exact_labels(term.get("labelSelector"))) is not None
-    ]
 
 
 def _tolerations(tolerations: Iterable[JsonObject]) -> Iterator[Toleration]:

@@ -1,9 +1,13 @@
 """A core/v1 Pod, as far as the controller depends on it."""
 
-from collections.abc import Mapping
+import marshal
+import math
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from itertools import chain, islice
+from typing import Final
 
 from carina_dra.resource import JsonObject, OwnerReference
 from controller.model.pod import PodNeeds
@@ -11,10 +15,27 @@ from controller.model.queue import QUEUE_LABEL
 from controller.names import GATE, NODE_ANNOTATION
 from controller.observe.member import ANNOTATIONS, Member
 from controller.observe.needs import needs_of
+from controller.observe.template import template_hash
 
 _YEAR_DIGITS: Final = 4
-_LONGEST_GRACE: Final = 600.0
-"""Seconds. Who is evicted may take longer, but nobody waits for that."""
+_GRACE: Final = 30.0
+"""Seconds: the grace period of a pod that names none."""
+_VOLUMES: Final = 64
+"""The most volume claims of a pod that count; kube-scheduler checks the rest."""
+_LABELS: Final = 256
+"""The most labels of a pod that count."""
+_DOMAINS: Final = frozenset(
+    {
+        QUEUE_LABEL.partition("/")[0],
+        "apps.kubernetes.io",
+        "batch.kubernetes.io",
+        "jobset.sigs.k8s.io",
+        "leaderworkerset.sigs.k8s.io",
+        "ray.io",
+        "training.kubeflow.org",
+    }
+)
+"""The domains of the labels that say which group a pod is in, and its place there."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _KEPT: Final = ANNOTATIONS | {NODE_ANNOTATION}
 """The annotations that the controller gives meaning to."""
@@ -28,18 +49,27 @@ class ObservedPod(Member):
     version: int
     needs: PodNeeds
     gates: tuple[str, ...] = ()
-    affinity: Mapping[str, Any] | None = None
-    """`spec.affinity` as it is, for a pod with a gate."""
+    affinity: bytes | None = None
+    """`spec.affinity` as it is, for a pod with a gate. As bytes (`act.patch` reads them), since a
+    tenant chooses its size, and values take ten times as much memory."""
     node: str | None = None
     """The node that it is bound to."""
     claims: tuple[str, ...] = ()
     """`namespace/name` of its claims, as far as these have been made."""
     lacks_claims: bool = False
     """Whether a claim has still to be made from a template."""
+    volumes: tuple[str, ...] = ()
+    """`namespace/name` of its PersistentVolumeClaims, with those of ephemeral volumes."""
+    grace: float = _GRACE
+    """Its termination grace period in seconds."""
     deleted: float | None = None
-    """When it should have ended, if it is being deleted; a user chooses its grace period."""
+    """When it was deleted, if it is being deleted."""
+    deletion_grace: float = 0
+    """The grace period with which it is being deleted, in seconds."""
     scheduled: float | None = None
     """When it was bound."""
+    template: int = 0
+    """Equal for pods of one template (`template_hash`), if it names a queue."""
     verdict: str | None = None
     """Why kube-scheduler finds no node for it, if it has looked for one."""
 
@@ -88,6 +118,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     phase = status.get("phase")
+    deleted, deletion_grace = _deletion(metadata)
     return ObservedPod(
         namespace=namespace,
         name=metadata["name"],
@@ -95,7 +126,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
         version=int(metadata["resourceVersion"]),
         created=_time(metadata["creationTimestamp"]),
         needs=needs_of(body),
-        labels=metadata.get("labels") or {},
+        labels=labels_of(metadata),
         annotations={
             name: value
             for name, value in (metadata.get("annotations") or {}).items()
@@ -107,19 +138,32 @@ def read_pod(body: JsonObject) -> ObservedPod:
         preempts=spec.get("preemptionPolicy") != "Never",
         gates=gates,
         started=GATE not in gates,
-        affinity=spec.get("affinity") if gates else None,
+        affinity=marshal.dumps(spec.get("affinity")) if gates and spec.get("affinity") else None,
         node=spec.get("nodeName"),
         claims=claims,
         lacks_claims=lacks_claims,
+        volumes=tuple(volumes_of(metadata, spec)) if spec.get("volumes") else (),
         succeeded=phase == "Succeeded" if phase in _ENDED else None,
-        deleted=_end_of(metadata),
+        grace=_seconds(spec.get("terminationGracePeriodSeconds"), _GRACE),
+        deleted=deleted,
+        deletion_grace=deletion_grace,
         scheduled=(
             _time(scheduled["lastTransitionTime"])
             if scheduled.get("status") == "True" and scheduled.get("lastTransitionTime")
             else None
         ),
+        template=template_hash(spec) if QUEUE_LABEL in (metadata.get("labels") or {}) else 0,
         verdict=_verdict(scheduled),
     )
+
+
+def labels_of(metadata: JsonObject) -> dict[str, str]:
+    """The labels of a pod; of a huge number, those that say which group it is in, and some."""
+    labels: dict[str, str] = metadata.get("labels") or {}
+    if len(labels) <= _LABELS:
+        return labels
+    of_groups = [name for name in labels if name.partition("/")[0] in _DOMAINS]
+    return {name: labels[name] for name in islice(chain(sorted(of_groups), labels), _LABELS)}
 
 
 def claims_of(namespace: str, spec: JsonObject, status: JsonObject) -> tuple[tuple[str, ...], bool]:
@@ -138,6 +182,21 @@ def claims_of(namespace: str, spec: JsonObject, status: JsonObject) -> tuple[tup
     return tuple(claims), lacks_claims
 
 
+def volumes_of(metadata: JsonObject, spec: JsonObject) -> Iterator[str]:
+    """The volume claims of a pod, as `namespace/name`, at most `_VOLUMES`.
+
+    kube-controller-manager makes the claims of ephemeral volumes, for gated pods as well.
+    """
+    found = 0
+    for volume in spec["volumes"]:
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim is None and volume.get("ephemeral"):
+            claim = f"{metadata['name']}-{volume['name']}"
+        if claim is not None and found < _VOLUMES:
+            found += 1
+            yield sys.intern(f"{metadata['namespace']}/{claim}")
+
+
 def _owner(metadata: JsonObject) -> OwnerReference | None:
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -153,14 +212,19 @@ def _verdict(scheduled: JsonObject) -> str | None:
     return None
 
 
-def _end_of(metadata: JsonObject) -> float | None:
-    """When the grace period of a deleted pod ends, of which `_LONGEST_GRACE` seconds count."""
-    text, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+def _deletion(metadata: JsonObject) -> tuple[float | None, float]:
+    """When a pod was deleted, and with which grace period; None and 0 if it was not."""
+    text = metadata.get("deletionTimestamp")
     if text is None:
-        return None
+        return None, 0
     if len(text.partition("-")[0]) != _YEAR_DIGITS:
-        return 0.0  # beyond the year 9999, which cannot be computed with: nobody waits for that
-    return _time(text) - max(grace - _LONGEST_GRACE if isinstance(grace, int) else 0.0, 0.0)
+        return 0, math.inf  # beyond the year 9999, which cannot be computed with
+    grace = _seconds(metadata.get("deletionGracePeriodSeconds"), 0)
+    return _time(text) - grace, grace
+
+
+def _seconds(value: object, default: float) -> float:
+    return float(value) if isinstance(value, int) else default
 
 
 def _time(text: str) -> float:

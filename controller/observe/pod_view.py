@@ -1,14 +1,17 @@
 """What the engine is shown of a pod, from what is watched and what the controller is doing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from carina_dra.resource import ResourceClaim
+from controller.model.plan import Memory
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
+from controller.model.queue import EVICTION_GRACE
+from controller.observe.backoff import Backoffs
 from controller.observe.claim import node_of
 from controller.observe.deferral import Deferrals, avoiding
 from controller.observe.disruption import Disruptions
-from controller.observe.leaving import leaving
+from controller.observe.leaving import leaving, longest_grace
 from controller.observe.member import place_of
 from controller.observe.pod import ObservedPod
 from controller.observe.roster import Roster
@@ -25,6 +28,9 @@ class PodView:
     tentative: TentativeAllocations
     disruptions: Disruptions
     deferrals: Deferrals
+    backoffs: Backoffs
+    memory: Callable[[], Memory]
+    """What the last cycle has left."""
 
     def of(self, pod: ObservedPod, now: float) -> tuple[Pod | None, float | None]:
         """A pod as the engine sees it, and when that changes by time alone.
@@ -38,7 +44,10 @@ class PodView:
         state, stuck_at = self._state_of(pod, now)
         made = Pod(
             key=pod.key,
-            needs=avoiding(pod.needs, self.deferrals.avoided_by(group or "")),
+            needs=avoiding(
+                pod.needs,
+                {*self.deferrals.avoided_by(group or ""), *self.backoffs.avoided_by(pod.key)},
+            ),
             state=state,
             group=group,
             pod_set=place.pod_set,
@@ -47,7 +56,9 @@ class PodView:
             created=pod.created,
             budgets=budgets,
             firm=pod.firm or self._starts_firm(pod),
+            line=_line(pod),
             labels=pod.labels,
+            volumes=pod.volumes,
         )
         return made, min((at for at in (fewer_at, stuck_at) if at is not None), default=None)
 
@@ -70,8 +81,16 @@ class PodView:
         state: PodState = Placed(pod.node)
         until: float | None = None
         if pod.deleted is not None:
-            state, until = leaving(pod, pod.node, now)
-        return Pod(pod.key, pod.needs, state, claims=pod.claims, labels=pod.labels), until
+            state, until = leaving(pod, pod.node, now, longest=EVICTION_GRACE, evicted=pod.deleted)
+        made = Pod(
+            pod.key,
+            pod.needs,
+            state,
+            claims=pod.claims,
+            labels=pod.labels,
+            volumes=pod.volumes,
+        )
+        return made, until
 
     def _state_of(self, pod: ObservedPod, now: float) -> tuple[PodState, float | None]:
         if pod.succeeded is not None:
@@ -79,7 +98,11 @@ class PodView:
         if pod.deleted is not None:
             if pod.node is None:
                 return Ended(succeeded=False), None
-            return leaving(pod, pod.node, now)
+            longest = self.roster.queues.eviction_grace(pod.queue or "")
+            evicted = self.disruptions.evicted_at(pod)
+            if evicted is None:
+                longest = longest_grace(self.memory(), pod.queue or "", longest, pod.deleted)
+            return leaving(pod, pod.node, now, longest=longest, evicted=evicted)
         assumed = self.tentative.assumed.get(pod.key)
         node = pod.node or (assumed.node if assumed is not None else self._given_node(pod))
         if node is not None:
@@ -114,3 +137,13 @@ class PodView:
         known = [self.claims[key] for key in pod.claims if key in self.claims]
         nodes = [node_of(one.status.allocation) for one in known if one.status.allocation]
         return next((node for node in nodes if node is not None), pod.given)
+
+
+def _line(pod: ObservedPod) -> str:
+    """Which pods replace a pod: those of its owner and template.
+
+    Users may name the owners of others, so namespace and queue count.
+    """
+    if pod.owner is None:
+        return ""
+    return f"{pod.namespace}/{pod.queue}/{pod.owner.uid}/{pod.template}"

@@ -1,29 +1,50 @@
 """The roster: which pods are in which group, and what each group is, kept up to date."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final, TypeVar
 
 from controller.api.pod_group import DeclaredGroup
-from controller.api.queue import DeclaredQueue, namespace_refusal
-from controller.model.group import Group, PodSet, SubGroup, least_pods
+from controller.api.queue import DeclaredQueue
+from controller.model.group import Group, PodSet, SchedulerRefusal, SubGroup, least_pods
+from controller.model.queue import QUEUE_LABEL
+from controller.observe.declared_queues import DeclaredQueues
 from controller.observe.grouping import Refused, group_of, may_be_evicted
 from controller.observe.member import (
     GroupId,
     NamedGroup,
     OwnedGroup,
     ReplicaGroup,
+    SinglePod,
     group_id_of,
 )
 from controller.observe.minimum import in_force
+from controller.observe.named_groups import NamedGroups
 from controller.observe.owner import Owner, OwnerKey
 from controller.observe.pod import ObservedPod
+from controller.observe.set_aside import SetAsideObjects
+
+GROUPS: Final = "groups"
+"""What groups are called among the objects that are set aside."""
+Made = TypeVar("Made")
+Otherwise = TypeVar("Otherwise")
+_DEFECT: Final = Refused(
+    "the controller failed when it read the group, as its log says; change or delete its pods, and "
+    "report the defect"
+)
+_MIXED: Final = Refused(
+    "the pods of its group name different queues; give all of them one value of the label "
+    f"{QUEUE_LABEL}"
+)
 
 
 class Roster:
     """The groups of the pods that name a queue. Used by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, set_aside: SetAsideObjects | None = None) -> None:
+        """set_aside: takes notice of groups that cannot be made of their pods."""
+        self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self.groups: dict[str, Group] = {}
         """By key."""
         self.refused: dict[str, str] = {}
@@ -32,8 +53,8 @@ class Roster:
         """The groups that can be decided on since the last look at this, or no longer."""
         self.declared: dict[str, DeclaredGroup] = {}
         """The PodGroups by `namespace/name`."""
-        self.queues: dict[str, DeclaredQueue] = {}
-        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self.queues = DeclaredQueues()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
         """The labels of each namespace."""
         self._owners: dict[OwnerKey, Owner] = {}
         self._group_of: dict[str, str] = {}
@@ -43,15 +64,23 @@ class Roster:
         self._of_owner: dict[OwnerKey, dict[str, None]] = {}
         """The keys of the groups that depend on each owner."""
         self._members: dict[str, dict[str, ObservedPod]] = {}
+        self._named = NamedGroups()
         self._roots: dict[str, SubGroup] = {}
         """By group: what it needed when it could be decided on last."""
         self._stale_since: dict[str, float] = {}
         self._evicted: dict[str, float] = {}
+        self._scheduler_refusals: dict[str, SchedulerRefusal] = {}
         self._changed: dict[str, None] = {}
 
     def group_of(self, pod: str) -> str | None:
         """The key of the group of a pod."""
         return self._group_of.get(pod)
+
+    def pods(self) -> Iterator[tuple[ObservedPod, str]]:
+        """All pods, with the keys of their groups."""
+        for group, members in self._members.items():
+            for pod in members.values():
+                yield pod, group
 
     def members(self, group: str) -> list[ObservedPod]:
         """The pods of a group."""
@@ -63,28 +92,15 @@ class Roster:
 
     def put(self, pod: ObservedPod) -> None:
         """Adds or updates a pod that names a queue."""
-        group = group_id_of(pod)
-        if self._group_of.get(pod.key, group.key) != group.key:
-            self.remove(pod.key)
-        self._forget_id(group.key)
-        self._ids[group.key] = group
-        if (owner := _owner_of(group)) is not None:
-            self._of_owner.setdefault(owner, {})[group.key] = None
-        self._group_of[pod.key] = group.key
-        self._members.setdefault(group.key, {})[pod.key] = pod
-        self._changed[group.key] = None
+        turned = self._named.put(pod)
+        self._place(pod)
+        self._regroup(turned)
 
     def remove(self, key: str) -> None:
         """Removes a pod, if it is known."""
-        group = self._group_of.pop(key, None)
-        if group is not None:
-            members = self._members[group]
-            del members[key]
-            if not members:
-                del self._members[group]
-                self._roots.pop(group, None)
-                self._forget_id(group)
-            self._changed[group] = None
+        turned = self._named.remove(key)
+        self._leave(key)
+        self._regroup(turned)
 
     def declare(self, key: str, declared: DeclaredGroup | None) -> None:
         """Takes notice of a PodGroup, or that it is gone."""
@@ -104,10 +120,7 @@ class Roster:
 
     def put_queue(self, name: str, queue: DeclaredQueue | None) -> bool:
         """Takes notice of a Queue, or that it is gone; whether more than its status is new."""
-        before = self.queues.pop(name, None)
-        if queue is not None:
-            self.queues[name] = queue
-        if before == queue:
+        if not self.queues.put(name, queue):
             return False
         self._changed |= dict.fromkeys(self._members)
         return True
@@ -115,9 +128,9 @@ class Roster:
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Takes notice of the labels of a namespace, or that it is gone."""
         if labels is None:
-            self._namespaces.pop(name, None)
-        elif self._namespaces.get(name) != labels:
-            self._namespaces[name] = labels
+            self.namespaces.pop(name, None)
+        elif self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
             self._changed |= {
                 group: None for group in self._members if group.startswith(f"{name}/")
             }
@@ -125,6 +138,14 @@ class Roster:
     def note_evicted(self, group: str, now: float) -> None:
         """Takes notice that a pod of a group was evicted at a Unix time."""
         self._evicted[group] = now
+        self._changed[group] = None
+
+    def note_refusal(self, group: str, refusal: SchedulerRefusal | None) -> None:
+        """Takes notice of what kube-scheduler has refused of a group, or that this is over."""
+        if refusal is not None and group in self._members:
+            self._scheduler_refusals[group] = refusal
+        elif self._scheduler_refusals.pop(group, None) is None:
+            return
         self._changed[group] = None
 
     def note_stale(self, stale: Iterable[str], now: float) -> None:
@@ -143,16 +164,18 @@ class Roster:
         changed, self._changed = self._changed, {}
         found: dict[str, Group | None] = {}
         for key in changed:
-            made, before = self._made(key), self.groups.get(key)
+            made, before = self._attempt(key, self._made, _DEFECT), self.groups.get(key)
             was_refused = self.refused.pop(key, None) is not None
             if was_refused != isinstance(made, Refused):
                 self.turned[key] = None
             if isinstance(made, Refused):
                 self.refused[key] = made.reason
                 # What runs of it stays in the account of its queue, and may be evicted as before.
-                made = self._charged(key)
+                is_known = key in self._members
+                made = self._attempt(key, self._charged, None) if is_known else None
             if made is None:
                 self.groups.pop(key, None)
+                self._set_aside.forget(GROUPS, key)
                 if key not in self._members:
                     self._evicted.pop(key, None)
             else:
@@ -163,8 +186,44 @@ class Roster:
 
     def refusal(self, queue: str, namespace: str) -> str | None:
         """Why a namespace may not use a queue; None if it may."""
-        labels = self._namespaces.get(namespace, {})
-        return namespace_refusal(queue, namespace, labels, self.queues)
+        labels = self.namespaces.get(namespace, {})
+        return self.queues.namespace_refusal(queue, namespace, labels)
+
+    def _place(self, pod: ObservedPod) -> None:
+        """Puts a pod into the group that it names; by itself, if its pods name different queues."""
+        group = group_id_of(pod)
+        if self._named.is_mixed(group.key):
+            group = SinglePod(pod.namespace, pod.name)
+        if self._group_of.get(pod.key, group.key) != group.key:
+            self._leave(pod.key)
+        self._forget_id(group.key)
+        self._ids[group.key] = group
+        if (owner := _owner_of(group)) is not None:
+            self._of_owner.setdefault(owner, {})[group.key] = None
+        self._group_of[pod.key] = group.key
+        self._members.setdefault(group.key, {})[pod.key] = pod
+        self._changed[group.key] = None
+
+    def _leave(self, pod: str) -> None:
+        """Takes a pod out of its group."""
+        group = self._group_of.pop(pod, None)
+        if group is not None:
+            members = self._members[group]
+            del members[pod]
+            if not members:
+                del self._members[group]
+                self._roots.pop(group, None)
+                self._scheduler_refusals.pop(group, None)
+                self._forget_id(group)
+            self._changed[group] = None
+
+    def _regroup(self, groups: Iterable[str]) -> None:
+        """Places the pods of groups anew that name different queues now, or no longer."""
+        for group in groups:
+            self._changed[group] = None
+            for pod in self._named.pods(group):
+                self._place(pod)
+                self.turned[self._group_of[pod.key]] = None
 
     def _forget_id(self, group: str) -> None:
         known = self._ids.pop(group, None)
@@ -178,28 +237,42 @@ class Roster:
     def _charged(self, key: str) -> Group:
         """The pods of a group that cannot be decided on, as one that needs none of them."""
         members = self.members(key)
-        oldest = min(members, key=lambda pod: (pod.created, pod.key))
         alive = [pod for pod in members if pod.started and pod.succeeded is None]
+        oldest = min(alive or members, key=lambda pod: (pod.created, pod.key))
         return Group(
             key=key,
             queue=oldest.queue or "",
             root=PodSet("", 0),
-            priority=oldest.priority,
+            priority=self.queues.priority(oldest.queue or "", oldest.priority),
             preemptible=not alive or may_be_evicted(alive),
+            moves=all(pod.owner is not None for pod in alive),
             created=oldest.created,
         )
 
+    def _attempt(
+        self, key: str, make: Callable[[str], Made], otherwise: Otherwise
+    ) -> Made | Otherwise:
+        """What is made of a group; something else if a defect prevents it."""
+        made: list[Made] = []
+        self._set_aside.attempt(GROUPS, key, make.__name__, lambda: made.append(make(key)))
+        return made[0] if made else otherwise
+
     def _made(self, key: str) -> Group | Refused | None:
+        if self._named.is_mixed(key):
+            return _MIXED
         group = self._ids.get(key)
         if group is None:
             return None
         declared = self.declared.get(key) if isinstance(group, NamedGroup) else None
         owner_key, members = _owner_of(group), self.members(key)
+        if self._named.is_mixed(group_id_of(members[0]).key):
+            return _MIXED
         owner = None if owner_key is None else self._owners.get(owner_key)
         made = group_of(group, members, declared, owner)
         if isinstance(made, Refused):
             return made
         refusal = self.refusal(made.queue, members[0].namespace)
+        refusal = refusal or self.queues.priority_refusal(made.queue, made.priority)
         if refusal is not None:
             return Refused(refusal)
         root = in_force(
@@ -212,6 +285,7 @@ class Roster:
             started=_started(root, members),
             stale_since=self._stale_since.get(key),
             evicted=self._evicted.get(key),
+            refusal=self._scheduler_refusals.get(key),
         )
 
 
@@ -221,10 +295,10 @@ def _owner_of(group: GroupId) -> OwnerKey | None:
 
 
 def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
-    """When so many of the pods that run were bound as the group needs, or needed at first.
+    """When the oldest of its pods was bound, if as many run as the group needs, or needed at first.
 
-    A minimum that rises later does not make a group start again: it would be safe once more for the
-    min-runtime of its queue.
+    Neither a minimum that rises later nor a pod that is replaced makes a group start again: it
+    would be safe once more for the min-runtime of its queue, and its run time would begin anew.
     """
     bound = sorted(
         (pod.scheduled, pod.started_with or math.inf)
@@ -235,4 +309,4 @@ def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
         return None
     _, at_first = bound[0]
     least = max(min(least_pods(root), at_first), 1)
-    return bound[int(least) - 1][0] if len(bound) >= least else None
+    return bound[0][0] if len(bound) >= least else None

@@ -84,11 +84,17 @@ def key_of_standalone(claim: str) -> str:
 
 
 def standalone_claim(
-    claim: ResourceClaim, now: float, refusal_of: Callable[[str, str], str | None]
+    claim: ResourceClaim,
+    now: float,
+    refusal_of: Callable[[str, str], str | None],
+    priority_in: Callable[[str, int], int],
+    is_emptied: Callable[[str], bool],
 ) -> StandaloneClaim | None:
     """What a claim asks for by itself; None if pods ask for it.
 
-    `refusal_of` says why a namespace may not use a queue.
+    refusal_of: says why a namespace may not use a queue.
+    priority_in: says what a priority counts as in a queue. A claim has none, which counts as 0.
+    is_emptied: says whether a queue is emptied. Its claims keep no devices.
     """
     if not is_standalone(claim):
         return None
@@ -106,8 +112,9 @@ def standalone_claim(
             problem = error.problem
             bad_time = f"ResourceClaim {claim.key}: annotation {EXPIRES_ANNOTATION}: {problem}"
     is_late = until is not None and until <= now
-    is_over = metadata.deletion_timestamp is not None or is_late
     has_devices, reserved = claim.status.allocation is not None, is_reserved(claim)
+    is_over = metadata.deletion_timestamp is not None or is_late
+    is_over |= has_devices and is_emptied(queue)
     refusal: str | None = None
     if is_over and not has_devices:
         standing = Standing.ENDED
@@ -126,7 +133,14 @@ def standalone_claim(
         standing = Standing.WAITS
     return StandaloneClaim(
         claim=claim,
-        group=Group(key=key, queue=queue, root=PodSet("", 1), preemptible=False, created=created),
+        group=Group(
+            key=key,
+            queue=queue,
+            root=PodSet("", 1),
+            priority=priority_in(queue, 0),
+            preemptible=False,
+            created=created,
+        ),
         pod=Pod(key, PodNeeds(), _state(claim), group=key, claims=(claim.key,), created=created),
         standing=standing,
         until=until,

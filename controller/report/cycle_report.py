@@ -1,19 +1,26 @@
 """Reports a cycle: the statuses of PodGroups and Queues, and Events of groups that wait."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.queue import GroupCounts
+from controller.explain import what_helps
 from controller.model.group import Group
 from controller.model.plan import Plan
 from controller.model.pod import Pod
+from controller.model.queue import Queue
 from controller.model.reason import Reason
-from controller.model.resource import describe
+from controller.model.resource import describe, figure
 from controller.names import GROUP
+from controller.observe.roster import GROUPS
+from controller.observe.set_aside import SetAsideObjects
+from controller.report.giving_log import GivingLog
 from controller.report.group_events import GroupEvents, GroupNotice
 from controller.report.group_status import (
     GroupStatus,
@@ -27,9 +34,13 @@ from controller.report.group_status import (
 )
 from controller.report.metrics import Metrics, QueueFigures
 from controller.report.notice import GroupRefused, GroupWaits
+from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
+from controller.report.queue_giving import NO_HOLDUP, holdups
 from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
-from controller.report.waiting import waiting_text, waiting_word
+from controller.report.turns import Turns
+from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
 from controller.state.state import State
 
 QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
@@ -55,6 +66,8 @@ class Observed:
     """The Queues by name."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """The groups that cannot be decided on: why, and the remedy."""
+    access: Mapping[str, QueueAccess] = field(default_factory=dict)
+    """By Queue: what is wrong with who may use it. Others have nothing wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +102,24 @@ class CycleReport:
         events: GroupEvents,
         metrics: Metrics,
         pods_of: Callable[[str], Iterable[ObjectReference]],
+        note_use: Callable[[AbstractSet[str]], None] = lambda _: None,
+        set_aside: SetAsideObjects | None = None,
     ) -> None:
-        """`pods_of` gives the pods of a group that have no place."""
+        """`pods_of` gives the pods of a group that have no place.
+
+        note_use: takes the queues to which groups are charged.
+        set_aside: takes notice of objects that cannot be reported.
+        """
+        self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._statuses = statuses
         self._events = events
         self._metrics = metrics
         self._pods_of = pods_of
+        self._note_use = note_use
         self._known: dict[str, _Basis] = {}
         self._waiting: dict[str, tuple[tuple[Reason, ...], GroupWaits]] = {}
+        self._turns = Turns()
+        self._giving_log = GivingLog()
 
     def report(self, state: State, plan: Plan, observed: Observed, now: float) -> bool:
         """Reports a plan for a state. `now` is in seconds of any steady clock.
@@ -104,17 +127,37 @@ class CycleReport:
         Returns whether Events were left out to keep their rate: then they are due in a later call.
         """
         self._report_groups(state, plan, observed)
-        self._report_queues(state, plan, observed)
-        notices = self._notices(plan, observed.refused)
-        return self._events.report(notices, self._pods_of, now)
+        self._report_queues(state, plan, observed, now)
+        notices = self._notices(state, plan, observed.refused)
+        self._turns.keep(state)
+        return self._events.report(
+            notices, self._pods_of, now, lambda key: self._turns.of(state, key, now)
+        )
 
-    def _report_queues(self, state: State, plan: Plan, observed: Observed) -> None:
+    def _report_queues(self, state: State, plan: Plan, observed: Observed, now: float) -> None:
         groups, figures = count_groups(state), {}
-        for queue, version in observed.queues.items():
+        held_up = holdups(state, plan)
+        self._giving_log.note(held_up, now)
+        use = use_of_closed_queues(state)
+        self._note_use(queues_in_use(state))
+
+        def report_queue(queue: str, version: ObjectVersion) -> None:
             of_queue = groups.get(queue, GroupCounts())
-            status = queue_status(state, plan, queue, of_queue, generation=version.generation)
+            status = queue_status(
+                state,
+                plan,
+                queue,
+                of_queue,
+                use.get(queue),
+                access=observed.access.get(queue, UNKNOWN_ACCESS),
+                holdup=held_up.get(queue, NO_HOLDUP),
+                generation=version.generation,
+            )
             self._statuses.want(StatusTarget(QUEUES, ObjectKey("", queue)), status.body())
             figures[queue] = _figures(status)
+
+        for queue, version in observed.queues.items():
+            self._attempt(QUEUES, queue, partial(report_queue, queue, version))
         self._metrics.queues(figures)
 
     def _report_groups(self, state: State, plan: Plan, observed: Observed) -> None:
@@ -137,29 +180,53 @@ class CycleReport:
             if basis != before and key not in starts:
                 namespace, _, name = key.partition("/")
                 target = StatusTarget(POD_GROUPS, ObjectKey(namespace, name))
-                self._statuses.want(target, basis.status(key).body())
-                before = basis
+                if self._attempt(POD_GROUPS, key, partial(self._want, target, basis, key)):
+                    before = basis
             if before is not None:
                 self._known[key] = before
 
-    def _notices(self, plan: Plan, refused: Mapping[str, str]) -> Mapping[str, GroupNotice]:
+    def _want(self, target: StatusTarget, basis: _Basis, key: str) -> None:
+        self._statuses.want(target, basis.status(key).body())
+
+    def _attempt(self, resource: ApiResource, key: str, report: Callable[[], None]) -> bool:
+        name = resource.qualified_name
+        return self._set_aside.attempt_when_due(name, key, "reported", report)
+
+    def _notices(
+        self, state: State, plan: Plan, refused: Mapping[str, str]
+    ) -> Mapping[str, GroupNotice]:
         known, self._waiting = self._waiting, {}
-        for key, reasons in plan.waiting.items():
+
+        def take(key: str, reasons: tuple[Reason, ...]) -> None:
             before = known.get(key)
             if before is None or before[0] != reasons:
-                notice = GroupWaits(key, waiting_word(reasons), waiting_text(reasons))
-                before = reasons, notice
+                before = reasons, group_waits(key, reasons, state.tree.queues.values())
             self._waiting[key] = before
+
+        for key, reasons in plan.waiting.items():
+            self._set_aside.attempt_when_due(GROUPS, key, "explained", partial(take, key, reasons))
         waiting: dict[str, GroupNotice] = {key: of for key, (_, of) in self._waiting.items()}
         return waiting | {key: GroupRefused(text) for key, text in refused.items()}
+
+
+def group_waits(key: str, reasons: Sequence[Reason], queues: Iterable[Queue]) -> GroupWaits:
+    """What Events say about a group that waits, without what its users may not read."""
+    reasons = for_tenant(reasons, key.partition("/")[0])
+    return GroupWaits(
+        key,
+        waiting_word(reasons),
+        waiting_text(reasons),
+        what_helps(reasons[0], queues) if reasons else "",
+        is_for_user=any(map(needs_its_user, reasons[:1])),
+    )
 
 
 def _figures(status: QueueStatus) -> QueueFigures:
     resources = {describe(one.resource): one for one in status.resources}
     return QueueFigures(
-        allocated={name: one.allocated for name, one in resources.items()},
-        fair_share={name: one.fair_share for name, one in resources.items()},
-        pending={name: one.pending for name, one in resources.items()},
+        allocated={name: figure(one.resource, one.allocated) for name, one in resources.items()},
+        fair_share={name: figure(one.resource, one.fair_share) for name, one in resources.items()},
+        pending={name: figure(one.resource, one.pending) for name, one in resources.items()},
         pending_groups=status.groups.pending,
     )
 

@@ -6,12 +6,23 @@ a reason has numbers that change all the time; it is repeated at most once a min
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import islice, zip_longest
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.event import ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
-from controller.report.notice import REFUSED, GroupRefused, GroupWaits, Notice, event_text
+from controller.explain import Turn
+from controller.observe.roster import GROUPS
+from controller.observe.set_aside import SetAsideObjects
+from controller.report.notice import (
+    REFUSED,
+    EventText,
+    GroupRefused,
+    GroupWaits,
+    Notice,
+    event_text,
+)
 from controller.report.rate import TokenBucket
 
 PODS_NAMED: Final = 3
@@ -19,6 +30,11 @@ PODS_NAMED: Final = 3
 RATE: Final = 10.0
 """Events about groups, a second."""
 BURST: Final = 150
+NAMESPACE_RATE: Final = 5.0
+"""Events about the groups of one namespace, a second."""
+NAMESPACE_BURST: Final = 60
+_NAMESPACES: Final = 10_000
+"""Namespaces whose rate is remembered."""
 TEXT_INTERVAL: Final = 60.0
 """Seconds between two Events of a group with the same reason and other texts."""
 REPEAT_INTERVAL: Final = 3000.0
@@ -38,14 +54,26 @@ class _Told:
 class GroupEvents:
     """Records what becomes of groups. Used by one thread."""
 
-    def __init__(self, recorder: EventRecorder, *, rate: float = RATE, burst: int = BURST) -> None:
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        *,
+        rate: float = RATE,
+        burst: int = BURST,
+        set_aside: SetAsideObjects | None = None,
+    ) -> None:
+        """set_aside: takes notice of groups of which nothing can be told."""
+        self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._recorder = recorder
         self._bucket = TokenBucket(rate=rate, burst=burst)
+        self._of_namespace: dict[str, TokenBucket] = {}
         self._told: dict[str, _Told] = {}
 
     def record(self, regarding: ObjectReference, notice: Notice) -> None:
         """Records an Event about one object, at once."""
-        text = event_text(notice)
+        self._record(regarding, event_text(notice, regarding.namespace))
+
+    def _record(self, regarding: ObjectReference, text: EventText) -> None:
         self._recorder.record(regarding, text.type, text.reason, text.note, action=text.action)
 
     def report(
@@ -53,23 +81,56 @@ class GroupEvents:
         groups: Mapping[str, GroupNotice],
         pods_of: Callable[[str], Iterable[ObjectReference]],
         now: float,
+        turn_of: Callable[[str], Turn | None] = lambda _: None,
     ) -> bool:
         """Records what is new about groups. `now` is in seconds of any steady clock.
 
         groups: all groups that wait or are refused now, by key.
         pods_of: the pods of a group that have no place; the first few get the Event.
+        turn_of: the place of a group in its queue.
         Returns whether something was left out to keep the rate: then it is due in a later call.
         """
         for key in self._told.keys() - groups.keys():
             del self._told[key]
-        for key, notice in self._due(groups, now):
-            pods = list(islice(pods_of(key), PODS_NAMED))
+        is_left_out = False
+        for key, notice in in_turn_of_namespaces(self._due(groups, now)):
+            pods: list[ObjectReference] = []
+            if not self._attempt(key, "named", partial(_take_first, pods, pods_of, key)):
+                continue
+            bucket = self._bucket_of(key.partition("/")[0])
+            if bucket.wait(now, len(pods)) > 0:
+                is_left_out = True
+                continue
             if not self._bucket.take(now, len(pods)):
                 return True
+            bucket.take(now, len(pods))
             self._told[key] = _Told(notice, now)
-            for pod in pods:
-                self.record(pod, notice)
-        return False
+            if pods:
+                self._attempt(key, "told", partial(self._tell, key, notice, pods, turn_of))
+        return is_left_out
+
+    def _attempt(self, key: str, doing: str, work: Callable[[], None]) -> bool:
+        return self._set_aside.attempt_when_due(GROUPS, key, doing, work)
+
+    def _tell(
+        self,
+        key: str,
+        notice: GroupNotice,
+        pods: Iterable[ObjectReference],
+        turn_of: Callable[[str], Turn | None],
+    ) -> None:
+        turn = turn_of(key)
+        for pod in pods:
+            self._record(pod, event_text(notice, pod.namespace, turn))
+
+    def _bucket_of(self, namespace: str) -> TokenBucket:
+        known = self._of_namespace.get(namespace)
+        if known is None:
+            if len(self._of_namespace) >= _NAMESPACES:
+                self._of_namespace.clear()
+            known = TokenBucket(rate=NAMESPACE_RATE, burst=NAMESPACE_BURST)
+            self._of_namespace[namespace] = known
+        return known
 
     def _due(
         self, groups: Mapping[str, GroupNotice], now: float
@@ -83,6 +144,23 @@ class GroupEvents:
             elif now - told.at >= (REPEAT_INTERVAL if told.notice == notice else TEXT_INTERVAL):
                 later.append((key, notice))
         yield from later
+
+
+def in_turn_of_namespaces(
+    due: Iterable[tuple[str, GroupNotice]],
+) -> Iterator[tuple[str, GroupNotice]]:
+    """Groups of all namespaces in turn, so that no tenant's groups delay the Events of others."""
+    of_namespace: dict[str, list[tuple[str, GroupNotice]]] = {}
+    for key, notice in due:
+        of_namespace.setdefault(key.partition("/")[0], []).append((key, notice))
+    for together in zip_longest(*of_namespace.values()):
+        yield from filter(None, together)
+
+
+def _take_first(
+    pods: list[ObjectReference], pods_of: Callable[[str], Iterable[ObjectReference]], key: str
+) -> None:
+    pods.extend(islice(pods_of(key), PODS_NAMED))
 
 
 def _word(notice: GroupNotice) -> str:

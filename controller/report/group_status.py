@@ -13,7 +13,7 @@ from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.reason import Reason
 from controller.names import GROUP_LABEL
 from controller.report.condition import DesiredCondition
-from controller.report.waiting import waiting_text, waiting_word
+from controller.report.waiting import for_tenant, waiting_text, waiting_word
 
 ADMITTED: Final = "Admitted"
 """The condition that holds while the minimum of the group has nodes and devices."""
@@ -151,7 +151,8 @@ def _why_waiting(group: Group, counts: PodCounts, outlook: Outlook) -> tuple[str
     """Why pods of the group have no place, as the reason and the message of a condition."""
     match outlook:
         case Waits(reasons=reasons):
-            return waiting_word(reasons), waiting_text(reasons)
+            namespace = group.key.partition("/")[0]
+            return waiting_word(reasons), waiting_text(for_tenant(reasons, namespace))
         case Nominated(nodes=nodes):
             return "Nominated", f"starts when evicted pods have left {_named(nodes)}"
         case Settled() if counts.pending:

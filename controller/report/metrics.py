@@ -4,7 +4,8 @@ The number of series is bounded: the values of a label are those of an enumerati
 the cluster, or the resources that these name. The series of a Queue go with it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,6 +15,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from carina_dra.kube.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+)
 from controller.model.plan import Action
 
 _PHASE_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
@@ -50,6 +59,15 @@ class Undone(StrEnum):
     """Somebody else allocated a device at the same time."""
 
 
+class SetAside(StrEnum):
+    """Why a group is not asked for a while."""
+
+    FAILED = "failed"
+    """An unexpected error; the log has it."""
+    UNDECIDED = "undecided"
+    """An attempt has cost more than it may."""
+
+
 class Write(StrEnum):
     """What is written."""
 
@@ -60,6 +78,8 @@ class Write(StrEnum):
     POD = "pod"
     """A pod loses its gate."""
     EVICTION = "eviction"
+    QUEUE = "queue"
+    """The finalizer of a Queue."""
     QUEUE_STATUS = "queue_status"
     GROUP_STATUS = "group_status"
     TAINT_RULE = "taint_rule"
@@ -81,9 +101,9 @@ class Outcome(StrEnum):
 class QueueFigures:
     """What a queue has and wants, by resource (`describe`) in the units of the resource."""
 
-    allocated: Mapping[str, int]
-    fair_share: Mapping[str, int]
-    pending: Mapping[str, int]
+    allocated: Mapping[str, float]
+    fair_share: Mapping[str, float]
+    pending: Mapping[str, float]
     """What its groups ask for and do not have."""
     pending_groups: int
     """How many groups have no place for their minimum."""
@@ -103,6 +123,8 @@ class Metrics:
         registry.register(self._queues)
         self._watches = _WatchCollector()
         registry.register(self._watches)
+        self._objects_set_aside = _SetAsideCollector()
+        registry.register(self._objects_set_aside)
         self._waits = Histogram(
             "carina_group_wait_seconds",
             "Time from the creation of a group to the start of the pods that it needs, by queue.",
@@ -132,6 +154,13 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
+        self._set_aside = Counter(
+            "carina_groups_set_aside",
+            "Decisions on a group that were given up and are tried again later, by reason "
+            f"({_names(SetAside)}).",
+            ("reason",),
+            registry=registry,
+        )
         self._writes = Counter(
             "carina_writes",
             f"Writes to the API server, by kind ({_names(Write)}) and outcome "
@@ -154,6 +183,8 @@ class Metrics:
             self._evictions.labels(action)
         for reason in Undone:
             self._undone.labels(reason)
+        for cause in SetAside:
+            self._set_aside.labels(cause)
 
     def queues(self, figures: Mapping[str, QueueFigures]) -> None:
         """Replaces the figures of all queues, by name."""
@@ -177,13 +208,23 @@ class Metrics:
         """A pod was evicted."""
         self._evictions.labels(action).inc()
 
+    def set_aside(self, reason: SetAside) -> None:
+        """A group was set aside."""
+        self._set_aside.labels(reason).inc()
+
     def undone(self, reason: Undone) -> None:
         """The start of a pod was undone."""
         self._undone.labels(reason).inc()
 
-    def wrote(self, kind: Write, outcome: Outcome) -> None:
-        """A write has ended."""
-        self._writes.labels(kind, outcome).inc()
+    @contextmanager
+    def writing(self, kind: Write) -> Iterator[None]:
+        """Counts the write that is made inside the `with` block, by its outcome."""
+        try:
+            yield
+        except ApiError as error:
+            self._writes.labels(kind, _outcome(error)).inc()
+            raise
+        self._writes.labels(kind, Outcome.WRITTEN).inc()
 
     def leading(self, *, leads: bool) -> None:
         """Whether this process leads now. Only the leader has figures of queues."""
@@ -194,6 +235,10 @@ class Metrics:
     def follow_watches(self, ages: Callable[[], Mapping[str, float]]) -> None:
         """Asks `ages`, at each scrape, how long ago each watched resource was last heard of."""
         self._watches.ages = ages
+
+    def follow_set_aside(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Asks `counts`, at each scrape, how many objects of each resource are set aside."""
+        self._objects_set_aside.counts = counts
 
     def follow_events(self, dropped: Callable[[], int]) -> None:
         """Asks `dropped`, at each scrape, how many Events were lost."""
@@ -253,8 +298,24 @@ class _WatchCollector(Collector):
         yield family
 
 
+class _SetAsideCollector(Collector):
+    def __init__(self) -> None:
+        self.counts: Callable[[], Mapping[str, int]] = dict
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "carina_objects_set_aside",
+            "Objects that the controller cannot read or decide on, because of a defect. The log "
+            "names each.",
+            labels=("resource",),
+        )
+        for resource, number in self.counts().items():
+            family.add_metric((resource,), number)
+        yield family
+
+
 def _by_resource(
-    name: str, text: str, amounts: Mapping[str, Mapping[str, int]]
+    name: str, text: str, amounts: Mapping[str, Mapping[str, float]]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         name,
@@ -265,6 +326,16 @@ def _by_resource(
         for resource, amount in by_resource.items():
             family.add_metric((queue, resource), amount)
     return family
+
+
+def _outcome(error: ApiError) -> Outcome:
+    match error:
+        case Conflict() | NotFound():
+            return Outcome.CONFLICT
+        case Forbidden() | Invalid() | TooManyRequests():
+            return Outcome.REFUSED
+        case _:
+            return Outcome.FAILED
 
 
 def _names(values: Iterable[StrEnum]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.event import EventType
+from controller.explain import Turn
 from controller.model.plan import Action, Eviction
 
 REFUSED: Final = "Refused"
@@ -18,6 +19,10 @@ class GroupWaits:
     word: str
     """The reason as a CamelCase word, which is also the reason of the condition."""
     text: str
+    help: str = ""
+    """What would help; empty if it is not known."""
+    is_for_user: bool = False
+    """Whether its user has to do something, rather than wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class PodEvicted:
     """About a pod that was evicted."""
 
     eviction: Eviction
+    queue: str
+    """The queue of the group for which it goes; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,24 @@ class GateNotRemoved:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """About an object on which the controller has failed."""
+
+    doing: str
+    """What could not be done, such as `decided on`."""
+    error: str
+    """The class of the error."""
+
+
 Notice: TypeAlias = (
-    GroupWaits | GroupRefused | PodEvicted | DoubleAllocation | DeviceLost | GateNotRemoved
+    GroupWaits
+    | GroupRefused
+    | PodEvicted
+    | DoubleAllocation
+    | DeviceLost
+    | GateNotRemoved
+    | SetAside
 )
 
 
@@ -77,44 +100,88 @@ class EventText:
     note: str
 
 
-def event_text(notice: Notice) -> EventText:
-    """The Event of a notice."""
+def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> EventText:
+    """The Event of a notice about an object of a namespace.
+
+    Whoever reads the Event may not know what others have in their namespaces: these are not named.
+
+    turn: the place in its queue of a group that waits.
+    """
     match notice:
-        case GroupWaits(group=group, word=word, text=text):
-            return EventText(EventType.NORMAL, word, "Schedule", f"group {group} waits: {text}")
+        case GroupWaits(word=word, is_for_user=is_for_user):
+            kind = EventType.WARNING if is_for_user else EventType.NORMAL
+            return EventText(kind, word, "Schedule", _why_waiting(notice, turn))
         case GroupRefused(text=text):
             return EventText(EventType.WARNING, REFUSED, "Schedule", text)
-        case PodEvicted(eviction=eviction):
-            return EventText(EventType.NORMAL, "Evicted", "Evict", _why_evicted(eviction))
+        case PodEvicted(eviction=eviction, queue=queue):
+            note = _why_evicted(eviction, _group(namespace, eviction.group, queue))
+            if eviction.past_budgets:
+                note += (
+                    "; a disruption budget refused its eviction for longer than the evictionGrace "
+                    "of its queue, so it is deleted"
+                )
+            return EventText(EventType.NORMAL, "Evicted", "Evict", note)
         case DoubleAllocation(device=device, keeper=keeper):
             note = (
-                f"device {device} was allocated twice; claim {keeper} keeps it, and what uses this "
-                "claim has to leave"
+                f"device {device} was allocated twice; {_keeper(namespace, keeper)} keeps it, and "
+                "what uses this claim has to leave"
             )
             return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
         case DeviceLost(device=device, keeper=keeper):
             note = (
-                f"device {device} was allocated twice; claim {keeper} keeps it, and no controller "
-                "replaces this pod: delete it, and create it again"
+                f"device {device} was allocated twice; {_keeper(namespace, keeper)} keeps it, and "
+                "no controller replaces this pod: delete it, and create it again"
             )
             return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
         case GateNotRemoved(error=error):
             note = f"its scheduling gate cannot be removed: {error}"
             return EventText(EventType.WARNING, "GateNotRemoved", "RemoveGate", note)
+        case SetAside(doing=doing, error=error):
+            note = (
+                f"it cannot be {doing}, since the controller has a defect ({error}); it is tried "
+                "again when it changes or after a while. Report the defect"
+            )
+            return EventText(EventType.WARNING, "SetAside", "Schedule", note)
     assert_never(notice)
 
 
-def _why_evicted(eviction: Eviction) -> str:
+def _why_waiting(notice: GroupWaits, turn: Turn | None) -> str:
+    note = f"group {notice.group} waits: {notice.text}"
+    if turn is not None:
+        note += f". It is number {turn.position} of {turn.waiting} that wait in its queue"
+    if notice.help:
+        note += f". What helps: {notice.help}"
+    return note
+
+
+def _why_evicted(eviction: Eviction, group: str) -> str:
     match eviction.action:
-        case Action.CONSOLIDATE:
-            return f"moves to another node, so that group {eviction.group} has room"
-        case Action.RECLAIM:
+        case Action.CONSOLIDATE | Action.RECLAIM if eviction.moves:
             return (
-                f"its queue has more than its fair share, and group {eviction.group} of another "
-                "queue is within its own"
+                f"moves to another node, so that {group} has room; a place there is kept for the "
+                "pod that replaces it"
             )
+        case Action.CONSOLIDATE:
+            return f"it is in the way of {group}, and there is room on another node"
+        case Action.PREEMPT | Action.RECLAIM if eviction.overran:
+            return f"it runs for longer than it declared, and {group} waits with a reservation"
+        case Action.RECLAIM:
+            return f"its queue has more than its fair share, and {group} is within that of its own"
         case Action.PREEMPT:
-            return f"group {eviction.group} of its queue has a higher priority"
+            return f"{group} has a higher priority in its queue"
         case Action.STALE:
-            return f"group {eviction.group} has fewer pods than it needs"
+            return f"{group} has fewer pods than it needs"
+        case Action.DRAIN:
+            return "its queue is being emptied, by order of an administrator"
     assert_never(eviction.action)
+
+
+def _group(namespace: str, key: str, queue: str) -> str:
+    """A group for readers of a namespace, who may know the names of its own groups only."""
+    if key.startswith(f"{namespace}/"):
+        return f"group {key}"
+    return f"a group of queue {queue}" if queue else "another group"
+
+
+def _keeper(namespace: str, claim: str) -> str:
+    return f"claim {claim}" if claim.startswith(f"{namespace}/") else "a claim of another namespace"

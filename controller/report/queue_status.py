@@ -11,9 +11,22 @@ from controller.api.queue import GroupCounts
 from controller.codec.amount import write_amount
 from controller.decide.chunk import Fullness, fullness
 from controller.model.plan import Plan
+from controller.model.queue import EVICT_ANNOTATION, Queue
 from controller.model.reason import CutOffQueue
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource, describe
+from controller.model.resource import (
+    CapacityOf,
+    Cpu,
+    DevicesOf,
+    Gpus,
+    Memory,
+    Pods,
+    Resource,
+    describe,
+)
 from controller.report.condition import DesiredCondition
+from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess, checks
+from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back
+from controller.report.queue_use import QueueUse
 from controller.state.state import State
 
 ACTIVE: Final = "Active"
@@ -76,17 +89,32 @@ def count_groups(state: State) -> Mapping[str, GroupCounts]:
 
 
 def queue_status(
-    state: State, plan: Plan, queue: str, groups: GroupCounts, *, generation: int = 0
+    state: State,
+    plan: Plan,
+    queue: str,
+    groups: GroupCounts,
+    use: QueueUse | None = None,
+    *,
+    access: QueueAccess = UNKNOWN_ACCESS,
+    holdup: Holdup = NO_HOLDUP,
+    generation: int = 0,
 ) -> QueueStatus:
     """The status of a queue before a plan is carried out.
 
     groups: those of the queue, by `count_groups`.
+    use: what holds the queue, if it is closed; by `use_of_closed_queues`.
+    access: what is wrong with who may use it, as far as that is known.
+    holdup: what keeps it from giving back, by `holdups`.
     generation: that of the Queue object that was decided on.
     """
+    conditions = [_active(state, queue, use, access, generation)]
+    if queue in state.tree.queues:
+        conditions += checks(state, queue, access, generation)
+        conditions.append(gives_back(holdup, generation))
     return QueueStatus(
         resources=tuple(islice(_resources(state, plan, queue), MOST_RESOURCES)),
         groups=groups,
-        conditions=(_active(state, queue, generation),),
+        conditions=tuple(conditions),
     )
 
 
@@ -105,23 +133,61 @@ def _resources(state: State, plan: Plan, name: str) -> Iterator[ResourceStatus]:
             yield ResourceStatus(resource, allocated[at], fair_share, pending)
 
 
-def _active(state: State, queue: str, generation: int) -> DesiredCondition:
+def _active(
+    state: State, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
+) -> DesiredCondition:
     tree = state.tree
-    is_cut_off = queue in tree.cut_off
+    if queue in tree.cut_off:
+        why = CutOffQueue(queue, *tree.cut_off[queue])
+        return _inactive("CutOff", f"{why}; {why.remedy}", generation)
     children = tree.children.get(queue, ())
-    if is_cut_off:
-        reason = "CutOff"
-        message = f"{CutOffQueue(queue, tree.cut_off[queue])}; create it, or correct spec.parent"
-    elif children:
+    closed_by = tree.closed_by(queue)
+    if closed_by == queue:
+        return _closed(tree.queues[queue], use, generation)
+    if closed_by is not None:
+        message = f"queue {closed_by}, which is above it, is being deleted or emptied"
+        return _inactive("ClosedAbove", message, generation)
+    if access.admits_nobody:
+        message = "no namespace may use the queue: write spec.namespaces, with selector: {} for all"
+        return _inactive("NoNamespaces", message, generation)
+    if children:
         reason, message = "HasChildren", f"queues below it that take work: {len(children)}"
     else:
         reason, message = "TakesWork", "groups that name the queue are decided on"
-    return DesiredCondition(ACTIVE, not is_cut_off, reason, message, generation)
+    return DesiredCondition(
+        ACTIVE, holds=True, reason=reason, message=message, observed_generation=generation
+    )
+
+
+def _inactive(reason: str, message: str, generation: int) -> DesiredCondition:
+    return DesiredCondition(
+        ACTIVE, holds=False, reason=reason, message=message, observed_generation=generation
+    )
+
+
+def _closed(queue: Queue, use: QueueUse | None, generation: int) -> DesiredCondition:
+    """Says what holds a queue that admits nothing more."""
+    if use is None:
+        held = "nothing holds it"
+    else:
+        count = len(use.groups)
+        held = f"{count} {'group holds' if count == 1 else 'groups hold'} it: {use}"
+    reason, does = ("Emptied", "is being emptied") if queue.evicts else ("Deleted", "was deleted")
+    remedy = ""
+    if use is not None and not queue.evicts:
+        remedy = (
+            "; it ends with the last of them: delete their pods, or have them evicted with "
+            f"kubectl annotate queue {queue.name} {EVICT_ANNOTATION}=true"
+        )
+    message = f"the queue {does} and admits nothing; {held}{remedy}"
+    return _inactive(reason, message, generation)
 
 
 def _named(resource: Resource) -> Body:
     """The member of a Queue's spec that names a resource."""
     match resource:
+        case Gpus(model=model):
+            return {"gpus": {"model": model} if model else {}}
         case DevicesOf(device_class=name):
             return {"deviceClass": name}
         case CapacityOf(name=name):

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Self
 
 from carina_dra.kube.api_resource import ApiResource
@@ -17,14 +18,21 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body, ObjectKey, resource_version_of
 from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
+from controller.observe.set_aside import SetAsideObjects
 from controller.report.backlog import Backlog
+from controller.report.metrics import Metrics, Write
 from controller.report.status_patch import is_turn, status_patch
 
 RATE: Final = 100.0
 """Writes a second."""
 BURST: Final = 200
+NAMESPACE_RATE: Final = 10.0
+"""Writes a second to the objects of one namespace."""
+NAMESPACE_BURST: Final = 100
 _REFUSED_DELAY: Final = 60.0
 """Seconds until a write is tried again that the API server does not accept."""
+_SHORTEST_DELAY: Final = 1.0
+"""Seconds until an object is looked at again that is set aside."""
 _WRITE_TIMEOUT: Final = 5.0
 
 _log = logging.getLogger(__name__)
@@ -55,19 +63,30 @@ class StatusWriter:
     def __init__(
         self,
         client: Client,
+        metrics: Metrics,
         *,
         rate: float = RATE,
         burst: int = BURST,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        set_aside: SetAsideObjects | None = None,
     ) -> None:
+        """set_aside: takes notice of objects whose status cannot be written."""
+        self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._client = client
+        self._metrics = metrics
         self._clock = clock
         self._now = now
         self._changed = threading.Condition()
         self._desired: dict[StatusTarget, Body] = {}
         self._seen: dict[StatusTarget, _Seen] = {}
-        self._backlog: Backlog[StatusTarget] = Backlog(rate=rate, burst=burst)
+        self._backlog: Backlog[StatusTarget] = Backlog(
+            rate=rate,
+            burst=burst,
+            owner_of=_owner_of,
+            owner_rate=NAMESPACE_RATE,
+            owner_burst=NAMESPACE_BURST,
+        )
         self._backoff = Backoff()
         self._resume_at = 0.0
         self._closing = False
@@ -144,25 +163,46 @@ class StatusWriter:
 
     def _work(self) -> None:
         while (target := self._next()) is not None:
-            patch = self._patch(target)
-            if not patch:
-                continue
-            try:
-                written = self._client.patch(
-                    target.resource,
-                    target.key.name,
-                    MergePatch({"status": patch}),
-                    namespace=target.key.namespace or None,
-                    subresource="status",
-                    timeout=_WRITE_TIMEOUT,
-                )
-            except ApiError as error:
-                self._failed(target, error)
-            else:
-                self._backoff.reset()
-                with self._changed:
-                    self._see(target, written)
-                    self._compare(target)
+            of_object = target.resource.qualified_name, str(target.key)
+            if not self._set_aside.attempt_when_due(
+                *of_object, "written", partial(self._make, target)
+            ):
+                self._postpone(target, self._set_aside.until(*of_object))
+
+    def _make(self, target: StatusTarget) -> None:
+        """Makes the status of an object the desired one."""
+        patch = self._patch(target)
+        if not patch:
+            return
+        try:
+            written = self._write(target, patch)
+        except ApiError as error:
+            self._failed(target, error)
+        else:
+            self._backoff.reset()
+            with self._changed:
+                self._see(target, written)
+                self._compare(target)
+
+    def _postpone(self, target: StatusTarget, until: float) -> None:
+        """Has an object that is set aside be written no earlier than at a Unix time."""
+        delay = max(until - self._set_aside.clock(), _SHORTEST_DELAY)
+        with self._changed:
+            if target in self._desired and not self._closing:
+                self._backlog.add(target, self._clock(), urgent=False, delay=delay)
+
+    def _write(self, target: StatusTarget, patch: Body) -> Body:
+        """Writes changes of a status, and gives the object as it is then."""
+        is_of_queue = target.resource.kind == "Queue"
+        with self._metrics.writing(Write.QUEUE_STATUS if is_of_queue else Write.GROUP_STATUS):
+            return self._client.patch(
+                target.resource,
+                target.key.name,
+                MergePatch({"status": patch}),
+                namespace=target.key.namespace or None,
+                subresource="status",
+                timeout=_WRITE_TIMEOUT,
+            )
 
     def _next(self) -> StatusTarget | None:
         """Waits for the object to write next; None at the end."""
@@ -205,3 +245,8 @@ class StatusWriter:
     def _pause(self, seconds: float) -> None:
         """Writes nothing for a while: the server as a whole is not well."""
         self._resume_at = self._clock() + seconds
+
+
+def _owner_of(target: StatusTarget) -> str:
+    """The namespace; an object that is in none, such as a Queue, is the cluster's, by itself."""
+    return target.key.namespace or f"/{target.key.name}"

@@ -5,9 +5,12 @@ from typing import Final, assert_never
 
 from controller.model.reason import (
     BadClaim,
+    BadVolume,
     Behind,
+    ClosedQueue,
     CutOffQueue,
     Delayed,
+    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -15,8 +18,11 @@ from controller.model.reason import (
     OverLimit,
     OverQuota,
     Reason,
+    RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    UncountedGpus,
+    Undecided,
     UnknownQueue,
 )
 
@@ -34,22 +40,30 @@ def reason_word(reason: Reason) -> str:
             return "QueueHasChildren"
         case CutOffQueue():
             return "QueueCutOff"
+        case ClosedQueue():
+            return "QueueClosed"
         case Delayed():
             return "EvictionDelayed"
         case Behind():
             return "BehindReservation"
         case SearchCut():
             return "SearchContinues"
+        case Failed():
+            return "DecisionFailed"
         case (
             UnknownQueue()
             | TooFewPods()
             | BadClaim()
+            | BadVolume()
             | OverLimit()
             | OverQuota()
+            | UncountedGpus()
             | NoRoom()
             | NoDomain()
             | OverFairShare()
             | NoVictims()
+            | RefusedByScheduler()
+            | Undecided()
         ):
             return type(reason).__name__
     assert_never(reason)
@@ -64,7 +78,33 @@ def waiting_word(reasons: Sequence[Reason]) -> str:
 
 
 def waiting_text(reasons: Sequence[Reason]) -> str:
-    """All reasons in a line."""
+    """All reasons in a line, each fact once."""
     if not reasons:
         return "its turn has not come yet"
-    return "; ".join(dict.fromkeys(map(str, reasons)))
+    texts: dict[str, None] = {}
+    for reason in reasons:
+        text = str(reason)
+        if isinstance(reason, NoVictims) and reason.why in texts:
+            text = reason.result
+        texts[text] = None
+    return "; ".join(texts)
+
+
+def needs_its_user(reason: Reason) -> bool:
+    """Whether the user has to change something: time alone does not help."""
+    return isinstance(
+        reason, UnknownQueue | CutOffQueue | ClosedQueue | TooFewPods | BadClaim | UncountedGpus
+    )
+
+
+def for_tenant(reasons: Sequence[Reason], namespace: str) -> tuple[Reason, ...]:
+    """The reasons without the names of groups of other namespaces."""
+    return tuple(_for_tenant(reason, namespace) for reason in reasons)
+
+
+def _for_tenant(reason: Reason, namespace: str) -> Reason:
+    match reason:
+        case Behind(group=group) if not group.startswith(f"{namespace}/"):
+            return Behind("")
+        case _:
+            return reason

@@ -79,6 +79,7 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
         node_events=tuple(events),
         until=scenario.until,
         grace=scenario.grace,
+        replaced_after=scenario.replaced_after,
         period=scenario.period,
     )
 
@@ -165,6 +166,7 @@ class _Maker:
             ),
             state=Pending(),
             group=group,
+            line=group,
             claims=() if self.claim is None else (f"{key}-{_CLAIM}",),
             rank=index,
             created=arrival,

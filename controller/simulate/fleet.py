@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final, assert_never
 
 from carina_dra.allocator.node import Node
+from carina_dra.least_share import DEFAULT_LEAST_SHARE, LEAST_SHARE, parse_least_share
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     CapacityRange,
@@ -100,6 +102,8 @@ class NodeTemplate:
     """The product name of the GPUs, on which selectors can select."""
     devices: tuple[Kind, ...] = (Kind.GPU,)
     """What is published of each GPU."""
+    least_share: Fraction = DEFAULT_LEAST_SHARE
+    """What a partition or a share counts at least, as a part of its GPU."""
     labels: Mapping[str, str] = field(default_factory=dict)
     domains: Mapping[str, int] = field(default_factory=dict)
     """By the key of a label: how many consecutive nodes have the same value of it."""
@@ -111,6 +115,10 @@ class NodeTemplate:
             raise ValueError(f"count is {self.count}; it must be at least 1")
         if self.gpus < 0:
             raise ValueError(f"gpus is {self.gpus}; it must not be negative")
+        try:
+            parse_least_share(str(self.least_share))
+        except ValueError as error:
+            raise ValueError(f"leastShare is {self.least_share}; it {error}") from None
         for key, size in self.domains.items():
             if size < 1:
                 raise ValueError(f"domains[{key}] is {size}; it must be at least 1")
@@ -160,6 +168,7 @@ class NodeTemplate:
         consumed: tuple[DeviceCounterConsumption, ...],
     ) -> Device:
         attributes: dict[str, DeviceAttribute] = {
+            LEAST_SHARE: StringAttribute(str(self.least_share)),
             "productName": StringAttribute(self.product),
             "resource.kubernetes.io/numaNode": IntAttribute(gpu * _NUMA_NODES // self.gpus),
             "type": StringAttribute(str(kind)),

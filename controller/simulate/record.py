@@ -86,6 +86,10 @@ class Evicted:
     favoured: str
     """The group for which they went."""
     nodes: Mapping[str, int]
+    moves: bool = False
+    """Whether their places elsewhere are kept for those that replace them."""
+    overran: bool = False
+    """Whether the job runs for longer than it said."""
 
 
 @dataclass(frozen=True, slots=True)

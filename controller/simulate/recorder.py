@@ -37,12 +37,12 @@ class Recorder:
 
     def add_evictions(self, now: float, evictions: Iterable[Eviction]) -> None:
         """Pods are evicted: one happening a job and reason."""
-        nodes: dict[tuple[str, Action, str], Counter[str]] = {}
+        nodes: dict[tuple[str, Action, str, bool, bool], Counter[str]] = {}
         for one in evictions:
-            key = (self._job_of(one.pod), one.action, one.group)
+            key = (self._job_of(one.pod), one.action, one.group, one.moves, one.overran)
             nodes.setdefault(key, Counter())[one.node] += 1
-        for (job, action, favoured), of_job in nodes.items():
-            self.add(Evicted(now, job, action, favoured, of_job))
+        for (job, action, favoured, moves, overran), of_job in nodes.items():
+            self.add(Evicted(now, job, action, favoured, of_job, moves, overran))
 
     def sample(
         self,

@@ -1,6 +1,6 @@
 """A simulation as a table for people, and as a document for programs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from carina_dra.cli.output import columns
@@ -22,10 +22,11 @@ _FEW_JOBS: Final = 20
 """A simulation with more jobs is shown by its queues only."""
 _NODES_NAMED: Final = 4
 _WHY: Final[Mapping[Action, str]] = {
-    Action.CONSOLIDATE: "moves, to make room for",
+    Action.CONSOLIDATE: "is evicted, to make room for",
     Action.RECLAIM: "is evicted, since its queue has more than its share, for",
     Action.PREEMPT: "is evicted, since it has a lower priority, for",
     Action.STALE: "is evicted, since it has fewer pods than it needs:",
+    Action.DRAIN: "is evicted, since its queue is emptied:",
 }
 
 
@@ -98,16 +99,20 @@ def _headline(record: Record, summary: Summary) -> Iterator[str]:
 
 def _queues(record: Record, summary: Summary) -> Iterator[str]:
     headings = ["QUEUE", "JOBS", "ENDED", "WAITING", "WAIT", "WAIT 95%", "GPUS", "EVICTED"]
-    shared = _shared_resource(summary)
-    if shared is not None:
+    shared = _shared_resources(summary)
+    if shared:
         headings += ["SHARE", "SHORT"]
     rows = []
     for name in record.queues:
         of = summary.queues[name]
         rows.append([name, *_cells(of)])
-        if shared is not None:
-            fairness = of.fairness[shared]
-            rows[-1] += [f"{fairness.fair_share:.1f}", f"{fairness.short:.1f}"]
+        if shared:
+            fairness = [of.fairness[resource] for resource in shared]
+            share, short = (
+                sum(one.fair_share for one in fairness),
+                sum(one.short for one in fairness),
+            )
+            rows[-1] += [f"{share:.1f}", f"{short:.1f}"]
     yield from columns(headings, rows)
 
 
@@ -117,10 +122,15 @@ def _cells(of: QueueSummary) -> list[str]:
     return [*counts, *waits, f"{of.gpus:.1f}", str(of.evictions)]
 
 
-def _shared_resource(summary: Summary) -> str | None:
-    """The first resource of devices that the queues name: it is shown in the table."""
-    named = {resource for of in summary.queues.values() for resource in of.fairness}
-    return min((each for each in named if each.startswith("deviceClass ")), default=None)
+def _shared_resources(summary: Summary) -> Sequence[str]:
+    """The resources of devices of which the table shows the sum.
+
+    GPUs, or else GPUs of each model, or else the first DeviceClass, as the queues name them.
+    """
+    named = sorted({resource for of in summary.queues.values() for resource in of.fairness})
+    models = [each for each in named if each.startswith("gpus ")]
+    classes = [each for each in named if each.startswith("deviceClass ")]
+    return ["gpus"] if "gpus" in named else models or classes[:1]
 
 
 def _jobs(record: Record) -> Iterator[str]:
@@ -153,9 +163,12 @@ def _text(happening: Happening) -> str:
             return f"{job} arrives"
         case Started(job=job, nodes=nodes):
             return f"{job} starts {_number(sum(nodes.values()), 'pod')} on {_named(nodes)}"
-        case Evicted(job=job, action=action, favoured=favoured, nodes=nodes):
+        case Evicted(job=job, action=action, favoured=favoured, nodes=nodes, moves=moves):
             pods = _number(sum(nodes.values()), "pod")
-            return f"{job} ({pods} on {_named(nodes)}) {_WHY[action]} {favoured}"
+            why = "moves, to make room for" if moves else _WHY[action]
+            if happening.overran:
+                why = "is evicted, since it runs for longer than it said, for"
+            return f"{job} ({pods} on {_named(nodes)}) {why} {favoured}"
         case Finished(job=job):
             return f"{job} ends"
         case NodeCame(node=node):

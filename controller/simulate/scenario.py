@@ -200,6 +200,8 @@ class Scenario:
     seed: int = 0
     grace: Duration = 30
     """How long an evicted pod holds what it has."""
+    replaced_after: Duration = 10
+    """How long after a pod is gone its job makes the one that replaces it, as a Job does first."""
     period: Duration = 1
     """The least time between two cycles of the engine."""
 

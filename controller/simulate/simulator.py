@@ -3,7 +3,7 @@
 At each event the state of the engine changes as it would by the watches of a real cluster. A cycle
 follows each change, and runs when the last plan asks for it, but no more often than the period
 allows. What a plan says happens at once: pods start when it starts them. An evicted pod holds what
-it has for the period of grace, and then waits again.
+it has for the period of grace. A while later its job makes another one, under another name.
 """
 
 from collections import Counter
@@ -61,7 +61,14 @@ class _Leave:
     pod: str
 
 
-_Event: TypeAlias = _Arrival | _End | _Leave | NodeEvent
+@dataclass(frozen=True, slots=True)
+class _Replace:
+    """A job makes a pod in place of one that is gone."""
+
+    pod: Pod
+
+
+_Event: TypeAlias = _Arrival | _End | _Leave | _Replace | NodeEvent
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +77,8 @@ class _Live:
 
     job: Job
     progress: Progress
+    pods: dict[str, Pod]
+    """By key: those that are there now, as they came."""
     placed: Counter[str] = field(default_factory=Counter)
     """The pods that run, by pod set."""
     has_minimum: bool = False
@@ -78,6 +87,8 @@ class _Live:
     started: float | None = None
     ended: float | None = None
     evictions: int = 0
+    replaced: int = 0
+    """How many pods are gone that others replace."""
     runs: list[Run] = field(default_factory=list)
 
 
@@ -150,8 +161,10 @@ class _Simulation:
             case _End(job=name, version=version):
                 if self._live[name].version == version:
                     self._finish(self._live[name])
-            case _Leave(pod=pod):
-                self._leave(pod)
+            case _Leave(pod=key):
+                self._leave(key)
+            case _Replace(pod=pod):
+                self._replace(pod)
             case NodeAdded(node=node, slices=slices):
                 self._state.put_node(node)
                 for published in slices:
@@ -165,7 +178,8 @@ class _Simulation:
 
     def _arrive(self, job: Job) -> None:
         self._recorder.add(Arrived(self._now, job.name))
-        live = _Live(job, Progress(job.work, job.checkpoints, since=self._now))
+        pods = {pod.key: pod for pod in job.pods}
+        live = _Live(job, Progress(job.work, job.checkpoints, since=self._now), pods)
         self._live[job.name] = live
         for claim in job.claims:
             self._state.put_claim(claim)
@@ -192,10 +206,9 @@ class _Simulation:
         self._recorder.add(Finished(self._now, live.job.name))
         live.ended = self._now
         self._unready.discard(live.job.name)
-        for pod in live.job.pods:
+        for pod in list(live.pods.values()):
             if not isinstance(self._state.pods[pod.key].state, Evicting):
-                self._state.remove_pod(pod.key)
-                self._release(live, pod, Outcome.ENDED)
+                self._remove(live, pod, Outcome.ENDED)
         self._tidy(live)
 
     def _leave(self, key: str) -> None:
@@ -203,13 +216,8 @@ class _Simulation:
         if pod is None or not isinstance(pod.state, Evicting):  # its node went first
             return
         live = self._live_of(pod)
-        if live.ended is None:
-            self._state.put_pod(replace(pod, state=Pending()))
-        else:
-            self._state.remove_pod(key)
-        self._release(live, pod, Outcome.EVICTED)
-        if live.ended is not None:
-            self._tidy(live)
+        self._remove(live, pod, Outcome.EVICTED)
+        self._tidy(live)
 
     def _lose(self, event: NodeGone) -> None:
         here = [*self._state.on_node.get(event.node, ()), *self._state.leaving.get(event.node, ())]
@@ -225,11 +233,7 @@ class _Simulation:
             elif not isinstance(pod.state, Evicting):  # it was to come when others have left
                 continue
             jobs[live.job.name] = None
-            if live.ended is None:
-                self._state.put_pod(replace(pod, state=Pending()))
-            else:
-                self._state.remove_pod(key)
-            self._release(live, pod, Outcome.NODE_GONE)
+            self._remove(live, pod, Outcome.NODE_GONE)
         for published in event.slices:
             self._state.remove_devices(published)
         self._state.remove_node(event.node)
@@ -241,9 +245,26 @@ class _Simulation:
             else:
                 self._tidy(self._live[name])
 
+    def _remove(self, live: _Live, pod: Pod, outcome: Outcome) -> None:
+        """Takes notice that a pod is gone; its job replaces it, unless it has ended."""
+        del live.pods[pod.key]
+        self._state.remove_pod(pod.key)
+        self._release(live, pod, outcome)
+        if live.ended is None:
+            live.replaced += 1
+            name = f"{live.job.name}-r{live.replaced}"
+            at = self._now + self._trace.replaced_after
+            self._push(at, _Replace(replace(pod, key=name, state=Pending(), created=at)))
+
+    def _replace(self, pod: Pod) -> None:
+        live = self._live_of(pod)
+        if live.ended is None:
+            live.pods[pod.key] = pod
+            self._state.put_pod(pod)
+
     def _tidy(self, live: _Live) -> None:
         """Removes what is left of a job that has ended, when the last of its pods is gone."""
-        if not any(pod.key in self._state.pods for pod in live.job.pods):
+        if live.ended is not None and not live.pods:
             for claim in live.job.claims:
                 self._state.remove_claim(claim.key)
             self._state.remove_group(live.job.name)
@@ -365,7 +386,7 @@ class _Simulation:
         )
 
     def _job_record(self, live: _Live, reasons: Iterable[object]) -> JobRecord:
-        runs = map(self._occupancy.run_of, (pod.key for pod in live.job.pods))
+        runs = map(self._occupancy.run_of, live.pods)
         return JobRecord(
             job=live.job.name,
             queue=live.job.group.queue,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from controller.model.resource import figure, parse_resource
 from controller.simulate.record import JobRecord, Outcome, Record, Sample
 
 _HOUR = 3600
@@ -109,11 +110,13 @@ def _waits(waits: list[float]) -> Waits:
 
 
 def _fairness(spans: Sequence[tuple[Sample, float]], queue: str, resource: str) -> Fairness:
+    counted = parse_resource(resource)
+
     def allocated(sample: Sample) -> float:
-        return sample.allocated.get(queue, {}).get(resource, 0)
+        return figure(counted, sample.allocated.get(queue, {}).get(resource, 0))
 
     def fair(sample: Sample) -> float:
-        return sample.fair_shares.get(queue, {}).get(resource, 0)
+        return figure(counted, sample.fair_shares.get(queue, {}).get(resource, 0))
 
     return Fairness(
         allocated=_mean(spans, allocated),

@@ -14,8 +14,8 @@ from controller.model.snapshot import Snapshot
 class Job:
     """A group of pods that comes at a time, and ends when it has done its work.
 
-    A pod that is evicted, or loses its node, comes back as one that waits. The pods have claims of
-    their own.
+    A pod that is evicted, or loses its node, is replaced by another that waits. The pods have
+    claims of their own.
     """
 
     group: Group
@@ -75,6 +75,8 @@ class Trace:
     """When the simulation ends, as a Unix time; None for when nothing is left to do."""
     grace: float = 30
     """How many seconds an evicted pod holds what it has."""
+    replaced_after: float = 10
+    """How many seconds after a pod is gone its job makes the one that replaces it."""
     period: float = 1
     """How many seconds there are between two cycles at least."""
 

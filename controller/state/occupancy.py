@@ -13,16 +13,19 @@ from carina_dra.placement.feed import Feed
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.model.group import Group
 from controller.model.node import ClusterNode
-from controller.model.pod import Evicting, Pending, Pod
+from controller.model.pod import Evicting, Pending, Pod, PodNeeds
 from controller.model.resource import Amounts, plus
 from controller.model.snapshot import Snapshot
 from controller.state.accounts import Accounts
 from controller.state.asking import Asking
+from controller.state.charge import Charge, GpuPart
 from controller.state.devices import Devices
 from controller.state.journal import Journal
 from controller.state.members import Members, set_of
-from controller.state.queue_tree import ROOT, QueueTree
+from controller.state.neighbours import Neighbours
+from controller.state.queue_tree import LOST, ROOT, QueueTree
 from controller.state.room import Room
+from controller.state.volumes import Volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,11 @@ class Hold:
 
     node: str
     queue: str
-    """The queue that is charged; ROOT for a pod that no queue is responsible for."""
+    """The queue that is charged; ROOT or LOST for a pod that no queue is responsible for."""
     priority: int
     """That of its group."""
+    gpus: tuple[GpuPart, ...] = ()
+    """What device plugins serve it, by what counts it."""
 
 
 class Occupancy:
@@ -44,7 +49,7 @@ class Occupancy:
         self.budgets = dict(snapshot.budgets)
         self.cluster = Cluster(snapshot.features)
         self.feed = Feed(self.cluster)
-        self.devices = Devices(self.cluster, self.feed.classes)
+        self.devices = Devices(self.cluster, self.feed.classes, snapshot.settings.driver)
         self.nodes: dict[str, ClusterNode] = {}
         self.rooms: dict[str, Room] = {}
         self.claims: dict[str, ResourceClaim] = {}
@@ -56,6 +61,8 @@ class Occupancy:
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
         """By queue and priority: how many pods have a place and could be evicted from it."""
+        self.lingering: dict[str, dict[str, None]] = {}
+        """By group: the pods with a place that are being deleted and linger."""
         self.on_node: dict[str, dict[str, None]] = {}
         """The pods that have a place on each node."""
         self.versions: dict[str, int] = {}
@@ -64,15 +71,23 @@ class Occupancy:
         """By node: the pods that are being evicted, but still hold what they have."""
         self.nominated: dict[str, dict[str, None]] = {}
         """By node: the pods that have a place as soon as others have left it."""
+        self.namespaces = dict(snapshot.namespaces)
+        self.neighbours = Neighbours(self.pods, self.on_node, self.namespaces)
+        """The pods that have a place."""
+        self.leavers = Neighbours(self.pods, self.leaving, self.namespaces)
+        """Those that are being evicted: kube-scheduler has others keep away until they are gone."""
+        self.volumes = Volumes(snapshot.storage)
         self.users: dict[str, dict[str, None]] = {}
         """By claim: the pods that have a place and refer to it."""
+        self._payers: dict[str, dict[tuple[str, bool], int]] = {}
+        """By claim, queue, and whether they are preemptible: how many of these pods there are."""
         self._leavers: dict[str, dict[str, None]] = {}
         """By claim: the pods that are being evicted and refer to it."""
         self._referrers: dict[str, dict[str, None]] = {}
         """By claim: all pods that refer to it."""
         self._assigned: dict[str, Allocation] = {}
         """What claims get in a trial."""
-        self._charges: dict[str, dict[str, tuple[Amounts, bool]]] = {}
+        self._charges: dict[str, dict[str, tuple[Charge, bool]]] = {}
         """By claim and queue: what is charged, and whether for preemptible groups."""
         self.set_tree(QueueTree(()))
 
@@ -85,7 +100,9 @@ class Occupancy:
             self.devices.classes,
             self.cluster.features,
             self.devices.least,
-            self.devices.capacities,
+            self.devices,
+            self.pods,
+            self.claims,
         )
 
     def mark(self) -> int:
@@ -132,9 +149,17 @@ class Occupancy:
 
     def undisrupt(self, pod: Pod) -> None:
         """Takes back that a pod was disrupted."""
+        self._disrupt(pod, -1)
+
+    def disrupt_anyway(self, pod: Pod) -> None:
+        """Counts a disruption in the pod's budgets, also in those that are spent."""
+        self._disrupt(pod, 1)
+
+    def _disrupt(self, pod: Pod, count: int) -> None:
         for name in pod.budgets:
-            self._spend(name, -1)
-            self.journal.record(partial(self._spend, name, 1))
+            if name in self.budgets:
+                self._spend(name, count)
+                self.journal.record(partial(self._spend, name, -count))
 
     def hide(self, claim: str) -> None:
         """Has the devices of a claim free; to be rolled back."""
@@ -152,6 +177,36 @@ class Occupancy:
         holder = claim if held is None else f"{claim} as it is"
         self.cluster.allocate(holder, allocation)
         self.journal.record(partial(self.cluster.release, holder))
+
+    def keep_devices(self, holder: str, allocation: Allocation) -> None:
+        """Has devices in use for a pod to come; to be rolled back."""
+        self.cluster.allocate(holder, allocation)
+        self.journal.record(partial(self.cluster.release, holder))
+
+    def keep_room(self, node: str, needs: PodNeeds) -> None:
+        """Has room of a node be taken for a pod to come; to be rolled back."""
+        self.rooms[node].take(needs)
+        self.journal.record(partial(self._give_room_back, node, needs))
+        self.look_again([node])
+
+    def charge_place(
+        self,
+        queue: str,
+        needs: PodNeeds,
+        allocations: Iterable[Allocation],
+        *,
+        preemptible: bool,
+    ) -> None:
+        """Charges a queue with a place for a pod to come; to be rolled back."""
+        gpus = self.asking.plugin_gpus(needs)
+        self.accounts.take(queue, self.asking.of_pod(needs), preemptible=preemptible, gpus=gpus)
+        for allocation in allocations:
+            given = self.asking.given_to_come(allocation)
+            self.accounts.take(queue, given.amounts, preemptible=preemptible, gpus=given.gpus)
+
+    def _give_room_back(self, node: str, needs: PodNeeds) -> None:
+        self.rooms[node].give_back(needs)
+        self.look_again([node])
 
     def look_again(self, nodes: Iterable[str]) -> None:
         """Has what is remembered of the pods on nodes be forgotten."""
@@ -213,9 +268,14 @@ class Occupancy:
         return amounts
 
     def queue_of(self, pod: Pod) -> str:
-        """The queue that is responsible for a pod; ROOT if none is."""
+        """The queue that is responsible for a pod; ROOT if none is, LOST if it is not in the tree.
+
+        What is of ROOT is left out when queues divide the cluster; what is of LOST is not.
+        """
         group = None if pod.group is None else self.groups.get(pod.group)
-        return group.queue if group is not None and group.queue in self.tree.queues else ROOT
+        if group is None:
+            return ROOT
+        return group.queue if group.queue in self.tree.queues else LOST
 
     def _set_of(self, pod: Pod) -> str:
         return set_of(pod, None if pod.group is None else self.groups.get(pod.group))
@@ -240,11 +300,14 @@ class Occupancy:
     def occupy(self, pod: Pod, node: str) -> None:
         """Gives a pod a place, with the devices that its claims have."""
         queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
-        self._take_place(pod, Hold(node, queue, self._priority_of(pod)))
+        gpus = self.asking.plugin_gpus(pod.needs)
+        self._take_place(pod, Hold(node, queue, self._priority_of(pod), gpus))
         self.journal.record(partial(self._give_place, pod))
-        self.accounts.take(queue, self.asking.of_pod(pod.needs), preemptible=preemptible)
+        amounts = self.asking.of_pod(pod.needs)
+        self.accounts.take(queue, amounts, preemptible=preemptible, gpus=gpus)
         for claim in pod.claims:
             self._add(self.users, claim, pod.key)
+            self._count_payer(claim, (queue, preemptible), 1)
             self.settle(claim)
             self._charge_payers(claim)
 
@@ -254,9 +317,11 @@ class Occupancy:
         self._give_place(pod)
         self.journal.record(partial(self._take_place, pod, hold))
         amounts = self.asking.of_pod(pod.needs)
-        self.accounts.give(hold.queue, amounts, preemptible=self._is_preemptible(pod))
+        preemptible = self._is_preemptible(pod)
+        self.accounts.give(hold.queue, amounts, preemptible=preemptible, gpus=hold.gpus)
         for claim in pod.claims:
             self._drop(self.users, claim, pod.key)
+            self._count_payer(claim, (hold.queue, preemptible), -1)
             self._charge_payers(claim)
             if claim not in self.users and claim in self._assigned:
                 self._unassign(claim)
@@ -264,31 +329,58 @@ class Occupancy:
 
     def _take_place(self, pod: Pod, hold: Hold) -> None:
         self.holds[pod.key] = hold
-        if not isinstance(pod.state, Evicting):
+        if _could_leave(pod):
             holders = self.holders.setdefault(hold.queue, {})
             holders[hold.priority] = holders.get(hold.priority, 0) + 1
+        if _lingers(pod):
+            self.lingering.setdefault(pod.group or "", {})[pod.key] = None
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         self.on_node.setdefault(hold.node, {})[pod.key] = None
         room = self.rooms.get(hold.node)
         if room is not None:
             room.take(pod.needs)
+        self.neighbours.put(pod, hold.node)
+        if pod.volumes:
+            self.volumes.use(pod, hold.node)
         if pod.group is not None:
             self.members[pod.group].take_place(pod, self._set_of(pod), hold.node)
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
-        if not isinstance(pod.state, Evicting):
+        if _could_leave(pod):
             holders = self.holders[hold.queue]
             holders[hold.priority] -= 1
             if not holders[hold.priority]:
                 del holders[hold.priority]
+                if not holders:
+                    del self.holders[hold.queue]
+        if _lingers(pod):
+            discard(self.lingering, pod.group or "", pod.key)
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
         del self.on_node[hold.node][pod.key]
         room = self.rooms.get(hold.node)
         if room is not None:
             room.give_back(pod.needs)
+        self.neighbours.remove(pod, hold.node)
+        if pod.volumes:
+            self.volumes.leave(pod, hold.node)
         if pod.group is not None:
             self.members[pod.group].give_place(pod, self._set_of(pod), hold.node)
+
+    def _count_payer(self, claim: str, payer: tuple[str, bool], change: int) -> None:
+        """Counts the pods that use a claim, so that charging it costs no look at each of them."""
+        self._change_count(claim, payer, change)
+        self.journal.record(partial(self._change_count, claim, payer, -change))
+
+    def _change_count(self, claim: str, payer: tuple[str, bool], change: int) -> None:
+        counts = self._payers.setdefault(claim, {})
+        count = counts.get(payer, 0) + change
+        if count:
+            counts[payer] = count
+        else:
+            del counts[payer]
+            if not counts:
+                del self._payers[claim]
 
     def _charge_payers(self, claim: str) -> None:
         """Charges each queue whose pods use a claim.
@@ -298,13 +390,12 @@ class Occupancy:
         """
         preemptible: dict[str, bool] = {}
         if claim in self.claims:
-            for user in self.users.get(claim, ()):
-                queue = self.holds[user].queue
-                preemptible[queue] = preemptible.get(queue, True) and self._is_preemptible(
-                    self.pods[user]
-                )
+            for queue, are_preemptible in self._payers.get(claim, ()):
+                preemptible[queue] = preemptible.get(queue, True) and are_preemptible
         if len(preemptible) > 1:
             preemptible.pop(ROOT, None)
+        if len(preemptible) > 1:
+            preemptible.pop(LOST, None)
         for queue, (_, was_preemptible) in list(self._charges.get(claim, {}).items()):
             if preemptible.get(queue) is not was_preemptible:
                 self._uncharge(claim, queue)
@@ -316,18 +407,29 @@ class Occupancy:
         allocation = self.allocation(claim)
         if allocation is None:
             return
-        amounts = self.asking.given(self.claims[claim], allocation)
-        self.accounts.take(queue, amounts, preemptible=preemptible)
-        self._put_charge(claim, queue, (amounts, preemptible))
+        given = self.asking.given(self.claims[claim], allocation)
+        self.accounts.take(queue, given.amounts, preemptible=preemptible, gpus=given.gpus)
+        self._put_charge(claim, queue, (given, preemptible))
         self.journal.record(partial(self._drop_charge, claim, queue))
 
+    def charge_again(self, claim: str) -> None:
+        """Charges what a claim has by what is published now."""
+        allocation = self.allocation(claim)
+        if allocation is None or claim not in self._charges:
+            return
+        present = self.asking.given(self.claims[claim], allocation)
+        for queue, (charged, preemptible) in list(self._charges[claim].items()):
+            if charged != present:
+                self._uncharge(claim, queue)
+                self._charge(claim, queue, preemptible=preemptible)
+
     def _uncharge(self, claim: str, queue: str) -> None:
-        amounts, preemptible = charge = self._charges[claim][queue]
+        given, preemptible = charge = self._charges[claim][queue]
         self._drop_charge(claim, queue)
         self.journal.record(partial(self._put_charge, claim, queue, charge))
-        self.accounts.give(queue, amounts, preemptible=preemptible)
+        self.accounts.give(queue, given.amounts, preemptible=preemptible, gpus=given.gpus)
 
-    def _put_charge(self, claim: str, queue: str, charge: tuple[Amounts, bool]) -> None:
+    def _put_charge(self, claim: str, queue: str, charge: tuple[Charge, bool]) -> None:
         self._charges.setdefault(claim, {})[queue] = charge
 
     def _drop_charge(self, claim: str, queue: str) -> None:
@@ -351,6 +453,8 @@ class Occupancy:
     def leave(self, pod: Pod, node: str) -> None:
         """Takes notice that a pod without a place still holds what it had on a node."""
         self._add(self.leaving, node, pod.key)
+        self._hold_on(pod, node)
+        self.journal.record(partial(self._let_go, pod, node))
         for claim in pod.claims:
             self._add(self._leavers, claim, pod.key)
             self.settle(claim)
@@ -358,9 +462,19 @@ class Occupancy:
     def stay(self, pod: Pod, node: str) -> None:
         """Takes notice that it does not; the exact inverse of `leave`."""
         self._drop(self.leaving, node, pod.key)
+        self._let_go(pod, node)
+        self.journal.record(partial(self._hold_on, pod, node))
         for claim in pod.claims:
             self._drop(self._leavers, claim, pod.key)
             self.settle(claim)
+
+    def _hold_on(self, pod: Pod, node: str) -> None:
+        self.leavers.put(pod, node)
+        self.volumes.use(pod, node)
+
+    def _let_go(self, pod: Pod, node: str) -> None:
+        self.leavers.remove(pod, node)
+        self.volumes.leave(pod, node)
 
     def _set_nominated(self, key: str, node: str, *, nominated: bool) -> None:
         if nominated:
@@ -398,3 +512,12 @@ def discard(index: dict[str, dict[str, None]], key: str, member: str) -> None:
     del of_key[member]
     if not of_key:
         del index[key]
+
+
+def _could_leave(pod: Pod) -> bool:
+    """Whether a pod with a place could be evicted from it, or be made to end sooner."""
+    return not isinstance(pod.state, Evicting) or pod.state.lingers
+
+
+def _lingers(pod: Pod) -> bool:
+    return isinstance(pod.state, Evicting) and pod.state.lingers

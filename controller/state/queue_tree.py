@@ -5,13 +5,22 @@ from fractions import Fraction
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
-from controller.model.queue import UNNAMED, Entitlement, Queue
+from controller.model.queue import (
+    EVICTION_GRACE,
+    UNNAMED,
+    CutOffCause,
+    Entitlement,
+    Queue,
+    RespectBudgets,
+)
 from controller.model.resource import Resource, describe, is_of_devices
 
 _DEEPEST: Final = 64
 """So many levels a tree of queues may have."""
 ROOT: Final = ""
 """The name of what is above all queues; it accounts for what no queue is responsible for."""
+LOST: Final = "/"
+"""No queue has this name; it accounts for groups whose queue is not in the tree."""
 
 
 class QueueTree:
@@ -31,16 +40,16 @@ class QueueTree:
         self._of_devices = [is_of_devices(one) for one in self.resources]
         self.queues: dict[str, Queue] = {}
         self.paths: dict[str, tuple[str, ...]] = {}
-        """From each queue to the top, itself first; ROOT has a path of its own."""
-        self.cut_off: dict[str, str] = {}
-        """The queues that are not in the tree: which parent does not exist, or is below itself."""
+        """From each queue to the top, itself first; ROOT and LOST have paths of their own."""
+        self.cut_off: dict[str, tuple[str, CutOffCause]] = {}
+        """The queues that are not in the tree: the queue at which the way up ends, and why."""
         for name, queue in by_name.items():
-            path = _path(name, by_name)
-            if isinstance(path, str):
-                self.cut_off[name] = path
+            path, cut_off = _path(name, by_name)
+            if cut_off is not None:
+                self.cut_off[name] = path[-1], cut_off
             else:
                 self.queues[name], self.paths[name] = queue, path
-        self.paths[ROOT] = (ROOT,)
+        self.paths[ROOT], self.paths[LOST] = (ROOT,), (LOST,)
         self.children: dict[str, list[str]] = {ROOT: []}
         for name, queue in self.queues.items():
             self.children.setdefault(queue.parent or ROOT, []).append(name)
@@ -50,13 +59,29 @@ class QueueTree:
         self._quotas = {
             name: tuple(one.quota for one in of) for name, of in self._entitlements.items()
         }
+        self._named = {
+            name: frozenset(self.index[one] for one in queue.entitlements)
+            for name, queue in self.queues.items()
+        }
         self._limits = {
             name: tuple(one.limit for one in of) for name, of in self._entitlements.items()
         }
 
     def is_leaf(self, name: str) -> bool:
-        """Whether a queue of the tree takes work."""
+        """Whether a queue of the tree is for groups: there is no queue below it."""
         return name in self.queues and name not in self.children
+
+    def takes_work(self, name: str) -> bool:
+        """Whether groups of a queue may start."""
+        return self.is_leaf(name) and self.closed_by(name) is None
+
+    def closed_by(self, name: str) -> str | None:
+        """The queue that closes a queue of the tree: itself, or one above; None if none does."""
+        return next((each for each in self.paths[name] if self.queues[each].is_closed), None)
+
+    def is_emptied(self, name: str) -> bool:
+        """Whether the groups of a queue are evicted."""
+        return name in self.queues and any(self.queues[each].evicts for each in self.paths[name])
 
     def entitlements(self, name: str) -> Sequence[Entitlement]:
         """What a queue may have, in the order of the resources."""
@@ -69,6 +94,10 @@ class QueueTree:
     def limits(self, name: str) -> Sequence[int | None]:
         """The limits of a queue; None for none."""
         return self._limits[name]
+
+    def named(self, name: str) -> frozenset[int]:
+        """The resources that a queue itself names, by their place in the table."""
+        return self._named.get(name, frozenset())
 
     def preempt_min_runtime(self, name: str, default: float) -> float:
         """How long groups of a queue are safe from their own queue, in seconds."""
@@ -87,6 +116,18 @@ class QueueTree:
         values = (self.queues[one].reclaim_min_runtime for one in upwards)
         return next((value for value in values if value is not None), default)
 
+    def eviction_grace(self, name: str) -> float:
+        """The longest grace period of a queue's pods when they are reclaimed, in seconds."""
+        path = self.paths[name] if name in self.queues else ()  # it may be LOST
+        values = (self.queues[one].eviction_grace for one in path)
+        return next((value for value in values if value is not None), EVICTION_GRACE)
+
+    def respect_budgets(self, name: str) -> RespectBudgets:
+        """For which pods of a queue disruption budgets are respected when others reclaim."""
+        values = (self.queues[one].respect_budgets for one in self.paths[name])
+        known = (value for value in values if value is not None)
+        return next(known, RespectBudgets.WITHIN_QUOTA)
+
     def placement(self, name: str, default: Policy) -> Policy:
         """Which nodes and devices come first for groups of a queue."""
         values = (self.queues[one].placement for one in self.paths[name])
@@ -104,7 +145,10 @@ class QueueTree:
     def _entitlement(
         self, name: str, at: int, below: Sequence[Sequence[Entitlement]]
     ) -> Entitlement:
-        named = self.queues[name].entitlements.get(self.resources[at])
+        queue = self.queues[name]
+        named = queue.entitlements.get(self.resources[at])
+        if queue.is_closed:
+            return Entitlement(0, None if named is None else named.limit, Fraction(0))
         if named is not None:
             return named
         if not self._of_devices[at]:
@@ -116,13 +160,17 @@ class QueueTree:
         return Entitlement(quota=together, weight=UNNAMED.weight)
 
 
-def _path(name: str, queues: Mapping[str, Queue]) -> tuple[str, ...] | str:
-    """From a queue to the top, or the parent with which the way ends before."""
+def _path(name: str, queues: Mapping[str, Queue]) -> tuple[tuple[str, ...], CutOffCause | None]:
+    """From a queue to the top, or to the parent with which the way ends before, and why it does."""
     path = {name: None}
     queue = queues[name]
     while (parent := queue.parent) is not None:
-        if parent not in queues or parent in path or len(path) >= _DEEPEST:
-            return parent
+        if parent not in queues:
+            return (*path, parent), CutOffCause.MISSING
+        if parent in path:
+            return (*path, parent), CutOffCause.CYCLE
+        if len(path) >= _DEEPEST:
+            return (*path, parent), CutOffCause.DEPTH
         path[parent] = None
         queue = queues[parent]
-    return tuple(path)
+    return tuple(path), None

@@ -19,15 +19,18 @@ from controller.model.node import ClusterNode
 from controller.model.plan import Memory
 from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import Queue
-from controller.model.resource import Amounts, minus
+from controller.model.resource import minus
 from controller.model.snapshot import Snapshot
+from controller.model.volume import StorageObject
 from controller.state.asking import replaceable
+from controller.state.charge import Charge
 from controller.state.members import Members
 from controller.state.occupancy import Occupancy, discard
-from controller.state.queue_tree import ROOT, QueueTree
+from controller.state.queue_tree import LOST, ROOT, QueueTree
+from controller.state.recount import Recount
 from controller.state.room import NodeCapacity, Room
 
-_Requests: TypeAlias = dict[str, tuple[str, Amounts]]
+_Requests: TypeAlias = dict[str, tuple[str, Charge]]
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
 
@@ -50,6 +53,7 @@ class State(Occupancy):
         self._replaceable: dict[str, int] = {}
         """By claim: how many devices it has that might get fewer elsewhere."""
         self._devices_changed = True
+        self._recount = Recount()
         self._requests: _Requests = {}
         """By pod: what it counts as asked for, and in which queue."""
         self._claim_requests: _Requests = {}
@@ -94,6 +98,8 @@ class State(Occupancy):
             topologies=self.topologies,
             budgets=self.budgets,
             usage=self.usage,
+            namespaces=self.namespaces,
+            storage=self.volumes.storage(),
             features=self.cluster.features,
             settings=self.settings,
             memory=self.memory,
@@ -130,8 +136,11 @@ class State(Occupancy):
 
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
+        before = self._known(watched)
+        if before is not None and before.spec == watched.spec:
+            return
         self._ask_again()
-        self._notice_devices()
+        self._notice_devices(before, watched)
         self.feed.put(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
@@ -139,15 +148,31 @@ class State(Occupancy):
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
-        self._notice_devices()
+        self._notice_devices(self._known(watched))
         self.feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
+
+    def _known(self, watched: _DeviceObject) -> _DeviceObject | None:
+        """The object of its name as it is in the state."""
+        name = watched.metadata.name
+        match watched:
+            case ResourceSlice():
+                return self.cluster.slices.get(name)
+            case DeviceClass():
+                return self.feed.classes.get(name)
+            case DeviceTaintRule():
+                return self.cluster.rules.get(name)
+        assert_never(watched)
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
         """Replaces all queues."""
         self._queues = {queue.name: queue for queue in queues}
         self._ask_again()
+        self._charge_all_again()
+
+    def _charge_all_again(self) -> None:
+        """Charges the present queues with all that pods have and ask for."""
         pods = list(self.pods.values())
         for pod in pods:
             self._detach(pod)
@@ -199,6 +224,8 @@ class State(Occupancy):
             if not isinstance(before.state, Pending | Gated):
                 self._ask_again()
         self._attach(pod)
+        if pod.key in self.holds and self.neighbours.is_awaited(pod):
+            self._ask_again()
         self.journal.forget()
 
     def remove_pod(self, key: str) -> None:
@@ -238,23 +265,65 @@ class State(Occupancy):
             self._ask_again()
             self.budgets = dict(budgets)
 
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Adds or updates the labels of a namespace; None if it is gone."""
+        if self.namespaces.get(name) == labels:
+            return
+        if labels is None:
+            del self.namespaces[name]
+            self._keep_no_places_for(name)
+        else:
+            self.namespaces[name] = labels
+        gone = name if labels is None else None
+        if self.neighbours.forget_namespaces(gone) | self.leavers.forget_namespaces(gone):
+            self._ask_again()
+
+    def _keep_no_places_for(self, namespace: str) -> None:
+        """Takes notice that no pod will come for the places that are kept for a namespace."""
+        kept = self.memory.kept_places
+        left = tuple(place for place in kept if not place.pod.startswith(f"{namespace}/"))
+        if len(left) < len(kept):
+            self.memory = replace(self.memory, kept_places=left)
+            self._ask_again()
+
+    def put_storage(self, name: str, watched: StorageObject) -> bool:
+        """Adds or updates what says where volumes can be; who waits for it is asked again.
+
+        Whether it was another before.
+        """
+        pods = self.volumes.put(name, watched)
+        self._touch_all(pods or ())
+        return pods is not None
+
+    def remove_storage(self, kind: type[StorageObject], name: str) -> None:
+        """Applies that such an object is gone."""
+        self._touch_all(self.volumes.remove(kind, name))
+
     def most_to_spare(self) -> int:
         """How many devices claims could have at most in addition, if nobody is evicted for good."""
         return self.devices.spare() + sum(self._replaceable.values())
 
     def refresh(self) -> None:
-        """Counts again what is asked for, where that depends on devices which have changed."""
+        """Counts again what queues have and ask for, where devices or classes have changed."""
         if not self._devices_changed:
             return
         self._devices_changed = False
         cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
         self.devices.leave_out(cordoned)
         self.asking.forget_claims()
-        if self.asking.depends_on_devices:
-            for key in list(self._counted):
-                queue, _ = self._claim_requests[key]
-                self._uncount(self._claim_requests, key)
-                self._count(self._claim_requests, key, queue, self._amounts(key))
+        have = self._recount.take(self.tree.resources)
+        if self.asking.look_again():
+            touched, forgotten = set(self.touched), set(self._forgotten)
+            self._charge_all_again()
+            self.touched &= touched  # the groups are as they were
+            self._forgotten &= forgotten
+        elif self.asking.depends_on_devices:
+            for key in have:
+                self.charge_again(key)
+            ask = [key for key in self._counted if self.allocation(key) is None]
+            for key in (*ask, *have):
+                self._count_claim_again(key)
+            self.journal.forget()
 
     def advance(self, now: float) -> None:
         """Sets the time, in seconds; what was refused until now may be possible."""
@@ -263,20 +332,25 @@ class State(Occupancy):
         if wake is not None and now >= wake:
             self._ask_again()
 
-    def _notice_devices(self) -> None:
-        """What claims ask for may count differently now."""
+    def _notice_devices(self, *changed: _DeviceObject | None) -> None:
+        """What claims have and ask for may count differently now."""
         self._devices_changed = True
+        for one in changed:
+            self._recount.note(one)
+        self.devices.forget_published()
         self.asking.forget_claims()
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
-            self.memory = Memory(
-                kept.nominations,
-                reservations=kept.reservations,
+            self.memory = replace(
+                kept,
+                refusals={},
+                cursors={},
+                fair_shares={},
+                wake=None,
                 outdated={**kept.outdated, **kept.refusals},
-                deferred=kept.deferred,
             )
 
     @property
@@ -287,7 +361,16 @@ class State(Occupancy):
             refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
             outdated = {key: of for key, of in known.outdated.items() if key not in forgotten}
             cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
-            self.memory = replace(known, refusals=refusals, outdated=outdated, cursors=cursors)
+            set_aside = {key: of for key, of in known.set_aside.items() if key not in forgotten}
+            limits = {key: of for key, of in known.attempt_limits.items() if key not in forgotten}
+            self.memory = replace(
+                known,
+                refusals=refusals,
+                outdated=outdated,
+                cursors=cursors,
+                set_aside=set_aside,
+                attempt_limits=limits,
+            )
         return self._memory
 
     @memory.setter
@@ -298,8 +381,20 @@ class State(Occupancy):
     def _touch(self, group: str) -> None:
         self.touched.add(group)
         known = self._memory
-        if group in known.refusals or group in known.outdated or group in known.cursors:
+        if (
+            group in known.refusals
+            or group in known.outdated
+            or group in known.cursors
+            or group in known.set_aside
+            or group in known.attempt_limits
+        ):
             self._forgotten.add(group)
+
+    def _touch_all(self, pods: Iterable[str]) -> None:
+        for key in pods:
+            group = self.pods[key].group
+            if group is not None:
+                self._touch(group)
 
     def _pods_of(self, group: str) -> Iterator[str]:
         members = self.members.get(group)
@@ -309,6 +404,7 @@ class State(Occupancy):
 
     def _attach(self, pod: Pod) -> None:
         self.pods[pod.key] = pod
+        self.volumes.refer(pod)
         for claim in pod.claims:
             self._referrers.setdefault(claim, {})[pod.key] = None
         if pod.group is not None:
@@ -343,6 +439,7 @@ class State(Occupancy):
             if not members.by_set:
                 del self.members[pod.group]
             self._touch(pod.group)
+        self.volumes.unrefer(pod)
         del self.pods[pod.key]
 
     def _end_state(self, pod: Pod) -> None:
@@ -371,6 +468,7 @@ class State(Occupancy):
         for pod in pods:
             self._detach(pod)
         self.cluster.release(key)
+        self._recount.follow(key, self.claims.get(key), claim)
         if claim is None:
             del self.claims[key]
             self._replaceable.pop(key, None)
@@ -391,7 +489,7 @@ class State(Occupancy):
 
     def _request(self, pod: Pod) -> None:
         queue = self.queue_of(pod)
-        self._count(self._requests, pod.key, queue, self.asking.of_pod(pod.needs))
+        self._count(self._requests, pod.key, queue, Charge(self.asking.of_pod(pod.needs)))
         for key in pod.claims:
             counted = self._counted.get(key)
             if key not in self.claims or (
@@ -419,32 +517,36 @@ class State(Occupancy):
     def _count_again(self, pod: Pod) -> None:
         """Counts what its claims have now: that depends on who uses them, and who leaves them."""
         for key in pod.claims:
-            known = self._claim_requests.get(key)
-            if known is not None:
-                queue, amounts = known
-                if (present := self._amounts(key)) != amounts:
-                    self._uncount(self._claim_requests, key)
-                    self._count(self._claim_requests, key, queue, present)
+            self._count_claim_again(key)
+
+    def _count_claim_again(self, key: str) -> None:
+        known = self._claim_requests.get(key)
+        if known is not None:
+            queue, amounts = known
+            if (present := self._amounts(key)) != amounts:
+                self._uncount(self._claim_requests, key)
+                self._count(self._claim_requests, key, queue, present)
 
     def _rank(self, pod: Pod) -> tuple[bool, str]:
         """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
-        return self.queue_of(pod) == ROOT, pod.key
+        return self.queue_of(pod) in (ROOT, LOST), pod.key
 
-    def _count(self, requests: _Requests, key: str, queue: str, amounts: Amounts) -> None:
-        requests[key] = queue, amounts
-        self.accounts.request(queue, amounts)
+    def _count(self, requests: _Requests, key: str, queue: str, charge: Charge) -> None:
+        requests[key] = queue, charge
+        self.accounts.request(queue, charge.amounts, charge.gpus)
 
     def _uncount(self, requests: _Requests, key: str) -> None:
         known = requests.pop(key, None)
         if known is not None:
-            queue, amounts = known
-            self.accounts.request(queue, minus(self.accounts.zero, amounts))
+            queue, charge = known
+            amounts = minus(self.accounts.zero, charge.amounts)
+            self.accounts.request(queue, amounts, charge.gpus, sign=-1)
 
-    def _amounts(self, key: str) -> Amounts:
+    def _amounts(self, key: str) -> Charge:
         """What a claim counts, as it is asked or given."""
         claim, allocation = self.claims[key], self.allocation(key)
         if allocation is None:
-            return self.asking.asked(claim)
+            return Charge(self.asking.asked(claim))
         return self.asking.given(claim, allocation)
 
 

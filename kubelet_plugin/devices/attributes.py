@@ -6,8 +6,10 @@ without a domain belongs to the driver's domain. Values longer than the API allo
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final
 
+from carina_dra.least_share import LEAST_SHARE
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     DeviceAttribute,
@@ -24,10 +26,16 @@ from kubelet_plugin.inventory.mig import MigProfile
 _STANDARD: Final = "resource.kubernetes.io"
 
 
-def gpu_attributes(kind: DeviceKind, gpu: Gpu, state: GpuState) -> Mapping[str, DeviceAttribute]:
-    """Returns the attributes of a GPU, sorted by name; `kind` is the device's `type`."""
+def gpu_attributes(
+    kind: DeviceKind, gpu: Gpu, state: GpuState, least: Fraction | None
+) -> Mapping[str, DeviceAttribute]:
+    """Returns the attributes of a GPU, sorted by name; `kind` is the device's `type`.
+
+    least: the least share; None for devices that do not count.
+    """
     own = {
         "uuid": gpu.uuid,
+        LEAST_SHARE: None if least is None else str(least),
         "nvlinkDomain": state.nvlink.domain if state.nvlink else None,
         "nvlinkPeers": _peers(state.nvlink),
     }
@@ -35,14 +43,20 @@ def gpu_attributes(kind: DeviceKind, gpu: Gpu, state: GpuState) -> Mapping[str, 
 
 
 def partition_attributes(
-    kind: DeviceKind, gpu: Gpu, profile: MigProfile, uuid: str | None
+    kind: DeviceKind, gpu: Gpu, profile: MigProfile, uuid: str | None, least: Fraction
 ) -> Mapping[str, DeviceAttribute]:
-    """Returns the attributes of a partition, sorted by name.
+    """Returns the attributes of a partition, sorted by name; `least` is the least share.
 
     `uuid` is that of the MIG device, if it exists. A partition has no NVLink attributes, because
     partitions do not reach other GPUs over NVLink.
     """
-    return _attributes(kind, gpu, {"uuid": uuid, "parentUUID": gpu.uuid, "profile": profile.name})
+    own = {
+        "uuid": uuid,
+        "parentUUID": gpu.uuid,
+        "profile": profile.name,
+        LEAST_SHARE: str(least),
+    }
+    return _attributes(kind, gpu, own)
 
 
 def _attributes(

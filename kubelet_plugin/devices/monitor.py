@@ -37,5 +37,5 @@ class Monitor:
         would keep claims for all of a node from being allocated.
         """
         return PublishedDevice(
-            name=self.name, attributes=gpu_attributes(self.kind, self.gpu, self.state)
+            name=self.name, attributes=gpu_attributes(self.kind, self.gpu, self.state, None)
         )

@@ -47,7 +47,9 @@ class Partition:
         consumed = partition_counters(self.profile, self.placement)
         return PublishedDevice(
             name=self.name,
-            attributes=partition_attributes(self.kind, self.gpu, self.profile, None),
+            attributes=partition_attributes(
+                self.kind, self.gpu, self.profile, None, settings.least_share
+            ),
             capacity=partition_capacity(self.profile),
             consumes_counters=(DeviceCounterConsumption(counter_set_name(self.gpu), consumed),),
             taints=taints(self.state.problems, settings.driver),
@@ -83,7 +85,9 @@ class FoundPartition:
         one = DeviceCapacity(Quantity.of(1))
         return PublishedDevice(
             name=self.name,
-            attributes=partition_attributes(self.kind, self.gpu, self.profile, self.uuid),
+            attributes=partition_attributes(
+                self.kind, self.gpu, self.profile, self.uuid, settings.least_share
+            ),
             capacity={
                 **partition_capacity(self.profile),
                 **{f"memorySlice{index}": one for index in slices},

@@ -1,7 +1,10 @@
 """The settings on which the published form of devices depends, besides the GPU."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
+
+from carina_dra.least_share import DEFAULT_LEAST_SHARE
 
 SHARE_CORES: Final = 10
 """Percent of a GPU that a share gets by default, unless the settings say otherwise."""
@@ -22,3 +25,5 @@ class PublishSettings:
     """The node's memory in MiB that a pod needs for each of its devices; 0 to publish nothing."""
     partition_types: bool = False
     """Whether slices name the attribute that groups devices by the counters that they consume."""
+    least_share: Fraction = DEFAULT_LEAST_SHARE
+    """What a partition or a share counts at least in queues, as a part of its GPU."""

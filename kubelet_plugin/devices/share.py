@@ -82,7 +82,7 @@ class Share:
         else can use the GPU meanwhile.
         """
         attributes = {
-            **gpu_attributes(self.kind, self.gpu, self.state),
+            **gpu_attributes(self.kind, self.gpu, self.state, settings.least_share),
             "memoryEnforcement": StringAttribute(self.memory_enforcement),
             "coreEnforcement": StringAttribute(self.core_enforcement),
         }

@@ -32,7 +32,7 @@ class WholeGpu:
         """Returns the device for a ResourceSlice. It consumes all counters of its GPU."""
         return PublishedDevice(
             name=self.name,
-            attributes=gpu_attributes(self.kind, self.gpu, self.state),
+            attributes=gpu_attributes(self.kind, self.gpu, self.state, settings.least_share),
             capacity=gpu_memory(self.gpu),
             consumes_counters=(
                 DeviceCounterConsumption(counter_set_name(self.gpu), whole_counters(self.gpu)),

@@ -67,6 +67,7 @@ def _custom(plural: str, kind: str, scope: Scope) -> ServedResource:
     )
 
 
+_STORAGE = "storage.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _EVENT_FIELDS: dict[str, Path] = {
@@ -182,6 +183,12 @@ SERVED: tuple[ServedResource, ...] = (
     ),
     _other("apps", "deployments", "Deployment", Scope.NAMESPACED, "status"),
     _other("policy", "poddisruptionbudgets", "PodDisruptionBudget", Scope.NAMESPACED, "status"),
+    _other("", "persistentvolumeclaims", "PersistentVolumeClaim", Scope.NAMESPACED, "status"),
+    _other("", "persistentvolumes", "PersistentVolume", Scope.CLUSTER, "status"),
+    _other(_STORAGE, "csidrivers", "CSIDriver", Scope.CLUSTER),
+    _other(_STORAGE, "csinodes", "CSINode", Scope.CLUSTER),
+    _other(_STORAGE, "csistoragecapacities", "CSIStorageCapacity", Scope.NAMESPACED),
+    _other(_STORAGE, "storageclasses", "StorageClass", Scope.CLUSTER),
     _custom("queues", "Queue", Scope.CLUSTER),
     _custom("podgroups", "PodGroup", Scope.NAMESPACED),
     _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", Scope.NAMESPACED),

@@ -34,7 +34,7 @@ class Team:
 
     def create_queue(self, quota: int) -> None:
         """Creates the queue, with a guaranteed number of GPUs."""
-        resources = [{"deviceClass": _GPU_CLASS, "quota": quota}]
+        resources = [{"gpus": {}, "quota": quota}]
         self._create(
             QUEUES, self.name, {"namespaces": {"names": [self.name]}, "resources": resources}
         )

@@ -200,7 +200,9 @@ def test_controllers_lead_in_turn_and_start_pods_of_queues(
 ) -> None:
     queue = replace(workloads, labels={QUEUE_LABEL: "deployed"})
     kind = {"apiVersion": "scheduling.carina.dev/v1alpha1", "kind": "Queue"}
-    queue.cluster.apply({**kind, "metadata": {"name": "deployed"}, "spec": {}})
+    queue.cluster.apply(
+        {**kind, "metadata": {"name": "deployed"}, "spec": {"namespaces": {"selector": {}}}}
+    )
     queue.claim("gpu", template=True)
     daemonset.kubectl("rollout", "status", "deployment/carina-controller", "--timeout=60s")
 

@@ -56,13 +56,16 @@ def new_queue(cluster: Cluster, workloads: Workloads) -> Iterator[NewQueue]:
                 "apiVersion": "scheduling.carina.dev/v1alpha1",
                 "kind": "Queue",
                 "metadata": {"name": name},
-                "spec": spec,
+                "spec": {"namespaces": {"names": [workloads.namespace]}, **spec},
             }
         )
         return replace(workloads, labels={QUEUE_LABEL: name})
 
     yield new_queue
     workloads.kubectl("delete", "jobs,pods", "--all", "--now")
+    for name in made:  # whether a controller still runs or not
+        free = '--patch={"metadata": {"finalizers": null}}'
+        cluster.kubectl("patch", "queue", name, "--type=merge", free)
     cluster.kubectl("delete", "queue", *made)
 
 

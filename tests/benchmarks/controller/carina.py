@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import Body
+from carina_dra.kube.client import MergePatch
 from controller.model.queue import QUEUE_LABEL
 from controller.names import GROUP, GROUP_LABEL
 from controller.report.cycle_report import POD_GROUPS, QUEUES
@@ -18,6 +19,8 @@ from tests.benchmarks.fleet import DRIVER
 
 _NAMESPACE: Final = "carina-system"
 _ACCOUNT: Final = "carina-controller"
+_FOR_ALL: Final[dict[str, object]] = {"namespaces": {"selector": {}}}
+"""The spec of a queue that all namespaces may use."""
 _QUEUE: Final = "measured"
 _START_S: Final = 120.0
 _REFUSED: Final = "NoRoom"
@@ -58,7 +61,7 @@ class CarinaController:
             {"PYTHONOPTIMIZE": "2"},  # as in deploy/
         )
         try:
-            site.client.create(QUEUES, _object("Queue", {"name": _QUEUE}, {}))
+            site.client.create(QUEUES, _object("Queue", {"name": _QUEUE}, _FOR_ALL))
             wait_for(
                 "the controller to take work",
                 lambda: _takes_work(site.client.get(QUEUES, _QUEUE)),
@@ -69,6 +72,8 @@ class CarinaController:
             controller.check()
         finally:
             controller.stop()
+            free = MergePatch({"metadata": {"finalizers": None}})
+            site.client.patch(QUEUES, _QUEUE, free)
             site.client.delete(QUEUES, _QUEUE)
 
     def decider(self, site: Site, own: Sequence[Process]) -> Process:

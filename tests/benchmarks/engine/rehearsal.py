@@ -103,7 +103,7 @@ class Rehearsal:
         """
         for _ in range(_MOST_CYCLES):
             plan = self.decide()
-            if plan.is_empty and not plan.memory.cursors:
+            if plan.is_empty and not plan.is_unfinished:
                 return plan
             self.carry_out(plan)
         raise WrongAnswerError(f"there is something to be done after {_MOST_CYCLES} cycles")

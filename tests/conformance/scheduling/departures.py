@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+_NOBODY_ASKS: Final = (
+    "the rest of a stale gang keeps its devices while nobody who waits can use them: an eviction "
+    "that frees nothing for anybody helps nobody"
+)
 DEPARTURES: Final[Mapping[str, str]] = {
     "allocate-020.json": (
         "a pod starts now on a GPU that is free, rather than wait for a share of one that another "
@@ -16,4 +20,10 @@ DEPARTURES: Final[Mapping[str, str]] = {
         "a queue below its fair share gets it back from the one that has more than its own, "
         "whatever their priorities: weight 0 entitles to nothing above the quota"
     ),
+    "integration-stalegangeviction-001.json": _NOBODY_ASKS,
+    "integration-stalegangeviction-002.json": _NOBODY_ASKS,
+    "stalegangeviction-003.json": _NOBODY_ASKS,
+    "stalegangeviction-005.json": _NOBODY_ASKS,
+    "stalegangeviction-010.json": _NOBODY_ASKS,
+    "stalegangeviction-011.json": _NOBODY_ASKS,
 }

@@ -14,6 +14,7 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from controller.model.group import Group, PodSet, SubGroup, SubGroups, TopologyConstraint
+from controller.model.label_selector import with_labels
 from controller.model.node import ClusterNode
 from controller.model.plan import Action
 from controller.model.pod import (
@@ -25,6 +26,7 @@ from controller.model.pod import (
     Pod,
     PodAffinity,
     PodNeeds,
+    PodSelection,
     PodState,
 )
 from controller.model.queue import Entitlement, Queue
@@ -227,7 +229,7 @@ def _pods(vector: Vector, state: State, created: Mapping[str, float]) -> list[Po
     return [
         Pod(
             pod_key(job, task),
-            _needs(task),
+            _needs(task, job.namespace),
             _pod_state(state.tasks[task.name]),
             group=f"{job.namespace}/{job.name}",
             pod_set=task.subgroup,
@@ -240,7 +242,7 @@ def _pods(vector: Vector, state: State, created: Mapping[str, float]) -> list[Po
     ]
 
 
-def _needs(task: Task) -> PodNeeds:
+def _needs(task: Task, namespace: str) -> PodNeeds:
     affinity = task.affinity or Affinity()
     others = [(term, False) for term in affinity.pod_affinity]
     others += [(term, True) for term in affinity.pod_anti_affinity]
@@ -249,7 +251,11 @@ def _needs(task: Task) -> PodNeeds:
         memory=task.request.memory_bytes,
         affinity=None if affinity.node_names is None else _one_of(affinity.node_names),
         pod_affinity=tuple(
-            PodAffinity(term.topology_key, tuple(sorted(term.match_labels.items())), anti)
+            PodAffinity(
+                term.topology_key,
+                PodSelection(with_labels(term.match_labels), (namespace,)),
+                anti,
+            )
             for term, anti in others
         ),
     )

@@ -28,6 +28,7 @@ from controller.names import (
     STARTED_WITH_ANNOTATION,
     TAINT,
 )
+from controller.observe.owners import job_set, leader_worker_set
 from simulation.kubernetes.cluster import DEPLOY, Cluster, KubectlError
 from simulation.kubernetes.process import wait_for
 
@@ -76,7 +77,9 @@ def installed(cluster: Cluster) -> Iterator[None]:
     for namespace in (_NAMESPACE, _OTHER_NAMESPACE):
         cluster.create_namespace(namespace)
     cluster.kubectl("label", "namespace", _NAMESPACE, "tier=a")
-    cluster.apply(_queue(_QUEUE), _queue(_OTHER_QUEUE), *_accounts())
+    for_all: dict[str, object] = {"selector": {}}
+    queues = [_queue(name, namespaces=for_all) for name in (_QUEUE, _OTHER_QUEUE)]
+    cluster.apply(*queues, *_accounts())
     yield
     cluster.kubectl("delete", "queue", "--all")
     cluster.kubectl("delete", "namespace", _NAMESPACE, _OTHER_NAMESPACE, "--wait=false")
@@ -206,6 +209,22 @@ _ESCAPES: Final[Mapping[str, tuple[object, str]]] = {
     "change the pod set": (
         _label(POD_SET_LABEL, "a"),
         f"the label {POD_SET_LABEL} cannot be changed",
+    ),
+    "join a JobSet": (
+        _label(job_set.NAME, "a"),
+        f"the label {job_set.NAME} cannot be changed",
+    ),
+    "join a LeaderWorkerSet": (
+        _label(leader_worker_set.NAME, "a"),
+        f"the label {leader_worker_set.NAME} cannot be changed",
+    ),
+    "join another replica": (
+        _label(leader_worker_set.GROUP_INDEX, "1"),
+        f"the label {leader_worker_set.GROUP_INDEX} cannot be changed",
+    ),
+    "change the size of the replica": (
+        _annotation(leader_worker_set.SIZE, "1"),
+        f"the annotation {leader_worker_set.SIZE} cannot be changed",
     ),
     "not be evicted": (
         _annotation(PREEMPTIBLE_ANNOTATION, "false"),
@@ -576,7 +595,9 @@ def test_a_namespace_that_a_queue_does_not_name_cannot_use_it(
 
 
 @pytest.mark.parametrize("kind", ["pod", "claim", "template"])
-def test_a_namespace_can_use_a_queue_that_names_none(tenant: _User, closed: str, kind: str) -> None:
+def test_a_namespace_can_use_a_queue_that_selects_all(
+    tenant: _User, closed: str, kind: str
+) -> None:
     bodies = {"pod": _pod(), "claim": _claim(), "template": _template("t")}
 
     assert tenant.create(bodies[kind])
@@ -589,6 +610,7 @@ def test_a_pod_of_an_unknown_queue_waits_for_it(tenant: _User, closed: str) -> N
 @pytest.mark.parametrize(
     ("namespaces", "allowed"),
     [
+        (None, False),
         ({"names": [_NAMESPACE]}, True),
         ({"selector": {}}, True),
         ({"selector": {"matchLabels": {"tier": "a"}}}, True),
@@ -617,11 +639,12 @@ def test_a_pod_of_an_unknown_queue_waits_for_it(tenant: _User, closed: str) -> N
     ],
 )
 def test_a_queue_selects_namespaces_by_name_and_labels(
-    cluster: Cluster, tenant: _User, namespaces: Mapping[str, Any], allowed: bool
+    cluster: Cluster, tenant: _User, namespaces: Mapping[str, Any] | None, allowed: bool
 ) -> None:
     # A second queue that refuses says when the API server knows both.
     queue, last = f"selecting-{next(_NUMBERS)}", f"last-{next(_NUMBERS)}"
-    cluster.apply(_queue(queue, namespaces=namespaces))
+    spec = {} if namespaces is None else {"namespaces": namespaces}
+    cluster.apply(_queue(queue, **spec))
     cluster.apply(_queue(last, namespaces={"names": [_OTHER_NAMESPACE]}))
     _await_refusal(tenant, _pod(last), last)
 
@@ -630,6 +653,53 @@ def test_a_queue_selects_namespaces_by_name_and_labels(
     else:
         with pytest.raises(KubectlError, match=_not_allowed(queue)):
             tenant.create(_pod(queue))
+
+
+@pytest.mark.parametrize(
+    ("priorities", "allowed"),
+    [
+        ({"max": 1000}, True),
+        ({"min": 1000}, True),
+        ({"min": 0, "max": 2000}, True),
+        ({"max": 999}, False),
+        ({"min": 1001}, False),
+        ({"min": 1001, "max": 2000}, False),
+    ],
+)
+def test_a_queue_refuses_pods_of_other_priorities_than_it_allows(
+    cluster: Cluster, tenant: _User, priorities: Mapping[str, int], allowed: bool
+) -> None:
+    queue, last = f"ranked-{next(_NUMBERS)}", f"last-{next(_NUMBERS)}"
+    cluster.apply(_priority_class("thousand", 1000))
+    cluster.apply(_queue(queue, namespaces={"selector": {}}, priorities=priorities))
+    cluster.apply(_queue(last, namespaces={"names": [_OTHER_NAMESPACE]}))
+    _await_refusal(tenant, _pod(last), last)
+    body = _pod(queue)
+    body["spec"]["priorityClassName"] = "thousand"
+
+    if allowed:
+        assert tenant.create(body)
+    else:
+        with pytest.raises(KubectlError) as refused:
+            tenant.create(body)
+        bounds = " and ".join(
+            f"at {word} {priorities[key]}"
+            for key, word in (("min", "least"), ("max", "most"))
+            if key in priorities
+        )
+        assert (
+            f'Queue "{queue}" does not allow pods of priority 1000: set a priorityClassName whose '
+            f"value is {bounds}"
+        ) in str(refused.value)
+
+
+def test_a_claim_has_no_priority_that_a_queue_could_refuse(cluster: Cluster, tenant: _User) -> None:
+    queue, last = f"ranked-{next(_NUMBERS)}", f"last-{next(_NUMBERS)}"
+    cluster.apply(_queue(queue, namespaces={"selector": {}}, priorities={"min": 1}))
+    cluster.apply(_queue(last, namespaces={"names": [_OTHER_NAMESPACE]}))
+    _await_refusal(tenant, _pod(last), last)
+
+    assert tenant.create(_claim(queue))
 
 
 def _await_refusal(user: _User, body: Mapping[str, object], queue: str) -> None:
@@ -792,6 +862,15 @@ def _queue(name: str, **spec: object) -> dict[str, Any]:
         "kind": "Queue",
         "metadata": {"name": name},
         "spec": spec,
+    }
+
+
+def _priority_class(name: str, value: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
     }
 
 

@@ -97,7 +97,27 @@ def test_a_group_stays_preemptible_or_not(cluster: Cluster) -> None:
         (
             "Queue",
             {"resources": [{"name": "cpu", "deviceClass": "a"}]},
-            "write one of deviceClass, capacity and name",
+            "write one of gpus, deviceClass, capacity and name",
+        ),
+        (
+            "Queue",
+            {"resources": [{"gpus": {}, "deviceClass": "a"}]},
+            "write one of gpus, deviceClass, capacity and name",
+        ),
+        (
+            "Queue",
+            {"resources": [{"gpus": {"model": "H100"}}, {"gpus": {"model": "H100"}}]},
+            "resources: a gpus occurs twice; remove one of them",
+        ),
+        (
+            "Queue",
+            {"resources": [{"gpus": {}, "quota": "500m"}]},
+            "quota of gpus, devices and pods is a number; write it without a unit",
+        ),
+        (
+            "Queue",
+            {"resources": [{"deviceClass": "gpu", "quota": "0.5"}]},
+            "quota of gpus, devices and pods is a number; write it without a unit",
         ),
         (
             "Queue",
@@ -112,9 +132,10 @@ def test_a_group_stays_preemptible_or_not(cluster: Cluster) -> None:
         (
             "Queue",
             {"resources": [{"deviceClass": "gpu", "limit": "8Gi"}]},
-            "limit of devices and of pods is a number; write it without a unit",
+            "limit of gpus, devices and pods is a number; write it without a unit",
         ),
         ("Queue", {"namespaces": {}}, "namespaces: write names, selector or both"),
+        ("Queue", {"priorities": {"min": 2, "max": 1}}, "priorities: write min, max or both"),
         ("PodGroup", {}, "write either minCount, if all pods are alike, or subGroups"),
         (
             "PodGroup",
@@ -286,17 +307,25 @@ def _queue(rng: Random) -> dict[str, Any]:
         placement=_PLACEMENT,
         reserves=_BOOLEAN,
         namespaces=_Values((_ABSENT, _ABSENT, _namespaces(rng))),
+        priorities=_Values(
+            (_ABSENT, {"min": 0}, {"max": -7}, {"min": 3, "max": 3}),
+            ({}, {"min": 4, "max": 3}, {"max": 2**31}),
+        ),
     )
 
 
-_RESOURCES: Final[Sequence[Mapping[str, str]]] = (
+_RESOURCES: Final[Sequence[Mapping[str, object]]] = (
+    {"gpus": {}},
+    {"gpus": {"model": "NVIDIA H100 80GB HBM3"}},
     {"name": "cpu"},
     {"name": "memory"},
     {"name": "pods"},
     {"deviceClass": "gpu.carina.dev"},
     {"capacity": "gpu.carina.dev/memory"},
 )
-_NO_RESOURCES: Final[Sequence[Mapping[str, str]]] = (
+_NO_RESOURCES: Final[Sequence[Mapping[str, object]]] = (
+    {"gpus": {}},
+    {"gpus": {"model": "NVIDIA H100 80GB HBM3"}},
     {"deviceClass": "GPU"},
     {"capacity": "memory"},
     {"name": "gpu"},

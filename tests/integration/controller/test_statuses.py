@@ -84,7 +84,7 @@ def writer(client: Client, namespace: None) -> Iterator[StatusWriter]:
     observed = Observed(
         {str(key_of(group)): version(group) for group in groups}, {_QUEUE: version(queue)}
     )
-    with StatusWriter(client) as writer:
+    with StatusWriter(client, Metrics()) as writer:
         for target, body in objects(client).items():
             writer.observe(target, body)
         plan = Engine(state).decide()

@@ -6,6 +6,7 @@ from typing import Any
 from carina_dra.kube.body import Body
 from carina_dra.resource import Allocation, encode
 from controller.api.queue import DeclaredQueue
+from controller.codec.namespaces import LabelSelector, Namespaces
 from controller.model.queue import QUEUE_LABEL, Entitlement, Queue
 from controller.names import GATE, GROUP_LABEL, NODE_ANNOTATION
 from tests.unit.controller.scene import GPU
@@ -123,6 +124,9 @@ def claim_body(
     }
 
 
-def declared_queue(name: str = "q", *, quota: int | None = None) -> DeclaredQueue:
+def declared_queue(
+    name: str = "q", *, quota: int | None = None, eviction_grace: float | None = None
+) -> DeclaredQueue:
     """A queue for GPUs, which all namespaces may use."""
-    return DeclaredQueue(Queue(name, entitlements={GPU: Entitlement(quota)}), f"uid-{name}", 1)
+    queue = Queue(name, entitlements={GPU: Entitlement(quota)}, eviction_grace=eviction_grace)
+    return DeclaredQueue(queue, f"uid-{name}", 1, Namespaces(selector=LabelSelector()))

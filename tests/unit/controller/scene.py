@@ -40,6 +40,7 @@ from carina_dra.resource import (
 from controller.decide.chunk import Chunk
 from controller.decide.cycle import plan
 from controller.decide.domain import Domains
+from controller.decide.isolation import Isolation
 from controller.decide.places import Places
 from controller.decide.shares import Shares
 from controller.decide.trial import Trial
@@ -50,6 +51,7 @@ from controller.model.pod import Pending, Placed, Pod, PodNeeds, PodState
 from controller.model.queue import Entitlement, Queue
 from controller.model.resource import DevicesOf, Resource
 from controller.model.snapshot import Settings, Snapshot
+from controller.model.volume import Storage
 from controller.state.state import State
 
 DRIVER: Final = "gpu.carina.dev"
@@ -74,6 +76,8 @@ class Scene:
         self.claims: dict[str, ResourceClaim] = {}
         self.budgets: dict[str, int] = {}
         self.topologies: dict[str, tuple[str, ...]] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.storage = Storage()
         self._used: dict[str, int] = {}
 
     def node(
@@ -199,6 +203,8 @@ class Scene:
             pods=tuple(self.pods.values()),
             topologies=self.topologies,
             budgets=self.budgets,
+            namespaces=self.namespaces,
+            storage=self.storage,
             settings=self.settings,
             memory=self.memory,
         )
@@ -220,6 +226,11 @@ class Scene:
 def only(*actions: Action) -> dict[str, Any]:
     """Settings with these actions, for groups that have no room."""
     return {"actions": actions}
+
+
+def isolation_of(state: State) -> Isolation:
+    """The isolation of a cycle of a state."""
+    return Isolation(Trial(state, Places(state), Domains(state)))
 
 
 def shares_of(state: State) -> Shares:

@@ -326,7 +326,7 @@ class World:
     def decide(self) -> bool:
         self.now += self.rng.choice((0, 0.1, 2))
         self.inbox.do(0)
-        return self.loop.step(0, busy=True)
+        return self.loop.step(busy=True)
 
     # Others.
 

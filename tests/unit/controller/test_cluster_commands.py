@@ -47,7 +47,7 @@ def test_queues_are_a_tree_with_their_resources(
         "lost - - - - - - 0 0",
     ]
     assert [line[:3] for line in table[1:4]] == ["com", "  p", "  r"]
-    assert note.startswith("queue lost takes no work: 'gone', a parent of it, does not exist")
+    assert note.startswith("lost: queue lost takes no work: queue gone, which is above it, does")
 
 
 def test_one_queue_is_shown_with_those_below_it(

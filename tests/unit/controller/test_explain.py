@@ -17,12 +17,15 @@ from controller.explain import (
 from controller.model.group import Group, PodSet
 from controller.model.plan import Action, Eviction, Memory, Nomination, Plan, Start
 from controller.model.pod import Pending, Placed, Pod, PodNeeds
-from controller.model.queue import Queue
+from controller.model.queue import CutOffCause, Queue
 from controller.model.reason import (
     BadClaim,
+    BadVolume,
     Behind,
+    ClosedQueue,
     CutOffQueue,
     Delayed,
+    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -32,6 +35,7 @@ from controller.model.reason import (
     Reason,
     SearchCut,
     TooFewPods,
+    Undecided,
     UnknownQueue,
 )
 from controller.model.resource import Cpu, DevicesOf
@@ -72,9 +76,14 @@ def plan(**fields: Any) -> Plan:
     [
         (UnknownQueue("vison", exists=False), "create the queue, or name another one; did you"),
         (UnknownQueue("company", exists=True), "create the queue, or name another one; write one"),
-        (CutOffQueue("vision", "company"), "create queue company, or give the queues below it an"),
+        (ClosedQueue("vision"), "create the pods again with the label of another queue"),
+        (
+            CutOffQueue("vision", "company", CutOffCause.MISSING),
+            "create queue company, or give the queues below it an",
+        ),
         (TooFewPods("", 1, 4), "create 3 more pods, open their scheduling gates, or lower"),
         (BadClaim("a/p", "there is no claim a/c"), "correct the claim, or create what it names"),
+        (BadVolume("a/p", "not found"), "correct the claim, or create what it names"),
         (OverLimit("q", _GPUS, 8, 6, 4), "wait until work of the queue ends, or raise its limit"),
         (OverLimit("q", _GPUS, 8, 0, 9), "ask for at most 8, or raise the limit; it never starts"),
         (OverLimit("q", Cpu(), 8000, 7500, 1000), "wait until work of the queue ends, or raise"),
@@ -91,6 +100,8 @@ def plan(**fields: Any) -> Plan:
         (Delayed(60), "wait until then, or lower its preemption delay"),
         (Behind("a/big"), "declare a run time that ends before the reservation, or wait"),
         (SearchCut("reclaim", 5), "nothing to do: the next cycle goes on"),
+        (Failed("KeyError", 60), "change what is unusual about it"),
+        (Undecided(50_000, "pod a/b", 60), "ask for less at once"),
     ],
 )
 def test_each_reason_has_something_that_helps(reason: Reason, help_: str) -> None:

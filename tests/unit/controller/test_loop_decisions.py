@@ -1,17 +1,21 @@
 """The loop: when it decides, what it has written, and what it makes of the outcome."""
 
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
 
 from carina_dra.kube.api_resource import PODS
-from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Unreachable
+from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Invalid, Unreachable
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.commit import Commit, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Settled, Stored
+from controller.decide.allocation import Allocation
+from controller.decide.attempt import Outcome
 from controller.inbox import Inbox
 from controller.loop import Loop
+from controller.model.group import Group
 from controller.model.plan import Eviction
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
@@ -54,6 +58,7 @@ class Controller:
 
     def __init__(self, *, writes: bool = True, decide_seconds: float = 60) -> None:
         self.now = NOW
+        self.inbox = Inbox()
         self.progressed = 0
         self.written = Written()
         self.mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
@@ -62,6 +67,7 @@ class Controller:
         for name in ("n1", "n2"):
             self.mirror.put_node(Scene().node(name).nodes[name])
             self.mirror.put_devices(gpu_slice(name, 1))
+        self.metrics = Metrics()
         silent: Any = Silent()
         events: Any = self
         self.told: list[tuple[ObjectReference, object]] = []
@@ -71,8 +77,8 @@ class Controller:
             writer,
             silent,
             events,
-            Metrics(),
-            inbox=Inbox(),
+            self.metrics,
+            inbox=self.inbox,
             progress=self.progress,
             decide_seconds=decide_seconds,
             verdict_seconds=5,
@@ -96,7 +102,7 @@ class Controller:
 
     def step(self, after: float = 0) -> bool:
         self.now += after
-        return self.loop.step(0, busy=False)
+        return self.loop.step(busy=False)
 
     def patience(self) -> float:
         return self.loop._patience()
@@ -121,7 +127,7 @@ def test_a_start_is_written_once() -> None:
     controller.claim("c")
     controller.pod("p", claims=["c"])
     assert controller.step()
-    assert not controller.loop.step(0, busy=True)
+    assert not controller.loop.step(busy=True)
     assert [commit.group for commit in controller.written.commits] == ["t/pod/p"]
 
 
@@ -132,7 +138,7 @@ def test_a_decision_whose_time_is_up_is_followed_by_another_at_once() -> None:
         controller.pod(name, claims=[f"c-{name}"])
     again, cycles = controller.step(), 1
     while again:
-        again, cycles = controller.loop.step(0, busy=True), cycles + 1
+        again, cycles = controller.loop.step(busy=True), cycles + 1
     assert 2 < cycles < 10
     assert {commit.group for commit in controller.written.commits} == {"t/pod/p1", "t/pod/p2"}
 
@@ -150,6 +156,31 @@ def test_a_decision_says_in_its_midst_that_it_goes_on() -> None:
     controller.pod("p", claims=["c"])
     controller.step()
     assert controller.progressed > 2
+
+
+def test_a_group_whose_decision_fails_is_logged_and_counted_and_others_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = Allocation.attempt
+
+    def odd(self: Allocation, group: Group) -> Outcome:
+        if group.key == "t/pod/bad":
+            raise KeyError("what nobody expects")
+        return attempt(self, group)
+
+    monkeypatch.setattr(Allocation, "attempt", odd)
+    controller = Controller()
+    for name in ("bad", "good"):
+        controller.claim(f"c-{name}")
+        controller.pod(name, claims=[f"c-{name}"])
+    controller.step()
+    assert [commit.group for commit in controller.written.commits] == ["t/pod/good"]
+    (record,) = (one for one in caplog.records if "set aside" in one.message)
+    assert record.__dict__["group"] == "t/pod/bad"
+    assert "what nobody expects" in record.__dict__["error"]
+    counted = 'carina_groups_set_aside_total{reason="failed"} 1.0'
+    assert counted in controller.metrics.exposition().decode()
+    assert controller.patience() <= 10
 
 
 def test_a_start_that_has_to_wait_for_a_release_does_not_keep_the_loop_busy() -> None:
@@ -182,7 +213,7 @@ def test_a_release_that_fails_is_tried_again_after_a_while(
 
 @pytest.mark.parametrize(
     ("error", "seconds"),
-    [(Conflict(OPERATION, ""), 0.1), (Forbidden(OPERATION, ""), 1)],
+    [(Conflict(OPERATION, ""), 0.1), (Unreachable(OPERATION, ""), 1)],
 )
 def test_a_group_is_decided_on_again_the_later_the_more_often_its_start_fails(
     error: Exception, seconds: float
@@ -197,6 +228,28 @@ def test_a_group_is_decided_on_again_the_later_the_more_often_its_start_fails(
         controller.step(seconds * 2**times * 0.9)
         assert len(controller.written.commits) == times + 1
         controller.step(seconds * 2**times * 0.2)
+
+
+def test_a_start_that_the_api_server_refuses_is_tried_as_one_that_kube_scheduler_refuses() -> None:
+    controller = Controller()
+    for name in ("p", "q"):
+        controller.pod(name, owner={**JOB, "kind": "ReplicaSet"})
+    controller.step()
+    error = Invalid(OPERATION, "annotations: too long", ())
+    for commit in list(controller.written.commits):
+        controller.loop.take(Failed(commit, error))
+    tried: list[float] = []
+    for _ in range(600):
+        controller.step(1)
+        for commit in controller.written.commits[2 + len(tried) :]:
+            tried.append(controller.now)
+            controller.loop.take(Failed(commit, error))
+    waits = [after - before for before, after in pairwise(tried)]
+    assert len(tried) <= 7
+    assert waits == sorted(waits)
+    plan = controller.loop._plan
+    assert plan is not None
+    assert "its start was refused by the API server" in str(plan.waiting["t/pod/p"][0])
 
 
 def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
@@ -382,3 +435,44 @@ def test_a_pod_that_has_to_leave_a_device_is_evicted_again_if_that_is_refused() 
     assert controller.written.evicted == [pod]
     controller.step(5)
     assert controller.written.evicted == [pod, pod]
+
+
+NOWHERE: Final = '0/2 nodes are available: persistentvolumeclaim "data" not found.'
+
+
+def test_a_pod_that_no_node_would_do_for_stays_as_long_as_nobody_needs_its_devices() -> None:
+    controller = Controller()
+    controller.claim("c", allocation=gpus_of("n1", 0), reserved_for=["p"])
+    pod = controller.pod("p", **REFUSED | {"verdict": NOWHERE}, claims=["c"])
+    controller.step()
+    controller.step(60)
+    assert controller.written.evicted == []
+    assert controller.patience() > 0.1
+    controller.claim("d")
+    controller.claim("e")
+    controller.pod("other", claims=["d"])
+    controller.pod("another", claims=["e"])
+    controller.step()
+    controller.step()
+    assert controller.written.evicted == [pod]
+
+
+def test_what_replaces_a_refused_pod_starts_with_its_line_only_one_at_a_time() -> None:
+    controller = Controller()
+    controller.pod("p", **REFUSED)
+    controller.step()
+    controller.step(5)
+    owner = {**JOB, "kind": "ReplicaSet", "apiVersion": "apps/v1"}
+    controller.pod("first", **REFUSED | {"owner": owner})
+    controller.step()
+    controller.step(5)
+    for name in ("a", "b"):
+        controller.claim(name)
+        controller.pod(name, owner=owner, resourceClaims=[], labels={"x": name})
+    controller.step()
+    assert len(controller.written.commits) == 1
+    waiting = controller.loop._plan
+    assert waiting is not None
+    assert [str(reasons[0]) for reasons in waiting.waiting.values()] == [
+        "its start was refused by kube-scheduler: no"
+    ]

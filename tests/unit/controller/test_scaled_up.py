@@ -87,8 +87,10 @@ def test_its_further_pods_start_one_by_one() -> None:
     assert [start.pod for start in site.decide().starts] == ["t/db-1"]
 
 
-def test_a_service_that_loses_a_pod_is_evicted() -> None:
+def test_a_service_that_loses_a_pod_is_evicted_for_others_that_need_its_devices() -> None:
     site = Site()
+    site.mirror.put_claim(decode(ResourceClaim, claim_body("other")))
+    site.mirror.put_pod(read_pod(pod_body("other", claims=["other"])))
     site.replicas(2)
     for number in range(2):
         site.runs(number)

@@ -8,13 +8,15 @@ import pytest
 from carina_dra.kube.api_resource import LEASES, NAMESPACES
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, MergePatch
-from controller.names import GATE, GROUP, RESERVATIONS, TAINT
+from controller.names import GATE, GROUP, QUEUE_FINALIZER, RESERVATIONS, TAINT
 from controller.uninstall import (
     GatedPod,
     HeldClaim,
+    HeldQueue,
     PolicyBinding,
     TaintRule,
     bindings,
+    held_queues,
     holder,
     remnants,
 )
@@ -47,6 +49,15 @@ def user(name: str) -> Body:
 
 
 HELD, RUNS, OTHER = pod("held", GATE), pod("runs"), pod("other", claims=())
+
+
+def test_queues_with_the_finalizer_of_the_controller_are_left() -> None:
+    queues: list[Body] = [
+        {"metadata": {"name": "a", "finalizers": ["example.com/other", QUEUE_FINALIZER]}},
+        {"metadata": {"name": "b", "finalizers": ["example.com/other"]}},
+        {"metadata": {"name": "c"}},
+    ]
+    assert list(held_queues(queues)) == [HeldQueue(queues[0])]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from carina_dra.kube.api_resource import RESOURCE_SLICES
 from carina_dra.kube.client import Client
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
@@ -82,6 +83,18 @@ def test_a_required_resource_that_is_not_served_is_named_with_the_remedy_now_and
     [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert error.__dict__["resource"] == resource
     assert error.__dict__["remedy"] == remedy
+
+
+def test_a_least_share_that_is_none_is_logged(
+    server: ApiServer, watch: Callable[[], Watches], caplog: pytest.LogCaptureFixture
+) -> None:
+    device = {"name": "d", "attributes": {"type": {"string": "mig"}, "leastShare": {"int": 3}}}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": [device]}
+    with Client(server.connection) as client:
+        client.create(RESOURCE_SLICES, {"metadata": {"name": "s"}, "spec": spec})
+    watch()
+    eventually(lambda: any("least share" in record.message for record in caplog.records))
 
 
 def test_an_optional_resource_need_not_be_served(

@@ -22,6 +22,7 @@ from carina_dra.kube.errors import (
     Unauthorized,
     Unavailable,
     from_response,
+    from_status,
 )
 
 GET = ApiOperation.on("get", RESOURCE_CLAIMS, "team", "claim")
@@ -64,6 +65,12 @@ def test_every_status_has_its_type(
     assert type(error) is kind
     assert error.retriable is retriable
     assert str(error) == "get resourceclaims.resource.k8s.io team/claim: it is so"
+
+
+def test_an_object_that_is_too_large_to_be_stored_is_invalid() -> None:
+    error = from_status(GET, {"code": 500, "message": "etcdserver: request is too large"})
+    assert type(error) is Invalid
+    assert not error.retriable
 
 
 def test_what_is_invalid_names_the_fields() -> None:

@@ -1,13 +1,17 @@
 """What a reflector does where a server misbehaves: seen on the embedded API, with its faults."""
 
 import gc
+import json
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from carina_dra.kube import client as kube_client
 from carina_dra.kube.api_resource import CONFIG_MAPS
 from carina_dra.kube.backoff import Backoff
-from carina_dra.kube.body import ObjectKey
+from carina_dra.kube.body import Body, ObjectKey, key_of
 from carina_dra.kube.client import Client
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import ObjectChange
@@ -125,6 +129,51 @@ def test_pages_that_expire_are_read_again_in_one_piece(
     server.api.faults.fail(expired("The provided continue parameter is too old"), verb="list")
     assert len(client.list(CONFIG_MAPS, page_size=1).items) == 3
     assert requests == ["list 410", "list 200"]
+
+
+def test_only_the_bodies_of_one_page_are_kept_at_a_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tracked(dict[str, Any]):
+        """A body that says whether it is still kept."""
+
+        def __hash__(self) -> int:  # type: ignore[override]
+            return id(self)
+
+    living: weakref.WeakSet[Tracked] = weakref.WeakSet()
+    most = 0
+
+    def parse_json(content: bytes) -> Any:
+        nonlocal most
+        page = json.loads(content)
+        page["items"] = [Tracked(item) for item in page["items"]]
+        living.update(page["items"])
+        most = max(most, len(living))
+        return page
+
+    for name in ("a", "b", "c", "d", "e", "f"):
+        make(client, name)
+    monkeypatch.setattr(kube_client, "parse_json", parse_json)
+    listing = client.list_as(CONFIG_MAPS, lambda body: str(key_of(body)), page_size=2)
+    assert listing.items == [f"default/{name}" for name in "abcdef"]
+    assert most == 2
+
+
+def test_a_list_that_begins_again_has_each_object_once(
+    server: ApiServer, client: Client, reflector: Reflector[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        make(client, name)
+    seen: list[str] = []
+
+    def read(body: Body) -> str:
+        seen.append(body["metadata"]["name"])
+        if seen == ["a"]:  # the next page
+            server.api.faults.fail(expired("The provided continue parameter is too old"))
+        return seen[-1]
+
+    assert client.list_as(CONFIG_MAPS, read, page_size=1).items == ["a", "b", "c"]
+    assert seen == ["a", "a", "b", "c"]
 
 
 def test_a_server_restored_from_a_backup_is_listed_again(

@@ -3,7 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.kube.body import ObjectKey
-from carina_dra.kube.store import Created, Entry, ObjectChange, Removed, Store, Updated, difference
+from carina_dra.kube.store import (
+    Created,
+    Entry,
+    ObjectChange,
+    Removed,
+    Store,
+    Updated,
+    Versions,
+    difference,
+)
 
 A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
 
@@ -95,3 +104,45 @@ def test_what_is_removed_is_gone() -> None:
 def test_there_are_no_indexes_but_those_that_were_asked_for() -> None:
     with pytest.raises(KeyError):
         colors().find("size", 1)
+
+
+@given(st.lists(entries))
+def test_versions_tell_the_changes_that_a_store_tells(
+    lists: list[dict[ObjectKey, Entry[str]]],
+) -> None:
+    store: Store[str] = Store()
+    versions: Versions[str] = Versions()
+    for listed in lists:
+        told = versions.replace(
+            {key: Entry(each.version, each.value) for key, each in listed.items()}
+        )
+        expected = [without_before(change) for change in store.replace(listed)]
+        assert sorted(told, key=lambda change: change.key) == sorted(
+            expected, key=lambda change: change.key
+        )
+
+
+def without_before(change: ObjectChange[str]) -> ObjectChange[str | None]:
+    match change:
+        case Created(key, value):
+            return Created(key, value)
+        case Updated(key, _, after):
+            return Updated(key, None, after)
+        case Removed(key):
+            return Removed(key, None)
+
+
+def test_versions_know_an_object_only_at_its_newest() -> None:
+    versions: Versions[str] = Versions()
+    assert versions.put(A, Entry(5, "red")) == Created(A, "red")
+    assert versions.put(A, Entry(5, "red")) is None
+    assert versions.remove(A, 4) is None
+    assert versions.put(A, Entry(6, "blue")) == Updated(A, None, "blue")
+    assert versions.entry(A) == Entry(6, None)
+    assert versions.remove(A, 7) == Removed(A, None)
+    assert (versions.remove(A, 8), versions.entry(A)) == (None, None)
+
+
+@pytest.mark.parametrize("key", [A, ObjectKey("", "node")])
+def test_a_key_can_be_read_from_its_text(key: ObjectKey) -> None:
+    assert ObjectKey.read(str(key)) == key

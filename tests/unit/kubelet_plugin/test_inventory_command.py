@@ -91,6 +91,28 @@ def test_default_of_shares_is_that_of_the_plugin(
     assert share["capacity"]["cores"]["requestPolicy"]["default"] == "25"
 
 
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [(["--least-share", "1/7"], {}), ([], {"CARINA_LEAST_SHARE": "1/7"})],
+    ids=["by a flag", "by the environment"],
+)
+def test_least_share_is_that_of_the_plugin(
+    node: SimulatedNode, options: list[str], environment: dict[str, str]
+) -> None:
+    document = json.loads(inventory(node, "-o", "json", *options, **environment).stdout)
+
+    devices = [d for s in document["resourceSlices"] for d in s["spec"].get("devices", ())]
+    (share,) = (device for device in devices if device["name"] == "gpu-0-share")
+    assert share["attributes"]["leastShare"] == {"string": "1/7"}
+
+
+def test_least_share_must_be_a_part_of_a_gpu(node: SimulatedNode) -> None:
+    done = inventory(node, "--least-share", "7/1")
+
+    assert done.returncode == 2
+    assert "'7/1' must be a fraction from 1/1000 to 1" in done.stderr
+
+
 @pytest.mark.parametrize("cores", ["0", "101", "ten"])
 def test_default_of_shares_must_be_a_percentage(node: SimulatedNode, cores: str) -> None:
     done = inventory(node, "--share-cores", cores)

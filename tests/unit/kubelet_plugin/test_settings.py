@@ -1,5 +1,6 @@
 """The plugin's settings, and what follows from them."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,28 @@ def test_share_cores_is_ten_percent_unless_it_is_set() -> None:
 def test_share_cores_must_be_a_percentage(cores: str) -> None:
     with pytest.raises(SettingsError, match=f"share_cores is '{cores}', set by the flags"):
         loaded("--node-name", "n", "--share-cores", cores)
+
+
+def test_least_share_is_a_tenth_unless_it_is_set() -> None:
+    assert loaded("--node-name", "n").publish_settings.least_share == Fraction(1, 10)
+    chosen = loaded("--node-name", "n", "--least-share", "1/7")
+    assert chosen.publish_settings.least_share == Fraction(1, 7)
+
+
+@pytest.mark.parametrize("share", ["0", "1/2000", "1.5", "a tenth"])
+def test_least_share_must_be_a_part_of_a_gpu(share: str) -> None:
+    with pytest.raises(
+        SettingsError, match=rf"least_share is '{share}', set by the flags: must be"
+    ):
+        loaded("--node-name", "n", "--least-share", share)
+
+
+@pytest.mark.parametrize("written", ["0.1", "1/10", "'0.100'"])
+def test_a_number_in_the_file_is_the_least_share_exactly(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"least_share: {written}\n")
+    chosen = loaded("--node-name", "n", "--config", str(file))
+    assert chosen.least_share == Fraction(1, 10)
 
 
 def test_devices_have_no_order_unless_it_is_set() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carina_dra.kube.api_resource import NAMESPACES
-from carina_dra.kube.client import Client
+from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import NotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from controller.report.cycle_report import QUEUES
@@ -54,9 +54,11 @@ def new_team(site: Site, kubelet: HollowKubelet) -> Iterator[Callable[..., Team]
     made: list[Team] = []
 
     def new_team(**queue: Any) -> Team:
+        """The queue is for the namespace, unless its spec says otherwise."""
         name = f"team-{next(_numbers)}"
         site.cluster.create_namespace(name)
-        made.append(Team(site, name, site.queue(name, **queue)))
+        spec = {"namespaces": {"names": [name]}, **queue}
+        made.append(Team(site, name, site.queue(name, **spec)))
         return made[-1]
 
     yield new_team
@@ -64,13 +66,20 @@ def new_team(site: Site, kubelet: HollowKubelet) -> Iterator[Callable[..., Team]
         site.client.delete(NAMESPACES, team.namespace)
     for team in made:
         eventually(partial(_is_empty, team), within=60)
-        site.client.delete(QUEUES, team.queue)
+        _delete_queue(site, team.queue)
 
 
 @pytest.fixture
 def team(new_team: Callable[..., Team]) -> Team:
     """A namespace with a queue without quotas."""
     return new_team()
+
+
+def _delete_queue(site: Site, name: str) -> None:
+    """Deletes a queue, if it is there, whether a controller runs or not."""
+    with suppress(NotFound):
+        site.client.delete(QUEUES, name)
+        site.client.patch(QUEUES, name, MergePatch({"metadata": {"finalizers": None}}))
 
 
 def _is_empty(team: Team) -> bool:

@@ -44,6 +44,16 @@ class HollowKubelet:
         with suppress(NotFound):
             self._work.put(self._client.get(PODS, name, namespace=namespace))
 
+    def end(self, namespace: str, name: str, phase: str) -> None:
+        """Has the containers of a pod end; the pod is there until it is deleted."""
+        self._client.patch(
+            PODS,
+            name,
+            MergePatch({"status": {"phase": phase}}),
+            namespace=namespace,
+            subresource="status",
+        )
+
     def _changed(self, change: ObjectChange[Body]) -> None:
         match change:
             case Created(_, body) | Updated(_, _, body):

@@ -75,6 +75,29 @@ def test_commands_say_of_a_cluster_what_the_controller_says(
     assert capsys.readouterr().out == output.out
 
 
+def test_a_tenant_reads_what_the_controller_wrote_in_its_namespace(
+    busy: Team, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, namespace = busy.site.cluster, busy.namespace
+    cluster.kubectl("create", "serviceaccount", "user", "-n", namespace)
+    rights = ("--clusterrole=edit", f"--serviceaccount={namespace}:user", "-n", namespace)
+    cluster.kubectl("create", "rolebinding", "user", *rights)
+    credentials = cluster.service_account_credentials(namespace, "user")
+    monkeypatch.setenv("KUBECONFIG", str(credentials.kubeconfig))
+
+    assert run("why", f"{namespace}/waits") == 3
+    output = capsys.readouterr()
+    first, second, *statements = output.out.splitlines()
+    assert first == f"{namespace}/waits: pods: 1 waiting"
+    assert second == "the controller has written:"
+    assert any("PodGroup waits: Admitted=False NoRoom" in line for line in statements)
+    assert any("Pod waits-0: NoRoom: group" in line for line in statements)
+
+    assert run("why", f"{namespace}/runs") == 0
+    assert run("why", "default/runs") == 2
+    assert "nor can the namespace" in capsys.readouterr().err
+
+
 def test_refused_group_is_explained(team: Team, capsys: pytest.CaptureFixture[str]) -> None:
     team.pod("lost", group="missing")
     assert run("why", f"{team.namespace}/lost") == 3

@@ -98,7 +98,7 @@ def test_leader_that_was_paused_beyond_its_lease_writes_nothing_more(
     writes pass.
     """
     high = priority_class(site, "leadership-high", 1000)
-    gang = new_team()
+    gang = new_team(namespaces={"selector": {}})
     others = replace(new_team(), queue=gang.queue)
     everything = len(_NODES) * _GPUS
     timing = {"lease_seconds": 3, "renew_seconds": 2, "retry_seconds": 0.5}

@@ -149,14 +149,18 @@ def test_elastic_group_starts_with_its_minimum_and_grows(new_team: NewTeam) -> N
     team.await_bound(8, "grows")
 
 
-def test_group_that_lost_pods_is_evicted_after_a_grace(new_team: NewTeam) -> None:
+def test_group_that_lost_pods_is_evicted_for_a_group_that_needs_its_devices(
+    new_team: NewTeam,
+) -> None:
     team = new_team()
     team.group("pair", minCount=2, stalenessGracePeriod="1s")
     for name in ("pair-0", "pair-1"):
         team.pod(name, group="pair")
     team.await_bound(2)
     team.delete_pod("pair-0")
-    eventually(lambda: not team.bound(), within=PLACED_WITHIN)
+    team.gang("whole", pods=4, gpus=4)
+    team.await_bound(4, "whole")
+    assert not team.bound("pair")
 
 
 def test_unknown_queue_is_said_and_the_pod_stays_gated(new_team: NewTeam, site: Site) -> None:

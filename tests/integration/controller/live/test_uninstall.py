@@ -15,6 +15,7 @@ from carina_dra.kube.api_resource import (
 from carina_dra.kube.client import MergePatch, Selection
 from controller import uninstall_command
 from controller.names import DELETE_PROTECTION, GROUP, RESERVATIONS, TAINT
+from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually
 from tests.integration.controller.live.site import DRIVER, GPU_CLASS, PLACED_WITHIN, Site, Team
 
@@ -108,6 +109,10 @@ def test_pods_start_without_carina_and_nothing_stays(
     reserve(team, "standalone", gpus=2)
     with site.controller():
         eventually(lambda: len(team.allocated()) == 2, within=PLACED_WITHIN)
+        eventually(
+            lambda: site.client.get(QUEUES, team.queue)["metadata"].get("finalizers"),
+            within=PLACED_WITHIN,
+        )
     taken = {device for _, device in team.allocated()}
     free = [device for device in ("gpu-0", "gpu-1", "gpu-2", "gpu-3") if device not in taken]
     allocate(team, "tentative", *free)
@@ -123,6 +128,7 @@ def test_pods_start_without_carina_and_nothing_stays(
     assert f"ResourceClaim {team.namespace}/standalone: allocation and reservation removed" in (
         planned
     )
+    assert f"Queue {team.queue}: finalizer removed" in planned
 
     team.await_bound(2)
     team.pod("later", gpus=0)

@@ -24,6 +24,11 @@ def test_a_result_in_each_format(output: OutputFormat, text: str) -> None:
     assert render(output, document=_DOCUMENT, table=["A", "B"]) == text
 
 
+def test_what_others_wrote_does_nothing_to_the_terminal() -> None:
+    text = render(OutputFormat.TABLE, document={}, table=["a\x1b[2Jb\rc\n\u202ed", "é 日"])
+    assert text == "a\\x1b[2Jb\\rc\\n\\u202ed\né 日"
+
+
 def test_json_and_yaml_say_the_same() -> None:
     as_json = render(OutputFormat.JSON, document=_DOCUMENT, table=())
     as_yaml = render(OutputFormat.YAML, document=_DOCUMENT, table=())

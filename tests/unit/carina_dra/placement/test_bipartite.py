@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.placement.bipartite import has_matching
+from carina_dra.work import Work
 
 
 def _largest(edges: list[tuple[int, int]]) -> int:
@@ -22,11 +23,11 @@ def _largest(edges: list[tuple[int, int]]) -> int:
 def test_matching_has_the_size_of_the_largest(edges: set[tuple[int, int]]) -> None:
     neighbours = {left: [right for one, right in edges if one == left] for left in range(4)}
     largest = _largest(sorted(edges))
-    assert has_matching(neighbours, largest)
-    assert not has_matching(neighbours, largest + 1)
+    assert has_matching(neighbours, largest, Work())
+    assert not has_matching(neighbours, largest + 1, Work())
 
 
 def test_partners_change_so_that_each_has_one() -> None:
     chain = {n: [n, n + 1] for n in range(1, 40)} | {40: [1]}
-    assert has_matching(chain, 40)
-    assert not has_matching({**chain, 41: [1]}, 41)
+    assert has_matching(chain, 40, Work())
+    assert not has_matching({**chain, 41: [1]}, 41, Work())

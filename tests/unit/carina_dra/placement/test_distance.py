@@ -21,7 +21,6 @@ from carina_dra.placement.distance import least_distance
 from carina_dra.placement.offer import PoolState
 from carina_dra.placement.packing import Packing, Want
 from carina_dra.placement.placer import Placed
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
     claim,
@@ -126,7 +125,7 @@ def test_many_combinations_of_places_are_taken_to_fit() -> None:
 
 
 def _least_of_claims(of: Cluster, *claims: ResourceClaim) -> int:
-    demand = Demand(request(*claims).claims, of.features, SelectorBudget(None))
+    demand = Demand(request(*claims).claims, of.features)
     return demand.least_distance(of.offer("a"), _states(of))
 
 
@@ -205,7 +204,7 @@ def test_random_claims_are_never_closer_than_estimated_and_get_the_best_node(pol
         random = Random(seed)
         nodes = _random_nodes(random)
         asked = request(*(_random_claim(random) for _ in range(random.randint(1, 2))))
-        demand = Demand(asked.claims, nodes.features, SelectorBudget(None))
+        demand = Demand(asked.claims, nodes.features)
         scores = []
         for node in nodes.nodes:
             answer = allocate(

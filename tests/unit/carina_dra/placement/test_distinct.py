@@ -12,7 +12,6 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand, Short
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import DRIVER, claim_of, cluster, model_is, request, slices
 
@@ -57,7 +56,7 @@ def _distinct(attribute: str, *requests: str) -> dict[str, Any]:
 
 def _is_refused(of: Cluster, asked: ResourceClaim) -> bool:
     states = [of.pool_state(pool) for pool in of.offer("a").ready]
-    demand = Demand(request(asked, features=of.features).claims, of.features, SelectorBudget(None))
+    demand = Demand(request(asked, features=of.features).claims, of.features)
     found = demand.bound(of.offer("a"), states, is_whole=True, wish=True)
     return isinstance(found, Short)
 

@@ -9,24 +9,24 @@ from carina_dra.allocator.preference import BROKEN, Policy
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.findings import Bounded, Estimated, Findings
 from carina_dra.placement.order import Entry, NodeOrder
-from carina_dra.placement.selector_budget import SelectorBudget
+from carina_dra.step_budget import StepBudget
 from tests.samples.random_questions import Question, questions
 
 
 def _bounds(question: Question) -> Iterator[Entry]:
     """The best score that a node could have, as more and more is known of it."""
     of, claims = question.cluster, question.request.claims
-    demand = Demand(claims, of.features, SelectorBudget(None))
+    demand = Demand(claims, of.features)
     wide = any(map(demand.concerns, of.wide_devices()))
     order = NodeOrder(of, question.policy.nodes, demand.required.devices, close=True, wide=wide)
     findings = Findings(claims, demand, of, question.policy, max_steps=None)
     entry = order.entry(question.node)
     assert entry is not None
     yield entry
-    findings.look(entry, None)
+    findings.look(entry, None, StepBudget.unlimited())
     while isinstance(known := findings.get(question.node), Estimated | Bounded):
         yield known.entry
-        findings.look(known.entry, None)
+        findings.look(known.entry, None, StepBudget.unlimited())
 
 
 @settings(max_examples=80, deadline=None)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.placement.independent_set import largest
+from carina_dra.work import Work
 
 _PAIRS = list(combinations(range(7), 2))
 
@@ -37,18 +38,18 @@ def test_size_is_that_of_the_largest_set_up_to_what_is_enough(
         for chosen in combinations(among, count)
         if pairs.isdisjoint(combinations(chosen, 2))
     )
-    assert largest(devices, _conflicts(*pairs), enough) == min(size, enough)
+    assert largest(devices, _conflicts(*pairs), enough, Work()) == min(size, enough)
 
 
 def test_one_of_each_three_is_the_largest_set() -> None:
-    assert largest(2**9 - 1, _triangles(3), 3) == 3
-    assert largest(2**9 - 1, _triangles(3), 4) == 3
+    assert largest(2**9 - 1, _triangles(3), 3, Work()) == 3
+    assert largest(2**9 - 1, _triangles(3), 4, Work()) == 3
 
 
 def test_set_that_is_not_ruled_out_in_time_is_taken_to_be_possible() -> None:
     """There are 4^20 sets without a conflict."""
-    assert largest(2**60 - 1, _triangles(20), 21) == 21
+    assert largest(2**60 - 1, _triangles(20), 21, Work()) == 21
 
 
 def test_large_set_is_found_at_once_where_few_are_in_conflict() -> None:
-    assert largest(2**128 - 1, _conflicts((0, 1)), 128) == 127
+    assert largest(2**128 - 1, _conflicts((0, 1)), 128, Work()) == 127

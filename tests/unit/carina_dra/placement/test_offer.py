@@ -5,7 +5,7 @@ from typing import Any
 from carina_dra.cel import Selector, compile_selector
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.offer import OfferedPool, PoolState
-from carina_dra.placement.selector_budget import SelectorBudget
+from carina_dra.work import Work
 from tests.samples.fleet import DRIVER, claim, cluster, give, gpu, model_is
 
 _NUMA_NODE = "resource.kubernetes.io/numaNode"
@@ -30,14 +30,14 @@ def gpu_with(memory: str, **places: Any) -> dict[str, Any]:
 
 def evaluated(of: OfferedPool, selector: Selector) -> tuple[list[str], int]:
     """The devices that a selector selects or fails on, and what their evaluation costs."""
-    budget, every = SelectorBudget(None), (1 << len(of.devices)) - 1
+    budget, every = Work(), (1 << len(of.devices)) - 1
     found = of.selected(selector, every, budget)
     names = [
         f"{one.id.device} {'fails' if found.doubtful >> index & 1 else 'is selected'}"
         for index, one in enumerate(of.devices)
         if (found.mask | found.doubtful) >> index & 1
     ]
-    return names, budget.meter.spent
+    return names, budget.spent
 
 
 _IS_H200 = compile_selector(model_is("H200"))
@@ -90,8 +90,8 @@ def test_attributes_and_capacities_that_selectors_require_are_remembered_for_few
     offered = pool(gpu_with("1Gi"))
     for number in range(100):
         name = f"x{number}"
-        offered.known(compile_selector(f'device.attributes["{DRIVER}"].{name} == "x"'))
-        offered.known(
+        offered.refused(compile_selector(f'device.attributes["{DRIVER}"].{name} == "x"'))
+        offered.refused(
             compile_selector(f'device.capacity["{DRIVER}"].{name}.isGreaterThan(quantity("1"))')
         )
     assert max(len(offered._strings), len(offered._amounts)) < 10

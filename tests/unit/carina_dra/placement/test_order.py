@@ -11,7 +11,6 @@ from carina_dra.allocator.preference import BROKEN, CLOSENESS, FAR, Order, Polic
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
 from tests.samples.fleet import DRIVER, claim, cluster, give, gpu, network, partitions
@@ -40,7 +39,7 @@ def test_entry_is_never_worse_than_the_best_allocation(seed: int, policy: str) -
         if question.allocated is None:
             continue
         of, score = question.cluster, question.allocated.score
-        demand = Demand(question.request.claims, of.features, SelectorBudget(None))
+        demand = Demand(question.request.claims, of.features)
         wide = any(map(demand.concerns, of.wide_devices()))
         order = NodeOrder(of, question.policy.nodes, demand.required.devices, close=True, wide=wide)
         entry = order.entry(question.node)

@@ -14,7 +14,6 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Impossible
 from carina_dra.placement.cluster import Cluster
 from carina_dra.placement.demand import Bound, Demand, Short
-from carina_dra.placement.selector_budget import SelectorBudget
 from carina_dra.resource import ResourceClaim
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Fleet, pages
@@ -27,7 +26,7 @@ _NODE = "a"
 
 def _bound(of: Cluster, asked: ResourceClaim, node: str = _NODE) -> Bound | Short:
     states = [of.pool_state(pool) for pool in of.offer(node).ready]
-    demand = Demand(request(asked).claims, of.features, SelectorBudget(None))
+    demand = Demand(request(asked).claims, of.features)
     return demand.bound(of.offer(node), states, is_whole=True, wish=True)
 
 

@@ -508,3 +508,17 @@ def test_pod_without_claims_has_a_place() -> None:
     placed = placer_of(cluster(a=[gpu("g0")])).place(request())
     assert isinstance(placed, Placed)
     assert (placed.node, placed.allocated.allocations) == ("a", ())
+
+
+def test_claims_that_differ_in_their_configurations_are_of_one_kind_and_keep_their_own() -> None:
+    nodes = cluster(a=[gpu("g0")])
+    placer, asked = placer_of(nodes), {"name": "gpus", "exactly": {"deviceClassName": "gpu"}}
+    configured = [{"opaque": {"driver": DRIVER, "parameters": {"text": text}}} for text in "xy"]
+    requests = [request(claim_of(asked, config=[one])) for one in configured]
+    assert requests[0].key == requests[1].key
+    for one, text in zip(requests, "xy", strict=True):
+        placed = placer.place(one)
+        assert isinstance(placed, Placed)
+        (kept,) = placed.allocated.allocations[0].devices.config
+        assert kept.opaque is not None
+        assert kept.opaque.parameters == {"text": text}

@@ -8,7 +8,6 @@ import pytest
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import ExpressionError
 from carina_dra.allocator.node import Node
-from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import Usage
 from carina_dra.placement import findings as findings_module
 from carina_dra.placement.cluster import Cluster
@@ -21,6 +20,7 @@ from carina_dra.resource import (
     ResourceClaim,
     encode,
 )
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from tests.samples.fleet import (
     DRIVER,
     claim,
@@ -269,8 +269,6 @@ def test_selectors_are_charged_on_nodes_with_reserved_devices_too() -> None:
     asked = claim(selector='["x", "y"].exists(name, name == "z")')
     device = DeviceResult("r", DRIVER, "a", "g0")
     nodes.reserve("kept", Reservation((device,), frozenset([asked.key])))
-    placer = Placer(nodes, Policy(), new_share_id=lambda: "share", max_selector_cost=1)
-    answer = placer.place(request(asked))
-    assert isinstance(answer, Unplaceable)
-    assert answer.undecided == 1
-    assert "cost more than 1 units" in answer.failed[0]
+    with pytest.raises(OutOfStepsError):
+        placer_of(nodes).place(request(asked), budget=StepBudget(4))
+    assert isinstance(placer_of(nodes).place(request(asked), budget=StepBudget(100)), Unplaceable)

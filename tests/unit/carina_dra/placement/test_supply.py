@@ -14,11 +14,12 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.request import Alternative, check
 from carina_dra.placement import tally as tally_module
 from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.gpu import GPU
 from carina_dra.placement.pool_kind import PoolKind, PoolKinds
-from carina_dra.placement.selector_budget import BudgetError
 from carina_dra.placement.supply import Supply
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceClass, DeviceTaintRule, ResourceSlice, decode
+from carina_dra.step_budget import OutOfStepsError
 from tests.samples import golden_slices
 from tests.samples.fleet import (
     DRIVER,
@@ -334,8 +335,19 @@ def test_request_whose_selectors_cost_too_much_is_an_error() -> None:
     long = " && ".join([f'device.driver.matches("^{DRIVER}$")'] * 50)
     nodes = cluster(a=[gpu("g0")], b=[gpu("g0", model="other"), gpu("g1")])
     asked = _asked(selectors=[{"cel": {"expression": long}}])
-    with patch("carina_dra.placement.supply._MAX_SELECTOR_COST", 10), pytest.raises(BudgetError):
+    with patch("carina_dra.placement.supply.LEAST", 1), pytest.raises(OutOfStepsError):
         Supply(nodes).least(asked, _MEMORY)
+
+
+def test_least_share_is_that_of_each_node_of_nodes_that_are_alike_otherwise() -> None:
+    def part(least: str) -> _Device:
+        said = {"type": "mig", "profile": "1g.10gb", "leastShare": least}
+        return {"name": "part", "attributes": {name: {"string": of} for name, of in said.items()}}
+
+    nodes = cluster(a=[part("1/4")], b=[part("1/5")], c=[part("1/2")])
+    supply, drivers = Supply(nodes), frozenset({DRIVER})
+    assert supply.least_gpus(_asked(), "", drivers) == GPU // 5
+    assert supply.gpus("", drivers) == GPU // 4 + GPU // 5 + GPU // 2
 
 
 # What it costs.
@@ -366,9 +378,9 @@ def test_only_the_pool_of_a_changed_node_is_looked_at_again() -> None:
     assert supply.devices(_ANY) == 20
     evaluate, looked_at = tally_module.Tally._evaluate, []
 
-    def counting(self: Any, views: Any, budget: Any) -> Any:
+    def counting(self: Any, name: Any, views: Any, budget: Any) -> Any:
         looked_at.append([offered.pool.id.pool for offered in views])
-        return evaluate(self, views, budget)
+        return evaluate(self, name, views, budget)
 
     with patch.object(tally_module.Tally, "_evaluate", counting):
         assert supply.devices(_ANY) == 20

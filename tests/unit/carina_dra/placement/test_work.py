@@ -3,6 +3,8 @@
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
+
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.group import NUMA_NODE, PCIE_ROOT
@@ -16,6 +18,7 @@ from carina_dra.placement.demand import Demand
 from carina_dra.placement.order import NodeOrder
 from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
 from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from tests.samples.fleet import (
     CLASSES,
     DRIVER,
@@ -45,15 +48,15 @@ def test_selector_with_many_values_looks_at_all_devices_for_few_of_them() -> Non
     assert counted.call_count == len(_NODES)
 
 
-def test_selectors_that_look_at_devices_published_anew_do_not_use_up_their_limit() -> None:
+def test_devices_published_anew_cost_no_more_than_the_first() -> None:
     nodes = cluster(a=[gpu("g0")])
-    placer = Placer(nodes, Policy(), new_share_id=lambda: "share", max_selector_cost=10)
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
     with_model = f'device.attributes["{DRIVER}"].model == "H200"'
     asked = PlacementRequest.of([claim(selector=with_model)], CLASSES, nodes.features)
     for number in range(50):
         for published in slices("a", {"devices": [gpu("g0", numa=number)]}):
             nodes.put_slice(published)
-        assert isinstance(placer.place(asked), Placed)
+        assert isinstance(placer.place(asked, budget=StepBudget(10)), Placed)
 
 
 def test_attributes_that_claims_compare_are_remembered_for_few() -> None:
@@ -272,11 +275,10 @@ def test_derived_attributes_are_charged_like_selectors() -> None:
         {"name": "gpus", "exactly": two}, constraints=[{"matchAttribute": f"{DRIVER}/costly"}]
     )
     request = PlacementRequest.of([asked], CLASSES, nodes.features)
-    dear = Placer(nodes, Policy(), new_share_id=lambda: "share", max_selector_cost=1_000)
-    answer = dear.place(request)
-    assert isinstance(answer, Unplaceable)
-    assert (answer.undecided, "cost more than" in answer.failed[0]) == (1, True)
-    assert isinstance(Placer(nodes, Policy(), new_share_id=lambda: "share").place(request), Placed)
+    placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
+    with pytest.raises(OutOfStepsError):
+        placer.place(request, budget=StepBudget(100))
+    assert isinstance(placer.place(request, budget=StepBudget(10_000)), Placed)
 
 
 def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:

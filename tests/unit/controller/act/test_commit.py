@@ -16,7 +16,7 @@ from carina_dra.resource import (
 from controller.act.commit import MOST_CONSUMERS, Acts, ClaimStart, ClaimUse, acts
 from controller.act.patch import reservation
 from controller.decide.cycle import Engine
-from controller.model.plan import Nomination, Plan, Start
+from controller.model.plan import Action, Eviction, Nomination, Plan, Start
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
 from controller.names import PREEMPTIBLE_ANNOTATION
@@ -56,11 +56,17 @@ class Cluster:
         self.mirror.put_claim(decode(ResourceClaim, body))
         return self
 
-    def acts(self, *starts: Start, nominations: tuple[Nomination, ...] = ()) -> Acts:
+    def acts(
+        self,
+        *starts: Start,
+        nominations: tuple[Nomination, ...] = (),
+        evictions: tuple[Eviction, ...] = (),
+    ) -> Acts:
         self.mirror.refresh(NOW)
-        return acts(
-            replace(_empty(self.mirror), starts=starts, nominations=nominations), self.mirror
+        plan = replace(
+            _empty(self.mirror), starts=starts, nominations=nominations, evictions=evictions
         )
+        return acts(plan, self.mirror)
 
 
 def _empty(mirror: Mirror) -> Plan:
@@ -117,6 +123,12 @@ def test_pods_start_as_their_group_was_when_that_was_decided(says: str) -> None:
 def test_a_pod_without_its_gate_gets_its_claims_only() -> None:
     cluster = Cluster().claim("c").pod("p", "c", held=False)
     assert written(cluster.acts(start("p", c=gpus_of("n1", 0)))) == {"t/pod/p": (["c"], [])}
+
+
+def test_a_pod_is_evicted_if_it_is_still_there() -> None:
+    cluster = Cluster().pod("a", held=False)
+    gone, there = (Eviction(f"t/{name}", "n1", Action.RECLAIM, "t/g") for name in ("gone", "a"))
+    assert cluster.acts(evictions=(gone, there)).evictions == ((there, cluster.mirror.pods["t/a"]),)
 
 
 def test_a_tentative_allocation_that_is_wanted_is_not_written_again() -> None:

@@ -150,6 +150,31 @@ def test_an_eviction_is_of_this_very_pod(unchanged: bool, conditions: object) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("own", "longest", "expected"),
+    [(31536000, 10.0, 10), (5, 10.0, None), (31536000, None, None), (3600, 0.2, 1), (60, 1.5, 2)],
+)
+def test_an_eviction_shortens_a_grace_that_is_longer_than_the_queue_allows(
+    own: int, longest: float | None, expected: int | None
+) -> None:
+    body = pod_body("p")
+    body["spec"]["terminationGracePeriodSeconds"] = own
+    options = patch.evict(read_pod(body), unchanged=False, longest=longest)["deleteOptions"]
+    assert options.get("gracePeriodSeconds") == expected
+
+
 def test_a_pod_is_confirmed_by_a_write_that_changes_nothing() -> None:
     pod = read_pod(pod_body("p", version=3))
     assert patch.confirm(pod) == {"metadata": {"uid": "uid-p", "resourceVersion": "3"}}
+
+
+def test_a_pod_that_budgets_guard_keeps_its_other_conditions() -> None:
+    body = pod_body("p", version=3)
+    old = {"type": "DisruptionTarget", "status": "False"}
+    ready = {"type": "Ready", "status": "True"}
+    body["status"] = {"conditions": [old, ready]}
+    written = patch.disrupted(body, datetime(2026, 1, 1, tzinfo=UTC))
+    assert written["metadata"] == {"uid": "uid-p", "resourceVersion": "3"}
+    kept, added = written["status"]["conditions"]
+    assert kept == ready
+    assert (added["type"], added["status"]) == ("DisruptionTarget", "True")

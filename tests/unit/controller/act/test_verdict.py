@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carina_dra.resource import ResourceClaim, decode
-from controller.act.verdict import DecideAgain, GiveUp, Verdict, next_verdict, verdicts
+from controller.act.verdict import DecideAgain, GiveUp, Keep, Verdict, next_verdict, verdicts
 from controller.model.pod import Gated, Pending
 from controller.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
@@ -41,9 +41,9 @@ def test_what_follows_from_a_refusal(
     owner: dict[str, Any] | None, *, devices: bool, seconds: float, expected: type[Verdict] | None
 ) -> None:
     mirror = refused(devices=devices, owner=owner)
-    found = list(verdicts(mirror, NOW + seconds, 5))
+    found = list(verdicts(mirror, NOW + seconds, 5, is_needed=lambda: False))
     assert [type(each) for each in found] == ([] if expected is None else [expected])
-    assert all(each.node == "n1" for each in found)
+    assert all(not isinstance(each, Keep) and each.node == "n1" for each in found)
     assert next_verdict(mirror, 5) == (None if owner is None else NOW + 5)
 
 
@@ -56,7 +56,7 @@ def test_only_a_pod_that_is_not_pinned_is_decided_again(
 
 def test_a_refused_pod_that_has_ended_is_left_alone() -> None:
     mirror = refused(devices=True, owner=JOB, phase="Failed")
-    assert list(verdicts(mirror, NOW + 60, 5)) == []
+    assert list(verdicts(mirror, NOW + 60, 5, is_needed=lambda: False)) == []
     assert next_verdict(mirror, 5) is None
 
 
@@ -73,7 +73,7 @@ def test_a_pod_that_is_bound_after_all_is_not_evicted() -> None:
     mirror = refused(devices=True, owner=JOB)
     bound = pod_body("p", gates=(), given="n1", node="n1", claims=["c"], owner=JOB, version=2)
     mirror.put_pod(read_pod(bound))
-    assert list(verdicts(mirror, NOW + 60, 5)) == []
+    assert list(verdicts(mirror, NOW + 60, 5, is_needed=lambda: False)) == []
 
 
 def test_a_refusal_that_is_repeated_lasts_since_the_first() -> None:

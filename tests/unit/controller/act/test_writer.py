@@ -35,7 +35,8 @@ from controller.act.writer import (
     Written,
 )
 from controller.model.group import Group, PodSet
-from controller.names import DELETE_PROTECTION, GATE
+from controller.model.plan import Action, Eviction
+from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.mirror import Assumed
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import Metrics
@@ -337,7 +338,10 @@ def test_a_fence_that_fails_unexpectedly_has_an_end(
     each = unsettled(site.claim("c"))
     monkeypatch.setattr(site.client, "patch", fail)
     writer.fence(each, until=LATE)
-    assert site.end() == Fenced(each)
+    end = site.end()
+    assert isinstance(end, Fenced)
+    assert end.unsettled == each
+    assert isinstance(end.error, ZeroDivisionError)
 
 
 def test_fencing_ends_in_time_if_nobody_answers(site: Site, writer: Writer) -> None:
@@ -413,6 +417,26 @@ def test_a_release_that_fails_unexpectedly_has_an_end(site: Site, writer: Writer
     outcome = site.end()
     assert isinstance(outcome, Released)
     assert isinstance(outcome.error, TypeError)
+
+
+@pytest.mark.parametrize("past_budgets", [False, True])
+def test_a_pod_that_nothing_can_be_added_to_is_made_smaller_before_it_ends(
+    site: Site, writer: Writer, past_budgets: bool
+) -> None:
+    pod = site.pod("p")
+    annotations = {"fill": "x" * 100, PREEMPTIBLE_ANNOTATION: "true"}
+    changes = MergePatch({"metadata": {"annotations": annotations}})
+    site.client.patch(PODS, "p", changes, namespace="t")
+    failure = Failure(500, "InternalError", "etcdserver: request is too large")
+    verb = "delete" if past_budgets else "create"
+    site.server.api.faults.fail(failure, verb=verb, plural="pods")
+    eviction = Eviction("t/p", "n1", Action.RECLAIM, "t/g", past_budgets=past_budgets)
+    writer.evict(pod, eviction)
+    left: list[object] = []
+    while isinstance(outcome := site.delivered.get(timeout=10), Stored):
+        left.append(outcome.body["metadata"].get("annotations"))
+    assert outcome == Evicted(pod, eviction, None)
+    assert {PREEMPTIBLE_ANNOTATION: "true"} in left
 
 
 def test_a_pod_that_is_gone_counts_as_evicted(site: Site, writer: Writer) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carina_dra.resource.errors import BadValueError
-from controller.api.queue import DeclaredQueue, namespace_refusal, read_declared_queue
+from controller.api.queue import DeclaredQueue, read_declared_queue
 
 
 def _queue(name: str = "research", **spec: Any) -> DeclaredQueue:
@@ -18,12 +18,6 @@ def _queue(name: str = "research", **spec: Any) -> DeclaredQueue:
             "status": {"groups": {"pending": 1}},
         }
     )
-
-
-def _refusal(*queues: DeclaredQueue, **labels: str) -> str | None:
-    """Why namespace `team` with these labels may not use the first queue."""
-    by_name = {each.queue.name: each for each in queues}
-    return namespace_refusal(queues[0].queue.name, "team", labels, by_name)
 
 
 def _requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -40,6 +34,7 @@ def _selector(*requirements: Any, **labels: str) -> dict[str, Any]:
         ({"names": ["team"]}, True),
         ({"names": ["other"]}, False),
         (_selector(), True),
+        ({"selector": {}}, True),
         (_selector(tier="a"), True),
         (_selector(tier="b"), False),
         (_selector(tier="a", zone="x"), False),
@@ -58,32 +53,9 @@ def _selector(*requirements: Any, **labels: str) -> dict[str, Any]:
     ],
 )
 def test_a_namespace_is_allowed_by_its_name_or_its_labels(namespaces: Any, allowed: bool) -> None:
-    assert (_refusal(_queue(namespaces=namespaces), tier="a") is None) == allowed
-
-
-def test_a_queue_without_namespaces_is_for_all() -> None:
-    assert _refusal(_queue()) is None
-
-
-def test_a_queue_allows_no_more_than_the_queues_above_it() -> None:
-    leaf = _queue("leaf", parent="middle", namespaces={"names": ["team"]})
-    middle = _queue("middle", parent="company")
-    company = _queue("company", namespaces={"names": ["other"]})
-
-    refusal = _refusal(leaf, middle, company)
-
-    assert refusal is not None
-    assert refusal.startswith(
-        "Queue company, which is above Queue leaf, does not allow namespace team; name another"
-    )
-
-
-def test_queues_in_a_circle_are_looked_at_once() -> None:
-    assert _refusal(_queue("a", parent="b"), _queue("b", parent="a")) is None
-
-
-def test_a_queue_that_does_not_exist_refuses_nobody() -> None:
-    assert namespace_refusal("gone", "team", {}, {}) is None
+    read = _queue(namespaces=namespaces).namespaces
+    assert read is not None
+    assert read.allows("team", {"tier": "a"}) == allowed
 
 
 @pytest.mark.parametrize(
@@ -95,6 +67,8 @@ def test_a_queue_that_does_not_exist_refuses_nobody() -> None:
             "spec.resources: the quota of deviceClass gpu.carina.dev is more than its limit",
         ),
         ({"namespaces": {}}, "write names, selector or both"),
+        ({"priorities": {}}, "priorities: write min, max or both"),
+        ({"priorities": {"min": 2, "max": 1}}, "priorities: write min, max or both"),
         ({"namespaces": {"names": []}}, "has 0 items; write 1 to 256"),
         ({"namespaces": {"names": ["A"]}}, "is 'A', not the name of a namespace"),
         (

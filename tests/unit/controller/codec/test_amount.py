@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carina_dra.placement.gpu import GPU
 from carina_dra.resource.errors import BadValueError
 from controller.codec.amount import read_amount, read_duration, write_amount, write_duration
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+from controller.model.resource import CapacityOf, Cpu, DevicesOf, Gpus, Memory, Pods, Resource
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,8 @@ def test_a_duration_survives(seconds: float) -> None:
         (CapacityOf("gpu.carina.dev/memory"), "80Gi", 80 * 2**30),
         (DevicesOf("gpu"), 8, 8),
         (Pods(), 1000, 1000),
+        (Gpus(), 8, 8 * GPU),
+        (Gpus("H100"), 0, 0),
     ],
 )
 def test_an_amount_is_read_and_written_in_its_unit(
@@ -82,3 +85,20 @@ def test_what_is_finer_than_the_unit_is_rounded_up_as_kubernetes_does(
 def test_half_a_device_and_half_a_pod_are_refused(resource: Resource) -> None:
     with pytest.raises(BadValueError, match=r"is 1\.5; write a whole number"):
         read_amount(resource, 1.5)
+
+
+@pytest.mark.parametrize("written", [0.5, "0.5", "0.500"])
+def test_half_a_gpu_is_exact(written: Any) -> None:
+    assert read_amount(Gpus(), written) * 2 == GPU
+
+
+@given(st.integers(0, 10**9))
+def test_thousandths_of_gpus_survive(thousandths: int) -> None:
+    amount = GPU // 1000 * thousandths
+    assert read_amount(Gpus(), write_amount(Gpus(), amount)) == amount
+
+
+@pytest.mark.parametrize("written", ["500m", "8Gi", "1k", "0.0001", 0.0001, "1e3", "1.", ".5"])
+def test_gpus_are_written_as_plain_numbers(written: Any) -> None:
+    with pytest.raises(BadValueError, match=r"write a number such as 8 or 0\.5"):
+        read_amount(Gpus(), written)

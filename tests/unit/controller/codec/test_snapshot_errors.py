@@ -81,8 +81,8 @@ def refusal(*documents: Any) -> str:
         ),
         (pod(needs={"cpu": -1}), "Snapshot: pods[0].needs.cpu: is -1; it must not be negative"),
         (
-            {**_SNAPSHOT, "usage": {"q": {"gpus": 1}}},
-            "Snapshot: usage[q][gpus]: resource 'gpus': write cpu, memory, pods,",
+            {**_SNAPSHOT, "usage": {"q": {"gpu": 1}}},
+            "Snapshot: usage[q][gpu]: resource 'gpu': write gpus,",
         ),
         (
             {**_SNAPSHOT, "settings": {"actions": ["evict"]}},
@@ -111,7 +111,27 @@ def refusal(*documents: Any) -> str:
         ),
         (
             queue({"quota": 1}),
-            "Queue q: spec.resources[0]: names no resource; write one of deviceClass: NAME,",
+            "Queue q: spec.resources[0]: names no resource; write one of gpus: {},",
+        ),
+        (
+            queue({"gpus": {}, "deviceClass": "gpu"}),
+            "Queue q: spec.resources[0]: names no resource; write one of gpus: {},",
+        ),
+        (
+            queue({"gpus": {}}, {"gpus": {"model": "H100"}}, {"gpus": {"model": "H100"}}),
+            "Queue q: spec.resources[2]: is a resource that occurs twice; remove one of them",
+        ),
+        (
+            queue({"gpus": {"model": "H100 "}}),
+            "Queue q: spec.resources[0].gpus.model: is 'H100 ', not the product name of GPUs",
+        ),
+        (
+            queue({"gpus": {"product": "H100"}}),
+            "Queue q: spec.resources[0].gpus.product: is not a field of QueueGpus; write",
+        ),
+        (
+            queue({"gpus": {}, "quota": "500m"}),
+            "Queue q: spec.resources[0].quota: is '500m'; write a number such as 8 or 0.5",
         ),
         (
             queue({"name": "gpu"}),

@@ -6,7 +6,7 @@ import pytest
 
 from controller.decide.capacity import balance, excess, refusal
 from controller.model.reason import OverLimit, OverQuota
-from controller.state.queue_tree import ROOT
+from controller.state.queue_tree import LOST, ROOT
 from tests.unit.controller.scene import GPU, Scene, gpus_of, started
 
 
@@ -126,9 +126,9 @@ class TestClaimOfSeveralQueues:
         before = {name: has[at] for name, has in state.accounts.allocated.items()}
         mark = state.mark()
         state.evict("t/a", here=False)
-        assert before == {"q": 4, "other": 4, ROOT: 0}
+        assert before == {"q": 4, "other": 4, ROOT: 0, LOST: 0}
         assert {name: has[at] for name, has in state.accounts.allocated.items()} == {
-            "q": 4, "other": 0, ROOT: 0,
+            "q": 4, "other": 0, ROOT: 0, LOST: 0,
         }  # fmt: skip
         state.rollback(mark)
         assert {name: has[at] for name, has in state.accounts.allocated.items()} == before

@@ -18,7 +18,7 @@ from controller.model.reason import (
     UnknownQueue,
 )
 from controller.state.state import State
-from tests.unit.controller.scene import NOW, Scene, evicted, nominated, only, started
+from tests.unit.controller.scene import NOW, Scene, evicted, gpu_slice, nominated, only, started
 
 
 def _refused() -> Scene:
@@ -134,7 +134,7 @@ class TestMemory:
             case "node gone":
                 state.remove_node("other")
             case "devices":
-                state.put_devices(scene.slices["n"])
+                state.put_devices(gpu_slice("other", 1))
             case "pod ended":
                 state.put_pod(replace(scene.pods["old-0"], state=Ended(succeeded=True)))
             case _:
@@ -158,6 +158,27 @@ class TestMemory:
         assert Engine(state).decide().evictions == ()
         state.advance(NOW + 6)
         assert evicted(Engine(state).decide()) == ["old-0"]
+
+    def test_a_min_runtime_ends_although_cycles_in_between_ask_nobody(self) -> None:
+        scene = Scene(**only(Action.PREEMPT), preempt_min_runtime=10).node("n", 1).queue("q")
+        scene.runs("old", "n", started=NOW - 4).waits("new", priority=1)
+        assert self._evicted_in_time(scene.state()) == ["old-0"]
+
+    def test_a_preemption_delay_ends_although_cycles_in_between_ask_nobody(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 1).queue("q").runs("old", "n")
+        scene.waits("new", priority=1, created=NOW - 4, preemption_delay=10)
+        assert self._evicted_in_time(scene.state()) == ["old-0"]
+
+    def _evicted_in_time(self, state: State) -> list[str]:
+        """Who is evicted 6 seconds from now, with cycles until then that ask nobody."""
+        self._cycle(state)
+        for second in range(1, 6):
+            state.advance(NOW + second)
+            plan = Engine(state).decide()
+            assert (plan.steps, plan.wake) == (0, NOW + 6)
+            state.memory = plan.memory
+        state.advance(NOW + 6)
+        return evicted(Engine(state).decide())
 
     def test_the_state_is_the_same_after_a_cycle(self) -> None:
         state = Scene().node("n", 1).queue("q").runs("old", "n").waits("new", priority=1).state()

@@ -12,7 +12,7 @@ from controller.model.group import Group, PodSet, TopologyConstraint
 from controller.model.node import ClusterNode
 from controller.model.plan import Plan
 from controller.model.pod import Evicting, Pod
-from controller.model.snapshot import Snapshot
+from controller.model.snapshot import Settings, Snapshot
 from tests.unit.controller.decide.small import NOW, group, pod, queue
 
 _NODES = 64
@@ -143,4 +143,5 @@ def _filled(groups: list[Group], pods: list[Pod], cores: int) -> Snapshot:
         groups=tuple(groups),
         pods=tuple(pods),
         topologies={"tree": ("rack",)},
+        settings=Settings(attempt_steps=10_000_000),
     )

@@ -16,7 +16,7 @@ from carina_dra.resource import (
 from controller.decide.cycle import Engine, plan
 from controller.model.group import Group, PodSet, SubGroups
 from controller.model.pod import Evicting, Pod, PodNeeds
-from controller.model.queue import Entitlement, Queue
+from controller.model.queue import CutOffCause, Entitlement, Queue
 from controller.model.reason import CutOffQueue
 from controller.model.resource import Pods, Resource
 from controller.model.snapshot import Snapshot
@@ -181,20 +181,24 @@ def test_a_slice_with_a_selector_that_is_not_valid_ends_no_cycle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "parent"),
+    ("queues", "parent", "cause"),
     [
-        ((queue("q", parent="gone"),), "gone"),
-        ((queue("q", parent="q"),), "q"),
-        ((queue("q", parent="up"), queue("up", parent="top"), queue("top", parent="up")), "up"),
+        ((queue("q", parent="gone"),), "gone", CutOffCause.MISSING),
+        ((queue("q", parent="q"),), "q", CutOffCause.CYCLE),
+        (
+            (queue("q", parent="up"), queue("up", parent="top"), queue("top", parent="up")),
+            "up",
+            CutOffCause.CYCLE,
+        ),
     ],
     ids=["unknown parent", "its own parent", "below a cycle"],
 )
 def test_a_queue_whose_way_up_does_not_end_says_which_parent_is_wrong(
-    queues: tuple[Queue, ...], parent: str
+    queues: tuple[Queue, ...], parent: str, cause: CutOffCause
 ) -> None:
     asked = snapshot(queues=queues, groups=(group("a/g"),), pods=(waiting("a/p", "a/g"),))
 
-    assert plan(asked).waiting == {"a/g": (CutOffQueue("q", parent),)}
+    assert plan(asked).waiting == {"a/g": (CutOffQueue("q", parent, cause),)}
 
 
 def test_pod_sets_of_one_name_start_nothing_and_end_no_cycle() -> None:

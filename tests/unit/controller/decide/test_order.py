@@ -1,21 +1,37 @@
 """Whose turn it is, and who gives first."""
 
 from typing import Any
+from unittest.mock import patch
 
+from controller.decide import order
 from controller.decide.order import Turns, asked_by_next, givers, rank_of_group, rank_of_queue
 from controller.model.group import PodSet
-from tests.unit.controller.scene import Scene, shares_of
+from tests.unit.controller.scene import Scene, isolation_of, shares_of
 
 
 def _turns(scene: Scene) -> list[str]:
     """The groups in the order of their turns, if none gets anything."""
     state = scene.state()
-    turns = Turns(state, shares_of(state), [state.groups[key] for key in sorted(state.waiting)])
+    turns = Turns(
+        state,
+        shares_of(state),
+        [state.groups[key] for key in sorted(state.waiting)],
+        isolation_of(state),
+    )
     found = []
     while (group := turns.pop()) is not None:
         found.append(group.key)
         turns.update([group.queue])
     return found
+
+
+def test_a_queue_is_ranked_once_while_accounts_and_what_its_groups_ask_for_are_the_same() -> None:
+    scene = Scene().queue("q")
+    for name in "abcdefgh":
+        scene.waits(name)
+    with patch.object(order, "rank_of_queue", wraps=rank_of_queue) as ranks:
+        assert len(_turns(scene)) == 8
+    assert ranks.call_count == 1
 
 
 class TestGroupsOfAQueue:
@@ -40,7 +56,9 @@ class TestGroupsOfAQueue:
     def test_a_group_that_is_put_back_has_its_rank_of_now(self) -> None:
         scene = Scene().node("n", 4).queue("q").waits("a", 2, least=1).waits("b")
         state = scene.state()
-        turns = Turns(state, shares_of(state), [state.groups["a"], state.groups["b"]])
+        turns = Turns(
+            state, shares_of(state), [state.groups["a"], state.groups["b"]], isolation_of(state)
+        )
         first = turns.pop()
         assert first is not None
         assert first.key == "a"
@@ -106,7 +124,12 @@ class TestQueues:
         scene = Scene().node("n", 8).queue("a").queue("b")
         scene.waits("a1", queue="a").waits("a2", queue="a").waits("b1", queue="b")
         state = scene.state()
-        turns = Turns(state, shares_of(state), [state.groups[key] for key in ("a1", "a2", "b1")])
+        turns = Turns(
+            state,
+            shares_of(state),
+            [state.groups[key] for key in ("a1", "a2", "b1")],
+            isolation_of(state),
+        )
         found = []
         while (group := turns.pop()) is not None:
             found.append(group.key)

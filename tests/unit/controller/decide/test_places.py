@@ -9,10 +9,11 @@ from carina_dra.allocator.preference import Order, Policy
 from carina_dra.resource import ConsumerReference, ResourceClaimStatus
 from controller.decide.places import Place, Places
 from controller.decide.trial import Trial
+from controller.model.label_selector import with_labels
 from controller.model.node import Taint
-from controller.model.pod import Evicting, PodAffinity, PodNeeds
+from controller.model.pod import Evicting, PodAffinity, PodNeeds, PodSelection
 from controller.model.queue import QUEUE_LABEL
-from controller.model.reason import BadClaim, NoRoom
+from controller.model.reason import BadClaim, BadVolume, NoRoom
 from controller.state.state import State
 from tests.unit.controller.scene import Scene, gpu_claim, gpus_of
 
@@ -20,17 +21,19 @@ BINPACK = Policy()
 SPREAD = Policy(Order.SPREAD, Order.SPREAD)
 
 
-def _find(scene: Scene, policy: Policy = BINPACK, **fields: Any) -> Place | BadClaim | None:
+def _find(
+    scene: Scene, policy: Policy = BINPACK, **fields: Any
+) -> Place | BadClaim | BadVolume | None:
     trial = scene.trial()
     return trial.places.find(trial.state.pods["t/new-0"], policy, **fields)
 
 
-def _node(found: Place | BadClaim | None) -> tuple[str, bool] | None:
+def _node(found: Place | BadClaim | BadVolume | None) -> tuple[str, bool] | None:
     """The node, and whether others have to leave it first."""
     return (found.node, found.waits) if isinstance(found, Place) else None
 
 
-def _devices(found: Place | BadClaim | None) -> list[str]:
+def _devices(found: Place | BadClaim | BadVolume | None) -> list[str]:
     assert isinstance(found, Place), found
     return [one.device for _, allocation in found.allocations for one in allocation.devices.results]
 
@@ -281,7 +284,8 @@ def test_pods_that_share_a_claim_are_of_a_kind_of_their_own() -> None:
 
 
 def test_labels_make_a_kind_only_where_affinity_looks_at_them() -> None:
-    affine = PodNeeds(pod_affinity=(PodAffinity("zone", (("app", "a"),), anti=False),))
+    selection = PodSelection(with_labels({"app": "a"}), ("t",))
+    affine = PodNeeds(pod_affinity=(PodAffinity("zone", selection, anti=False),))
     scene = Scene().node("n").queue("q").group("g")
     for needs in (PodNeeds(), affine):
         for label in ("a", "b"):

@@ -205,3 +205,135 @@ class TestWhoHoldsIt:
         scene.memory = replace(scene.memory, refusals={})
         plan = scene.plan()
         assert (started(plan), plan.memory.reservations) == ({"low-0": "n"}, {})
+
+
+@pytest.mark.parametrize(
+    ("overrun", "queue_of_it", "starts"),
+    [("t/late", "other", False), ("u/late", "other", True), ("t/late", "q", False)],
+)
+def test_who_runs_longer_than_it_said_has_its_namespace_believed_no_more(
+    overrun: str, queue_of_it: str, starts: bool
+) -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert cluster.state.memory.reservations
+    cluster.state.put_group(group(overrun, queue_of_it, started=900, run_time=50))
+    cluster.state.put_pod(running(f"{overrun}-0", overrun))
+    cluster.state.put_claim(claim("t/small", 1))
+    cluster.state.put_group(group("t/small", "other", run_time=50))
+    cluster.state.put_pod(waiting("t/small-0", "t/small", "t/small"))
+    plan = cluster.settle()
+    assert ("t/small-0" in {one.pod for one in plan.starts}) is starts
+
+
+class TestOverruns:
+    """`q/run` has all of a node until 1100, and does not end then; `q/big` waits for it."""
+
+    def _late(self, **fields: Any) -> Cluster:
+        """The cluster when `q/run` should have ended a second ago."""
+        declared = {"started": 1000, "run_time": 100, "preemptible": False, **fields}
+        cluster = Cluster(
+            groups=(group("q/run", **declared), group("q/big", least=2)),
+            queues=(queue("q", reserves=True), queue("other")),
+        )
+        plan = cluster.settle()
+        assert plan.memory.reservations == {"q/big": 1100}
+        assert plan.wake == 1101
+        cluster.state.advance(1101)
+        return cluster
+
+    def test_who_should_have_ended_goes_for_the_reservation_also_if_not_preemptible(self) -> None:
+        plan = self._late().cycle()
+        (eviction,) = plan.evictions
+        assert (eviction.pod, eviction.group, eviction.overran) == ("q/run-0", "q/big", True)
+
+    def test_it_stays_before_it_should_have_ended(self) -> None:
+        cluster = Cluster()
+        cluster.settle()
+        cluster.state.advance(1100)
+        assert cluster.cycle().evictions == ()
+
+    def test_it_stays_if_it_is_more_important(self) -> None:
+        assert self._late(priority=1).settle().evictions == ()
+
+    def test_it_stays_for_who_has_no_reservation(self) -> None:
+        cluster = self._late()
+        cluster.state.remove_group("q/big")
+        for name in ("q/big-0", "q/big-1"):
+            cluster.state.remove_pod(name)
+        cluster.ask("q/new", 8, "q")
+        cluster.ask("q/next", 8, "q")
+        assert cluster.settle().evictions == ()
+
+    def test_a_reservation_that_only_waits_for_it_holds_up_nobody(self) -> None:
+        cluster = self._late(priority=1)
+        cluster.settle()
+        cluster.ask("other/long", 4)
+        plan = cluster.settle()
+        assert [one.pod for one in plan.starts] == ["other/long-0"]
+        assert plan.memory.delayed == ("q/big",)
+
+    def test_who_has_lost_the_reservation_has_its_right_once_it_is_more_important(self) -> None:
+        cluster = self._late(priority=1)
+        cluster.settle()
+        cluster.state.put_group(group("q/big", least=2, priority=1))
+        assert [one.pod for one in cluster.settle().evictions] == ["q/run-0"]
+
+    def test_a_longer_run_time_that_is_declared_later_does_not_help(self) -> None:
+        cluster = Cluster()
+        cluster.settle()
+        late = group("q/run", started=1000, run_time=10_000, preemptible=False)
+        cluster.state.put_group(late)
+        cluster.settle()
+        cluster.state.advance(1101)
+        assert [one.pod for one in cluster.cycle().evictions] == ["q/run-0"]
+
+
+class TestNamespacesThatAreNotBelieved:
+    """A group of the namespace `t` has run for 300 s longer than it said, and has ended."""
+
+    def _ended(self, after: float = 300) -> Cluster:
+        run = group("q/run", started=1000, run_time=1_000_000, preemptible=False)
+        late = group("t/late", "other", started=900, run_time=100)
+        cluster = Cluster(
+            groups=(run, group("q/big", least=2), late),
+            pods=(
+                running("q/run-0", "q/run", "q/run"),
+                waiting("q/big-0", "q/big", "q/b0"),
+                waiting("q/big-1", "q/big", "q/b1"),
+                running("t/late-0", "t/late"),
+            ),
+        )
+        cluster.settle()
+        cluster.state.advance(1000 + after)
+        cluster.state.remove_pod("t/late-0")
+        cluster.state.remove_group("t/late")
+        cluster.settle()
+        return cluster
+
+    @pytest.mark.parametrize(
+        ("namespace", "later", "starts"),
+        [("t", 0, False), ("t", 299, False), ("t", 301, True), ("u", 0, True)],
+    )
+    def test_they_start_before_no_reservation_for_as_long_again(
+        self, namespace: str, later: float, starts: bool
+    ) -> None:
+        cluster = self._ended()
+        cluster.state.advance(1300 + later)
+        cluster.ask(f"{namespace}/small", 1, run_time=10)
+        assert bool(cluster.settle().starts) is starts
+
+    def test_not_longer_than_a_day(self) -> None:
+        cluster = self._ended(after=200_000)
+        assert cluster.state.memory.barred == {"t": 201_000 + 86_400}
+
+    def test_they_are_asked_again_then(self) -> None:
+        cluster = self._ended()
+        cluster.ask("t/small", 1, run_time=10)
+        assert cluster.settle().wake == 1601
+
+    def test_nothing_is_remembered_where_no_queue_reserves(self) -> None:
+        cluster = self._ended()
+        cluster.state.put_queues((queue("q"), queue("other")))
+        memory = cluster.settle().memory
+        assert (memory.barred, memory.declared_ends) == ({}, {})

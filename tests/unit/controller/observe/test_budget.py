@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from controller.observe.budget import budgets_of, read_budget
+from controller.observe.budget import read_budget
+from controller.observe.label_selector import LabelSelector
 
 _ALL: dict[str, Any] = {}
 
@@ -56,11 +57,6 @@ def test_a_budget_counts_no_pods_of_other_namespaces() -> None:
     assert not read_budget(_body(_ALL)).counts("other", {})
 
 
-def test_several_budgets_may_count_a_pod() -> None:
-    bodies = (_body(_ALL, "b"), _body(_ALL, "a"), _body(_expression("Exists"), "c"))
-    assert budgets_of(map(read_budget, bodies), "team", {}) == ("team/a", "team/b")
-
-
 @pytest.mark.parametrize(
     ("generation", "status", "allowed"),
     [
@@ -80,3 +76,11 @@ def test_a_budget_that_was_never_counted_allows_nothing() -> None:
     body = _body(_ALL)
     del body["status"]
     assert read_budget(body).allowed == 0
+
+
+def test_a_selector_too_large_to_be_asked_for_each_pod_counts_all_pods_of_its_namespace() -> None:
+    expressions = [{"key": f"l{at}", "operator": "Exists"} for at in range(20_000)]
+    budget = read_budget(_body({"matchExpressions": expressions}))
+    assert budget.counts("team", {})
+    assert not budget.counts("other", {})
+    assert budget.selector == LabelSelector()

@@ -6,6 +6,7 @@ import pytest
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import (
+    DecodeError,
     NodeSelector,
     NodeSelectorOperator,
     NodeSelectorRequirement,
@@ -13,7 +14,7 @@ from carina_dra.resource import (
     ResourceClaim,
     decode,
 )
-from controller.observe.claim import is_reserved, is_tentative, node_of
+from controller.observe.claim import is_reserved, is_tentative, node_of, read_claim
 from tests.unit.controller.bodies import claim_body
 from tests.unit.controller.scene import gpus_of
 
@@ -84,3 +85,11 @@ def test_a_reservation_of_another_api_group_is_not_the_controller_s() -> None:
     other = {"apiGroup": "example.com", "resource": "reservations", "name": "c", "uid": "u"}
     body["status"]["reservedFor"] = [other]
     assert not is_reserved(decode(ResourceClaim, body))
+
+
+def test_a_claim_whose_spec_cannot_be_read_keeps_its_devices() -> None:
+    body = claim_body("c", allocation=GIVEN)
+    body["spec"]["devices"]["requests"] = [{"name": "gpus", "exactly": {"allocationMode": "New"}}]
+    assert read_claim(body).status.allocation == GIVEN
+    with pytest.raises(DecodeError):
+        read_claim({**body, "status": {}})

@@ -1,6 +1,6 @@
 """Who keeps a device that was given to two claims."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from carina_dra.resource import ResourceClaim, decode
-from controller.observe.collision import Collisions, Holder
+from controller.observe.collision import Collision, Collisions, Holder
 from tests.unit.controller.bodies import claim_body
 from tests.unit.controller.scene import gpus_of
 
 OTHERS, OURS, NOBODY = Holder.OTHERS, Holder.OURS, Holder.NOBODY
+
+
+def found(collisions: Collisions, holder_of: Callable[[str], Holder]) -> list[Collision]:
+    return [each for at in collisions.contested for each in collisions.at(at, holder_of)]
 
 
 def claim(name: str, second: int) -> ResourceClaim:
@@ -43,8 +47,8 @@ def test_who_keeps_a_device(
     collisions = Collisions()
     for name, (_, second) in holders.items():
         collisions.put(claim(name, second))
-    found = collisions.found(lambda key: holders[key.removeprefix("t/")][0])
-    assert [(each.keeper, each.loser) for each in found] == [
+    losses = found(collisions, lambda key: holders[key.removeprefix("t/")][0])
+    assert [(each.keeper, each.loser) for each in losses] == [
         (f"t/{keeper}", f"t/{loser}") for keeper, loser in expected
     ]
 
@@ -54,14 +58,14 @@ def test_a_device_that_one_claim_has_left_is_no_matter() -> None:
     collisions.put(claim("a", 0))
     collisions.put(claim("b", 1))
     collisions.put(decode(ResourceClaim, claim_body("b")))
-    assert list(collisions.found(lambda _: OURS)) == []
+    assert found(collisions, lambda _: OURS) == []
 
 
 def test_a_claim_that_has_a_device_twice_can_go() -> None:
     collisions = Collisions()
     twice = decode(ResourceClaim, claim_body("a", allocation=gpus_of("n1", 0, 0)))
     collisions.put(twice)
-    assert list(collisions.found(lambda _: OURS)) == []
+    assert found(collisions, lambda _: OURS) == []
     collisions.remove(twice.key)
 
 
@@ -73,7 +77,7 @@ def test_who_watches_or_shares_a_device_takes_it_from_nobody(shared: dict[str, A
     collisions = Collisions()
     collisions.put(claim("a", 0))
     collisions.put(decode(ResourceClaim, claim_body("b", allocation=allocation)))
-    assert list(collisions.found(lambda _: OURS)) == []
+    assert found(collisions, lambda _: OURS) == []
 
 
 def test_two_claims_still_have_a_device_that_a_third_has_left() -> None:
@@ -81,4 +85,4 @@ def test_two_claims_still_have_a_device_that_a_third_has_left() -> None:
     for second, name in enumerate("abc"):
         collisions.put(claim(name, second))
     collisions.remove("t/a")
-    assert [each.loser for each in collisions.found(lambda _: OURS)] == ["t/c"]
+    assert [each.loser for each in found(collisions, lambda _: OURS)] == ["t/c"]

@@ -77,7 +77,12 @@ def _annotated(member: Member, **annotations: str) -> Member:
 
 
 def test_a_pod_by_itself_is_a_group_of_one() -> None:
-    assert _made([bare("p")]) == Group("team/pod/p", "research", PodSet("", 1))
+    assert _made([bare("p")]) == Group("team/pod/p", "research", PodSet("", 1), moves=False)
+
+
+def test_a_group_moves_only_if_somebody_makes_each_of_its_pods_anew() -> None:
+    assert not _made([bare("p")]).moves
+    assert _made([of_job(0), of_job(1)]).moves
 
 
 def test_pods_of_a_job_start_one_by_one() -> None:
@@ -256,6 +261,11 @@ def test_all_pods_of_a_pod_group_of_scheduling_k8s_io_start_together(
 ) -> None:
     members = [bare(f"p-{n}", scheduling_group="g") for n in range(pods)]
     assert _made(members, _upstream(**policy)).root == PodSet("", least)
+
+
+def test_pods_of_a_job_may_be_replaced_as_late_as_after_ten_minutes() -> None:
+    assert _made([of_job()]).replacement_delay > 600
+    assert _made([bare()]).replacement_delay == 0
 
 
 def test_a_pod_group_of_scheduling_k8s_io_that_others_join_is_not_evicted() -> None:
@@ -471,6 +481,7 @@ def test_a_pod_group_says_itself_what_it_needs() -> None:
         "research",
         PodSet("", 8),
         preemptible=False,
+        moves=False,
         created=1,
         staleness_grace=5,
         preemption_delay=6,

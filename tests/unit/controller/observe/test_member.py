@@ -71,7 +71,7 @@ def test_pods_of_any_owner_are_a_group_if_they_say_how_many_start_together(
 
 _API_VERSIONS = ("v1", "batch/v1", "apps/v1", "kubeflow.org/v1", "scheduling.k8s.io/v1beta1")
 _KINDS = ("Job", "StatefulSet", "MPIJob", "Pod", "ResourceClaim", "PodGroup", "a/Job")
-_NAMES = ("a", "a-1", "1", "a/1", "a%2F1")
+_NAMES = ("a", "a-1", "1", "a/1", "a%2F1", "a\n1", "n" * 1000, "n" * 1001)
 """Of owners, which may have any name in a reference; objects have none with a slash."""
 _LWS = "leaderworkerset.sigs.k8s.io"
 _LABELS: tuple[dict[str, str], ...] = (
@@ -97,6 +97,16 @@ def test_different_groups_have_different_keys() -> None:
     }
     keys = {each.key for each in ids} | {key_of_standalone(f"ns/{name}") for name in ("a", "a-1")}
     assert len(keys) == len(ids) + 2
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "\x1b[2Ja", "\u202ea", "\ud800", "n" * 1_000_000, "é" * 900]
+)
+def test_a_key_can_be_shown_whatever_the_references_to_owners_say(name: str) -> None:
+    key = group_id_of(owned("p", "x.example/v1", name, name, annotations=_MIN_COUNT)).key
+    assert key.isascii()
+    assert key.isprintable()
+    assert len(key) < 1000
 
 
 @pytest.mark.parametrize(

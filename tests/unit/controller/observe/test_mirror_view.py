@@ -4,9 +4,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
 from controller.model.group import PodSet
+from controller.model.plan import BudgetClock, Memory
 from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
@@ -50,6 +53,19 @@ def test_a_pod_that_the_gate_holds_waits_for_a_place() -> None:
     seen.put_pod(pod())
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Pending()
+
+
+def test_a_pod_that_names_the_owner_of_others_does_not_replace_their_pods() -> None:
+    view = mirror()
+    mine, theirs, other = (pod_body(name, owner=JOB) for name in ("mine", "theirs", "other"))
+    theirs["metadata"]["namespace"] = "u"
+    other["metadata"]["labels"][QUEUE_LABEL] = "r"
+    for body in (mine, theirs, other, pod_body("also", owner=JOB)):
+        view.put_pod(read_pod(body))
+    view.refresh(NOW)
+    assert known(view, "t/mine").line == known(view, "t/also").line
+    assert known(view, "t/mine").line != known(view, "u/theirs").line
+    assert known(view, "t/mine").line != known(view, "t/other").line
 
 
 def test_a_pod_with_a_gate_of_somebody_else_does_not() -> None:
@@ -210,7 +226,7 @@ def test_a_pod_that_does_not_end_is_stuck_after_a_time() -> None:
     assert known(seen, "t/p").state == Evicting("n1", stuck=True)
 
 
-def test_a_pod_that_is_deleted_with_an_endless_grace_period_is_charged_again_after_a_time() -> None:
+def test_a_pod_that_is_deleted_with_an_endless_grace_period_stays_charged() -> None:
     seen = mirror()
     seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
     deleted = datetime.fromtimestamp(NOW, UTC)
@@ -218,12 +234,48 @@ def test_a_pod_that_is_deleted_with_an_endless_grace_period_is_charged_again_aft
     gone = pod(claims=["c"], gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS)
     seen.put_pod(gone)
     seen.refresh(NOW)
-    assert seen.state.accounts.allocated["q"] == (0,)
-    assert seen.wake == NOW + 600 + 60
-    seen.refresh(seen.wake)
-    assert known(seen, "t/p").state == Evicting("n1", stuck=True)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
     assert seen.state.accounts.allocated["q"] == (1,)
     assert seen.wake is None
+
+
+def test_a_pod_that_is_made_to_end_sooner_is_leaving_for_the_grace_of_its_queue() -> None:
+    seen = mirror()
+    seen.put_queue("q", declared_queue(eviction_grace=10))
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=ENDLESS)
+    seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS))
+    seen.refresh(NOW + 1000)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
+    seen.assume_evicted("t/p")
+    seen.refresh(NOW + 1000)
+    assert known(seen, "t/p").state == Evicting("n1")
+    assert seen.wake == NOW + 1000 + 10 + 60
+    seen.refresh(seen.wake)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
+
+
+def test_an_evicted_pod_is_leaving_for_the_grace_of_its_queue_at_most() -> None:
+    seen = mirror()
+    seen.put_pod(pod(gates=(), node="n1"))
+    seen.refresh(NOW)
+    seen.assume_evicted("t/p")
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=3600)
+    gone = pod(version=2, gates=(), node="n1", deleted=end.isoformat(), grace=3600)
+    seen.put_pod(gone)
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1")
+    assert seen.wake == NOW + 600 + 60
+
+
+def test_a_queue_that_changes_its_grace_changes_how_long_its_pods_are_believed_to_leave() -> None:
+    seen = mirror()
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=120)
+    seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=120))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1")
+    seen.put_queue("q", declared_queue(eviction_grace=10))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
 
 
 def test_an_eviction_of_a_pod_of_the_same_name_is_none_of_the_new_one() -> None:
@@ -272,6 +324,37 @@ def test_a_pod_whose_eviction_was_refused_is_counted_by_its_budgets_too() -> Non
     seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 1))
     seen.refresh(NOW)
     assert "t/b" in known(seen, "t/p").budgets
+
+
+@pytest.mark.parametrize(
+    ("since", "groups", "grace", "lingers"),
+    [
+        (500, ("u/new",), 101, True),
+        (500, ("u/new",), 100, False),
+        (599, ("u/new",), 31, True),
+        (599, ("u/new",), 30, False),
+        (500, (), 600, False),
+    ],
+)
+def test_a_pod_that_is_deleted_behind_a_budget_has_what_is_left_of_the_grace(
+    since: float, groups: tuple[str, ...], grace: int, *, lingers: bool
+) -> None:
+    seen = mirror()
+    clock = BudgetClock(NOW - since, groups)
+    seen.state.memory = Memory(budget_refusals={"u": {"q": clock}})
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=grace)
+    seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=grace))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=lingers, lingers=lingers)
+
+
+def test_no_budget_keeps_a_pod_that_is_being_deleted() -> None:
+    seen = mirror()
+    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 0))
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=ENDLESS)
+    seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").budgets == ()
 
 
 def test_a_budget_that_selects_others_counts_them() -> None:

@@ -10,7 +10,15 @@ from carina_dra.resource import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from controller.model.pod import PodAffinity, PodNeeds, Toleration, TolerationOperator
+from controller.model.label_selector import LabelSelector, with_labels
+from controller.model.pod import (
+    PodAffinity,
+    PodNeeds,
+    PodSelection,
+    SpreadConstraint,
+    Toleration,
+    TolerationOperator,
+)
 from controller.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
 from controller.observe.needs import needs_of
@@ -338,7 +346,7 @@ _APP: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "x"}}}
 
 
 def _app_affinity(*, anti: bool = False) -> tuple[PodAffinity, ...]:
-    return (PodAffinity("zone", (("app", "x"),), anti),)
+    return (PodAffinity("zone", PodSelection(with_labels({"app": "x"}), ("team",)), anti),)
 
 
 def test_required_pod_affinity_is_kept() -> None:
@@ -366,27 +374,100 @@ def test_pod_affinity_that_says_the_same_in_other_words_is_kept(term: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "term",
+    ("term", "selection"),
     [
-        {},
-        {**_APP, "namespaces": ["team", "other"]},
-        {**_APP, "namespaceSelector": {}},
-        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
-        {
-            "labelSelector": {
-                "matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]
-            }
-        },
-        {
-            "labelSelector": {
-                "matchLabels": {"app": "x"},
-                "matchExpressions": [{"key": "app", "operator": "In", "values": ["y"]}],
-            }
-        },
+        ({}, PodSelection(None, ("team",))),
+        ({"labelSelector": {}}, PodSelection(LabelSelector(), ("team",))),
+        (
+            {**_APP, "namespaces": ["team", "other"]},
+            PodSelection(with_labels({"app": "x"}), ("other", "team")),
+        ),
+        (
+            {**_APP, "namespaceSelector": {}},
+            PodSelection(with_labels({"app": "x"}), (), LabelSelector()),
+        ),
+        (
+            {**_APP, "namespaces": ["a"], "namespaceSelector": {"matchLabels": {"b": "c"}}},
+            PodSelection(with_labels({"app": "x"}), ("a",), with_labels({"b": "c"})),
+        ),
     ],
 )
-def test_pod_affinity_that_is_not_modelled_is_left_to_kube_scheduler(term: dict[str, Any]) -> None:
-    assert _pod_affinity(**term).pod_affinity == ()
+def test_terms_of_pod_affinity_mean_pods_of_namespaces(
+    term: dict[str, Any], selection: PodSelection
+) -> None:
+    assert _pod_affinity(**term).pod_affinity == (PodAffinity("zone", selection, anti=False),)
+
+
+def test_expressions_of_all_operators_are_kept() -> None:
+    expressions = [
+        {"key": "a", "operator": "In", "values": ["y", "x"]},
+        {"key": "b", "operator": "NotIn", "values": ["z"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ]
+    (term,) = _pod_affinity(labelSelector={"matchExpressions": expressions}).pod_affinity
+    assert term.selection.selector is not None
+    assert [
+        (each.key, each.operator, each.values) for each in term.selection.selector.requirements
+    ] == [
+        ("a", "In", ("x", "y")),
+        ("b", "NotIn", ("z",)),
+        ("c", "Exists", ()),
+        ("d", "DoesNotExist", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchExpressions": [{"key": "app", "operator": "Newer"}]},
+        {"matchLabels": {str(index): "x" for index in range(65)}},
+    ],
+)
+def test_terms_that_are_not_known_or_too_large_are_left_to_kube_scheduler(
+    selector: dict[str, Any],
+) -> None:
+    assert _pod_affinity(labelSelector=selector).pod_affinity == ()
+
+
+def test_of_many_terms_the_first_32_are_kept() -> None:
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"x{index}"}}}
+        for index in range(16_000)
+    ]
+    needs = _needs({"affinity": {"podAntiAffinity": {_REQUIRED: terms}}})
+    assert len(needs.pod_affinity) == 32
+
+
+def test_a_bound_pod_without_a_queue_keeps_others_away() -> None:
+    term = {"topologyKey": "zone", **_APP}
+    affinity = {"podAntiAffinity": {_REQUIRED: [term]}, "podAffinity": {_REQUIRED: [term]}}
+    needs = needs_of(_body({"affinity": affinity, "nodeName": "n"}, labels={}))
+    assert needs == PodNeeds(pod_affinity=_app_affinity(anti=True))
+
+
+def _spread(**constraint: Any) -> tuple[SpreadConstraint, ...]:
+    known = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return _needs({"topologySpreadConstraints": [{**known, **_APP, **constraint}]}).spread
+
+
+def test_spread_constraints_that_must_hold_are_kept() -> None:
+    selection = PodSelection(with_labels({"app": "x"}), ("team",))
+    assert _spread() == (SpreadConstraint("zone", 1, selection),)
+    policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    assert _spread(minDomains=2, **policies) == (
+        SpreadConstraint("zone", 1, selection, 2, honors_affinity=False, honors_taints=True),
+    )
+
+
+def test_spread_constraints_that_need_not_hold_are_left_out() -> None:
+    assert _spread(whenUnsatisfiable="ScheduleAnyway") == ()
+
+
+def test_labels_of_the_pod_that_a_spread_constraint_names_are_required() -> None:
+    [constraint] = _spread(matchLabelKeys=[QUEUE_LABEL, "absent"])
+    expected = with_labels({"app": "x", QUEUE_LABEL: "research"})
+    assert constraint.selection.selector == expected
 
 
 # Sharing -----------------------------------------------------------------------------------------
@@ -416,3 +497,23 @@ def test_very_long_needs_are_read_too() -> None:
     affinity = _needs(spec).affinity
     assert affinity is not None
     assert len(affinity.node_selector_terms[0].match_expressions[0].values) == 10_000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {f"label-{n}": "" for n in range(50_000)}},
+        {"tolerations": [{"key": f"key-{n}", "operator": "Exists"} for n in range(50_000)]},
+        {"affinity": _node_affinity(*(_term("zone", "a") for _ in range(50_000)))},
+    ],
+)
+def test_a_pod_that_names_nodes_at_huge_length_fits_on_none(spec: dict[str, Any]) -> None:
+    needs = _needs(spec)
+    assert needs.affinity == NodeSelector(())
+    assert not needs.node_selector
+    assert not needs.tolerations
+
+
+def test_of_huge_numbers_of_extended_resources_some_count() -> None:
+    container = _container(**{f"example.com/{n}": "1" for n in range(10_000)})
+    assert len(_needs({"containers": [container]}).extended) == 64

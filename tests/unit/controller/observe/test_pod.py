@@ -1,10 +1,12 @@
 """What is read of a pod."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.names import GATE, PREEMPTIBLE_ANNOTATION
+from controller.model.queue import QUEUE_LABEL
+from controller.names import GATE, GROUP_LABEL, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, pod_body
 
@@ -79,34 +81,42 @@ def test_the_word_of_kube_scheduler_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "grace", "leaves_by"),
+    ("end", "grace", "deleted", "counted"),
     [
-        (0, 0, 0),
-        (30, 30, 30),
-        (600, 600, 600),
-        (601, 601, 600),
-        (3_000_000_000, 3_000_000_000, 600),
-        (30, None, 30),
-        (30, -1, 30),
-        (30, "soon", 30),
+        (0, 0, 0, 0),
+        (30, 30, 0, 30),
+        (3_000_000_000, 3_000_000_000, 0, 3_000_000_000),
+        (30, None, 30, 0),
+        (30, -1, 31, -1),
+        (30, "soon", 30, 0),
         # The API server's arithmetic overflows: its time is not the sum. Nobody waits for that.
-        (1_000_000, 9_223_372_036, 1_000_000 - 9_223_372_036 + 600),
+        (1_000_000, 9_223_372_036, 1_000_000 - 9_223_372_036, 9_223_372_036),
     ],
 )
-def test_a_pod_leaves_by_the_end_of_its_grace_period_of_which_ten_minutes_count(
-    end: int, grace: object, leaves_by: int
+def test_a_pod_was_deleted_a_grace_period_before_its_end(
+    end: int, grace: object, deleted: int, counted: int
 ) -> None:
-    deleted = datetime(2026, 1, 1, tzinfo=UTC)
-    timestamp = (deleted + timedelta(seconds=end)).isoformat()
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    timestamp = (first + timedelta(seconds=end)).isoformat()
     pod = read_pod(pod_body("p", node="n1", deleted=timestamp, grace=grace))
-    assert pod.deleted == deleted.timestamp() + leaves_by
+    assert (pod.deleted, pod.deletion_grace) == (first.timestamp() + deleted, counted)
 
 
 @pytest.mark.parametrize("year", ["+292277026596", "12026"])
 def test_an_end_that_no_calendar_has_is_not_waited_for(year: str) -> None:
     pod = read_pod(pod_body("p", node="n1", deleted=f"{year}-01-01T00:00:00Z"))
-    assert pod.deleted == 0
+    assert (pod.deleted, pod.deletion_grace) == (0, math.inf)
 
 
 def test_a_pod_that_is_not_deleted_need_not_leave() -> None:
     assert read_pod(pod_body("p", node="n1")).deleted is None
+
+
+def test_of_a_huge_number_of_labels_those_that_say_the_group_count_and_some_others() -> None:
+    body = pod_body("p")
+    many = {f"a{n}": "" for n in range(50_000)}
+    last = {QUEUE_LABEL: "q", GROUP_LABEL: "g", "batch.kubernetes.io/job-completion-index": "3"}
+    body["metadata"]["labels"] = many | last
+    labels = read_pod(body).labels
+    assert len(labels) == 256
+    assert last.items() <= labels.items()

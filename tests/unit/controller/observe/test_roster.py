@@ -13,6 +13,7 @@ from carina_dra.kube.body import Body
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
 from controller.codec.namespaces import Namespaces
+from controller.codec.priorities import Priorities
 from controller.model.group import Group, PodSet
 from controller.model.queue import Queue
 from controller.names import MIN_COUNT_ANNOTATION, STARTED_WITH_ANNOTATION
@@ -70,6 +71,24 @@ def some_groups() -> Roster:
 
 
 ALL = {"t/job/train", "t/statefulset/db", "t/g", "t/pod/p", "u/pod/o"}
+
+
+def test_a_group_of_a_priority_that_its_queue_does_not_allow_is_refused() -> None:
+    roster = some_groups()
+    roster.put_queue("q", replace(declared_queue(), priorities=Priorities(max=5)))
+    roster.put(pod("p", priority=6))
+    roster.refresh()
+    assert roster.refused.keys() == {"t/pod/p"}
+    assert "does not allow pods of priority 6" in roster.refused["t/pod/p"]
+
+
+def test_what_runs_counts_with_the_priority_that_its_queue_has_come_to_allow() -> None:
+    roster = some_groups()
+    roster.put(running("p", priority=6))
+    roster.refresh()
+    roster.put_queue("q", replace(declared_queue(), priorities=Priorities(max=5)))
+    roster.refresh()
+    assert roster.groups["t/pod/p"].priority == 5
 
 
 def test_every_pod_of_a_queue_is_in_a_group() -> None:
@@ -245,18 +264,18 @@ def test_a_controller_that_starts_anew_learns_from_pods_what_they_needed(
 
 @pytest.mark.parametrize(
     ("replicas", "needed", "started"),
-    [(1, "1", 10), (2, "2", 20), (3, "3", 30), (3, "1", 10), (3, None, 30), (1, "3", 10)],
+    [(1, "1", 10), (3, "3", 10), (4, "4", None), (4, "1", 10), (3, None, 10), (1, "3", 10)],
     ids=[
         "it needs one",
-        "it needs two",
         "it needs all",
+        "it needs more than run",
         "it needs more than at first",
         "it does not say",
         "it needs less than at first",
     ],
 )
-def test_a_group_has_started_when_the_pods_ran_that_it_needed_at_first(
-    replicas: int, needed: str | None, started: float
+def test_a_group_has_started_with_its_first_pod_if_those_run_that_it_needed_at_first(
+    replicas: int, needed: str | None, started: float | None
 ) -> None:
     roster = Roster()
     roster.put_queue("q", declared_queue())
@@ -366,3 +385,62 @@ def test_a_roster_is_as_one_that_is_made_of_the_last_objects(rng: Random) -> Non
         assert set(objects.roster.pods_of(key)) == set(fresh.pods_of(key))
     assert objects.roster._roots.keys() <= fresh.groups.keys()
     assert not objects.roster.refresh()
+
+
+def test_pods_that_name_different_queues_are_no_group() -> None:
+    roster = some_groups()
+    roster.put(pod("stray", queue="b", owner=JOB))
+    roster.refresh()
+    singles = {"t/pod/stray", "t/pod/train-0", "t/pod/train-1"}
+    assert roster.refused.keys() == {"t/job/train", *singles}
+    assert "name different queues" in roster.refused["t/pod/stray"]
+    assert roster.groups.keys() == ALL - {"t/job/train"} | singles
+
+
+def test_each_queue_is_charged_for_its_own_pods_when_they_come_to_name_one_owner() -> None:
+    roster = some_groups()
+    roster.put(running("db-0", queue="b"))
+    roster.put(running("train-0", owner=JOB))
+    roster.refresh()
+    roster.put(running("db-0", queue="b", owner=JOB, version=2))
+    roster.refresh()
+    charged = {name: roster.groups[roster.group_of(name) or ""].queue for name in roster._group_of}
+    assert charged["t/db-0"] == "b"
+    assert charged["t/train-0"] == "q"
+    assert roster.turned.keys() >= {"t/pod/db-0", "t/pod/train-0"}
+
+
+def test_pods_are_a_group_again_once_they_name_one_queue() -> None:
+    roster = some_groups()
+    roster.put(pod("stray", queue="b", owner=JOB))
+    roster.refresh()
+    roster.turned.clear()
+    roster.remove("t/stray")
+    roster.refresh()
+    assert roster.groups.keys() == ALL
+    assert roster.refused == {}
+    assert "t/job/train" in roster.turned
+    assert roster.pods_of("t/job/train") == ["t/train-0", "t/train-1"]
+
+
+def test_a_group_does_not_start_again_when_one_pod_after_the_other_is_replaced() -> None:
+    roster = Roster()
+    roster.put_queue("q", declared_queue())
+    roster.declare("t/g", declared(2))
+    for at in range(6):
+        each = running(f"p{at}", group="g", annotations={STARTED_WITH_ANNOTATION: "2"})
+        roster.put(replace(each, scheduled=10.0 * at))
+        if at > 1:
+            roster.remove(f"t/p{at - 1}")
+        roster.refresh()
+    assert roster.groups["t/g"].started == 0
+
+
+def test_what_runs_of_a_group_that_is_refused_is_charged_as_what_it_started_as() -> None:
+    roster = some_groups()
+    roster.put(pod("a", owner=JOB, priority=9))
+    roster.remove("t/train-1")
+    roster.put(running("train-0", owner=JOB))
+    roster.refresh()
+    assert "different priorities" in roster.refused["t/job/train"]
+    assert roster.groups["t/job/train"].priority == 0

@@ -8,6 +8,7 @@ import pytest
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.codec.namespaces import LabelSelector, Namespaces
+from controller.codec.priorities import Priorities
 from controller.model.pod import Gated, Pending, Placed
 from controller.model.queue import QUEUE_LABEL
 from controller.model.snapshot import Snapshot
@@ -54,7 +55,10 @@ def claim(
 
 def seen(of: ResourceClaim, *, may_use: bool = True) -> StandaloneClaim | None:
     """How a claim stands; `may_use`: whether its namespace may use the queue."""
-    return standalone_claim(of, LATER, lambda *_: None if may_use else "not allowed")
+    refusal = None if may_use else "not allowed"
+    return standalone_claim(
+        of, LATER, lambda *_: refusal, lambda _, priority: priority, lambda _: False
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,6 +197,24 @@ def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobod
     assert found.state.accounts.allocated["q"] == (0,)
     assert found.state.cluster.allocation("t/c") == GIVEN
     assert found.refusals().keys() == {"t/resourceclaim/c"}
+
+
+def test_a_claim_of_an_emptied_queue_loses_its_reservation() -> None:
+    found = shown(claim(has=True, own=True))
+    known = declared_queue()
+    found.put_queue("q", replace(known, queue=replace(known.queue, evicts=True)))
+    found.refresh(NOW)
+    assert {each.standing for each in found.standalone.values()} == {Standing.USED}
+    assert list(found.ending) == ["t/c"]
+
+
+def test_a_claim_counts_with_the_priority_that_its_queue_allows_nearest_to_none() -> None:
+    found = mirror()
+    found.put_queue("q", replace(declared_queue(), priorities=Priorities(min=10)))
+    found.put_claim(claim())
+    found.refresh(NOW)
+    assert found.refusals() == {}
+    assert found.state.groups["t/resourceclaim/c"].priority == 10
 
 
 def test_a_claim_asks_once_its_namespace_has_the_labels_that_its_queue_wants() -> None:

@@ -141,6 +141,8 @@ def _queue(rng: Random, name: str, parent: str | None, named: list[Resource]) ->
         },
         preempt_min_runtime=rng.choice((None, None, 0, 6, 1000)),
         reclaim_min_runtime=rng.choice((None, None, 0, 6, 1000)),
+        deleted=rng.choice((None,) * 15 + (3,)),
+        evicts=rng.random() < 0.05,
     )
 
 

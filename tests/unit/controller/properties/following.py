@@ -36,6 +36,20 @@ def _events(state: State, before: Snapshot, after: Snapshot) -> Iterator[Callabl
         yield partial(state.put_queues, after.queues)
     if before.slices != after.slices:
         yield from (partial(state.put_devices, one) for one in after.slices)
+        kept = {one.metadata.name for one in after.slices}
+        yield from (
+            partial(state.remove_devices, one)
+            for one in before.slices
+            if one.metadata.name not in kept
+        )
+    if before.classes != after.classes:
+        yield from (partial(state.put_devices, one) for one in after.classes)
+        known = {one.metadata.name for one in after.classes}
+        yield from (
+            partial(state.remove_devices, one)
+            for one in before.classes
+            if one.metadata.name not in known
+        )
     yield partial(state.put_budgets, after.budgets)
 
 
@@ -57,6 +71,7 @@ def observe(state: State) -> dict[str, object]:
         "allocated": dict(state.accounts.allocated),
         "firm": dict(state.accounts.firm),
         "requested": dict(state.accounts.requested),
+        "uncounted": dict(state.accounts.uncounted),
         "budgets": dict(state.budgets),
         "members": {
             key: {

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import TypeAlias
 
 from carina_dra.resource import (
@@ -14,7 +15,7 @@ from controller.model.group import Group, PodSet, SubGroup, SubGroups
 from controller.model.plan import Action, Eviction, Plan
 from controller.model.pod import Evicting, Placed, Pod
 from controller.model.queue import Entitlement, Queue
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods, Resource
+from controller.model.resource import CapacityOf, Cpu, DevicesOf, Gpus, Memory, Pods, Resource
 from tests.unit.controller.properties.clusters import DRIVER, LEVELS
 from tests.unit.controller.properties.occupancy import (
     Occupancy,
@@ -134,6 +135,10 @@ def _exceeded_queues(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     )
     after = occupancy_later(cluster, plan)
     queues = {queue.name: queue for queue in cluster.queues}
+    for one in placements(plan):
+        queue = cluster.groups[cluster.pods[one.pod].group or ""].queue
+        if any(queues[name].is_closed for name in _path(queues, queue)):
+            yield f"{one.pod} gets a place in queue {queue}, which admits nothing"
     for firm in (False, True):
         had, has = sums(cluster, before, firm=firm), sums(cluster, after, firm=firm)
         for name, of_queue in has.items():
@@ -185,6 +190,8 @@ def sums(cluster: RunningCluster, held: Occupancy, *, firm: bool = False) -> Sum
 def entitlement_of(queues: Mapping[str, Queue], name: str, resource: Resource) -> Entitlement:
     """What a queue may have; of devices that it does not name, what those below it may have."""
     named = queues[name].entitlements.get(resource)
+    if queues[name].is_closed:
+        return Entitlement(0, None if named is None else named.limit, Fraction(0))
     if named is not None:
         return named
     if isinstance(resource, Cpu | Memory | Pods):
@@ -203,7 +210,7 @@ def _of_pod(pod: Pod, resource: Resource) -> int:
             return pod.needs.memory
         case Pods():
             return 1
-        case DevicesOf() | CapacityOf():
+        case Gpus() | DevicesOf() | CapacityOf():
             return 0
 
 
@@ -223,7 +230,7 @@ def _of_claim(
                 else:
                     amount += _capacity(cluster, result.pool, result.device, short)
             return amount
-        case Cpu() | Memory() | Pods():
+        case Gpus() | Cpu() | Memory() | Pods():  # `test_gpu_quotas` counts GPUs
             return 0
 
 
@@ -253,14 +260,18 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
 
 def _wrong_victims(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
     """Evictions that nobody may ask for, or that nobody gets a place for."""
+    queues = {queue.name: queue for queue in cluster.queues}
     served = {cluster.pods[one.pod].group for one in placements(plan)}
     moved = {one.pod for one in plan.nominations}
     evicted = {one.pod for one in plan.evictions}
     for one in plan.evictions:
         group = cluster.groups[cluster.pods[one.pod].group or ""]
-        if one.action is Action.STALE:
+        if one.action in (Action.STALE, Action.DRAIN):
             if one.group != group.key:
-                yield f"{one.pod} is evicted as stale, for {one.group}"
+                yield f"{one.pod} is evicted by {one.action}, for {one.group}"
+            is_emptied = any(queues[name].evicts for name in _path(queues, group.queue))
+            if one.action is Action.DRAIN and not is_emptied:
+                yield f"{one.pod} is evicted, and queue {group.queue} is not emptied"
             continue
         taker = cluster.groups[one.group]
         if taker.key not in served:
@@ -290,7 +301,7 @@ def _wrong_victim(one: Eviction, group: Group, taker: Group, *, moves: bool) -> 
         case Action.CONSOLIDATE:
             if not moves:
                 yield f"{one.pod} is consolidated, and does not move"
-        case Action.STALE:
+        case Action.STALE | Action.DRAIN:
             pass
 
 

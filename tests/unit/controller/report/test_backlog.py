@@ -24,6 +24,29 @@ def test_who_waits_longest_comes_first() -> None:
     assert list(drain(queued, 0)) == ["b", "a", "c"]
 
 
+def test_owners_take_turns_and_each_has_its_rate() -> None:
+    queued: Backlog[str] = Backlog(
+        rate=100, burst=100, owner_of=lambda key: key[0], owner_rate=1, owner_burst=2
+    )
+    for key in ("a1", "a2", "a3", "a4", "b1", "b2", "b3"):
+        queued.add(key, 0, urgent=True)
+    assert list(drain(queued, 0)) == ["a1", "b1", "a2", "b2"]
+    assert queued.wait(0) == 1
+    assert list(drain(queued, 1)) == ["a3", "b3"]
+    assert list(drain(queued, 2)) == ["a4"]
+    assert queued.wait(2) is None
+
+
+def test_an_owner_without_rate_left_does_not_delay_routine_writes_of_others() -> None:
+    queued: Backlog[str] = Backlog(
+        rate=100, burst=100, owner_of=lambda key: key[0], owner_rate=1, owner_burst=1
+    )
+    for key in ("a1", "a2"):
+        queued.add(key, 0, urgent=True)
+    queued.add("b1", 0, urgent=False)
+    assert list(drain(queued, 0)) == ["a1", "b1"]
+
+
 def test_urgent_writes_come_before_routine_ones() -> None:
     queued = backlog()
     queued.add("routine", 0, urgent=False)

@@ -29,7 +29,7 @@ class Events:
     def __init__(self) -> None:
         self.groups: dict[str, GroupNotice] = {}
 
-    def report(self, groups: dict[str, GroupNotice], pods_of: object, now: float) -> bool:
+    def report(self, groups: dict[str, GroupNotice], *_: object) -> bool:
         self.groups = groups
         return False
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from carina_dra.kube.api_resource import EVENTS
+from carina_dra.kube.api_resource import EVENTS, ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
+from controller.explain import Turn
 from controller.model.plan import Action, Eviction
 from controller.report.group_events import REPEAT_INTERVAL, GroupEvents, GroupNotice
 from controller.report.notice import (
@@ -65,6 +67,54 @@ def test_a_group_that_waits_has_an_event_on_some_of_its_pods(cluster: Cluster) -
     assert cluster.notes() == [("g-0", note), ("g-1", note), ("g-2", note)]
 
 
+@pytest.mark.parametrize("fails", ["pods", "turn", "event"])
+def test_a_group_of_which_nothing_can_be_told_keeps_no_other_from_its_events(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def defect(what: str, group: str) -> None:
+        if (what, group) == (fails, "t/bad"):
+            raise RuntimeError("a defect")
+
+    def pods(group: str) -> list[ObjectReference]:
+        defect("pods", group)
+        return pods_of(group)[:1]
+
+    def turn(group: str) -> None:
+        defect("turn", group)
+
+    record = cluster.recorder.record
+
+    def recording(regarding: ObjectReference, *arguments: Any, **named: Any) -> None:
+        defect("event", f"t/{regarding.name[:-2]}")
+        record(regarding, *arguments, **named)
+
+    monkeypatch.setattr(cluster.recorder, "record", recording)
+    GroupEvents(cluster.recorder).report(
+        {f"t/{name}": waits(group=f"t/{name}") for name in ("bad", "good")}, pods, 0, turn
+    )
+    assert [name for name, _ in cluster.notes()] == ["good-0"]
+
+
+def test_an_event_that_cannot_be_written_keeps_no_other_from_being_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = cluster.client.create
+
+    def creating(resource: ApiResource, body: Body, **named: Any) -> Body:
+        if body["regarding"]["name"] == "bad-0":
+            raise RuntimeError("a defect")
+        return create(resource, body, **named)
+
+    monkeypatch.setattr(cluster.client, "create", creating)
+    GroupEvents(cluster.recorder).report(
+        {f"t/{name}": waits(group=f"t/{name}") for name in ("bad", "good")},
+        lambda group: pods_of(group)[:1],
+        0,
+    )
+    assert [name for name, _ in cluster.notes()] == ["good-0"]
+    assert cluster.recorder.dropped == 1
+
+
 def test_the_reason_is_that_of_the_condition(cluster: Cluster) -> None:
     GroupEvents(cluster.recorder).report({"t/g": waits("OverLimit")}, pods_of, 0)
     (event, *_) = cluster.events()
@@ -118,43 +168,94 @@ def test_another_reason_comes_before_other_texts(cluster: Cluster) -> None:
     assert {name.partition("-")[0] for name, _ in cluster.notes()[3:]} == {"b"}
 
 
+def test_the_groups_of_one_namespace_do_not_delay_the_events_of_another(cluster: Cluster) -> None:
+    events = GroupEvents(cluster.recorder, rate=1, burst=6)
+    groups = {f"hostile/g{index}": waits(group=f"hostile/g{index}") for index in range(500)}
+    groups["quiet/train"] = waits(group="quiet/train")
+    events.report(groups, pods_of, 0)
+    assert "train" in {name.partition("-")[0] for name, _ in cluster.notes()}
+
+
+def test_an_event_says_the_place_in_the_queue_and_what_would_help(cluster: Cluster) -> None:
+    notice = GroupWaits("t/g", "NoRoom", "no room", "add nodes")
+    GroupEvents(cluster.recorder).report(
+        {"t/g": notice}, lambda group: pods_of(group)[:1], 0, lambda _: Turn(3, 12)
+    )
+    ((_, note),) = cluster.notes()
+    assert note == (
+        "group t/g waits: no room. It is number 3 of 12 that wait in its queue. "
+        "What helps: add nodes"
+    )
+
+
+def test_what_its_user_has_to_change_is_a_warning() -> None:
+    notice = GroupWaits("t/g", "BadClaim", "no class", "correct the claim", is_for_user=True)
+    assert event_text(notice, "t").type is EventType.WARNING
+
+
+_OTHERS: list[Notice] = [
+    PodEvicted(Eviction("t/p", "n", action, "secret/name"), "q") for action in Action
+]
+_OTHERS += [DoubleAllocation("d/p/gpu-0", "secret/name"), DeviceLost("d/p/gpu-0", "secret/name")]
+
+
+@pytest.mark.parametrize("notice", _OTHERS)
+def test_no_event_names_what_another_namespace_has(notice: Notice) -> None:
+    assert "secret" not in event_text(notice, "t").note
+
+
 @pytest.mark.parametrize(
     ("notice", "event_type", "reason", "note"),
     [
         (GroupRefused("name one queue"), EventType.WARNING, "Refused", "name one queue"),
         (
-            PodEvicted(Eviction("t/p", "n", Action.RECLAIM, "u/train")),
+            PodEvicted(Eviction("t/p", "n", Action.RECLAIM, "u/train"), "prod"),
             EventType.NORMAL,
             "Evicted",
             (
-                "its queue has more than its fair share, and group u/train of another queue is "
-                "within its own"
+                "its queue has more than its fair share, and a group of queue prod is within that "
+                "of its own"
             ),
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train")),
+            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train"), "q"),
             EventType.NORMAL,
             "Evicted",
-            "group t/train of its queue has a higher priority",
+            "group t/train has a higher priority in its queue",
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.CONSOLIDATE, "t/train")),
+            PodEvicted(Eviction("t/p", "n", Action.PREEMPT, "t/train", overran=True), "q"),
             EventType.NORMAL,
             "Evicted",
-            "moves to another node, so that group t/train has room",
+            "it runs for longer than it declared, and group t/train waits with a reservation",
         ),
         (
-            PodEvicted(Eviction("t/p", "n", Action.STALE, "t/g")),
+            PodEvicted(Eviction("t/p", "n", Action.CONSOLIDATE, "t/train", moves=True), "q"),
+            EventType.NORMAL,
+            "Evicted",
+            (
+                "moves to another node, so that group t/train has room; a place there is kept for "
+                "the pod that replaces it"
+            ),
+        ),
+        (
+            PodEvicted(Eviction("t/p", "n", Action.DRAIN, "t/g"), "q"),
+            EventType.NORMAL,
+            "Evicted",
+            "its queue is being emptied, by order of an administrator",
+        ),
+        (
+            PodEvicted(Eviction("t/p", "n", Action.STALE, "t/g"), "q"),
             EventType.NORMAL,
             "Evicted",
             "group t/g has fewer pods than it needs",
         ),
         (
-            DoubleAllocation("gpu.carina.dev/n/gpu-0", "u/other"),
+            DoubleAllocation("gpu.carina.dev/n/gpu-0", "t/other"),
             EventType.WARNING,
             "DoubleAllocation",
             (
-                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim u/other keeps it, and "
+                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim t/other keeps it, and "
                 "what uses this claim has to leave"
             ),
         ),
@@ -163,8 +264,8 @@ def test_another_reason_comes_before_other_texts(cluster: Cluster) -> None:
             EventType.WARNING,
             "DoubleAllocation",
             (
-                "device gpu.carina.dev/n/gpu-0 was allocated twice; claim u/other keeps it, and "
-                "no controller replaces this pod: delete it, and create it again"
+                "device gpu.carina.dev/n/gpu-0 was allocated twice; a claim of another namespace "
+                "keeps it, and no controller replaces this pod: delete it, and create it again"
             ),
         ),
         (
@@ -176,5 +277,5 @@ def test_another_reason_comes_before_other_texts(cluster: Cluster) -> None:
     ],
 )
 def test_what_an_event_says(notice: Notice, event_type: EventType, reason: str, note: str) -> None:
-    text = event_text(notice)
+    text = event_text(notice, "t")
     assert (text.type, text.reason, text.note) == (event_type, reason, note)

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from carina_dra.kube.errors import ApiOperation, TooManyRequests
 from controller.model.plan import Action
-from controller.report.metrics import Metrics, Outcome, Phase, QueueFigures, Undone, Write
+from controller.report.metrics import Metrics, Phase, QueueFigures, Undone, Write
 
 GPUS = "deviceClass gpu.carina.dev"
 
@@ -115,9 +116,11 @@ def test_evictions_and_undone_decisions_are_counted_from_zero() -> None:
 
 def test_writes_are_counted_by_kind_and_outcome() -> None:
     metrics = Metrics()
-    metrics.wrote(Write.CLAIM_STATUS, Outcome.WRITTEN)
-    metrics.wrote(Write.CLAIM_STATUS, Outcome.WRITTEN)
-    metrics.wrote(Write.EVICTION, Outcome.REFUSED)
+    for _ in range(2):
+        with metrics.writing(Write.CLAIM_STATUS):
+            pass
+    with pytest.raises(TooManyRequests), metrics.writing(Write.EVICTION):
+        raise TooManyRequests(ApiOperation("evict", "pods"), "a budget refuses it", retry_after=1)
 
     read = samples(metrics)
     assert read["carina_writes_total", "claim_status", "written"] == 2

@@ -1,9 +1,10 @@
 """The status of a Queue, from the accounts of the state and the fair shares of a plan."""
 
+from carina_dra.placement.gpu import GPU as WHOLE
 from controller.api.queue import GroupCounts
 from controller.model.group import PodSet
-from controller.model.pod import Evicting
-from controller.model.resource import Memory, Pods
+from controller.model.pod import Evicting, PodNeeds
+from controller.model.resource import Gpus, Memory, Pods
 from controller.report.queue_status import QueueStatus, count_groups, queue_status
 from tests.unit.controller.scene import GIB, GPU, Scene
 
@@ -56,6 +57,14 @@ def test_amounts_are_written_as_quantities() -> None:
     assert resource == {"name": "memory", "allocated": "0", "fairShare": "0", "pending": "0"}
 
 
+def test_amounts_of_gpus_are_numbers_of_them() -> None:
+    one = PodNeeds(extended=(("nvidia.com/gpu", 1),))
+    scene = Scene().node("n", extended={"nvidia.com/gpu": 2})
+    scene.queue("q", quota=WHOLE * 3 // 2, resource=Gpus()).waits("g", 3, gpus=0, needs=one)
+    (resource,) = status_of(scene, "q").body()["resources"]
+    assert resource == {"gpus": {}, "allocated": 0, "fairShare": 2, "pending": 3}
+
+
 def test_a_resource_that_only_other_queues_name_is_left_out() -> None:
     scene = Scene().node("n", 4).queue("q", quota=4).queue("other", quota=1, resource=Pods())
     idle, busy = status_of(scene, "q"), status_of(scene.runs("g", "n"), "q")
@@ -64,12 +73,12 @@ def test_a_resource_that_only_other_queues_name_is_left_out() -> None:
 
 
 def test_a_leaf_takes_work() -> None:
-    (condition,) = status_of(tree(), "research").conditions
+    condition = status_of(tree(), "research").conditions[0]
     assert (condition.type, condition.holds, condition.reason) == ("Active", True, "TakesWork")
 
 
 def test_a_queue_with_children_says_so() -> None:
-    (condition,) = status_of(tree(), "company").conditions
+    condition = status_of(tree(), "company").conditions[0]
     assert (condition.holds, condition.reason) == (True, "HasChildren")
     assert condition.message == "queues below it that take work: 2"
 
@@ -78,5 +87,5 @@ def test_a_queue_without_its_parent_is_not_active() -> None:
     status = status_of(Scene().queue("lost", "gone"), "lost")
     (condition,) = status.conditions
     assert (condition.holds, condition.reason) == (False, "CutOff")
-    assert condition.message.endswith("create it, or correct spec.parent")
+    assert "; create queue gone, or give the queues below it another" in condition.message
     assert status.resources == ()

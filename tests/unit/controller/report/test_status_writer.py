@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from carina_dra.kube.api_resource import NODES
+from carina_dra.kube.api_resource import NODES, ApiResource
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, MergePatch
+from controller.observe.set_aside import SetAsideObjects
+from controller.report.metrics import Metrics
 from controller.report.status_writer import StatusTarget, StatusWriter
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import Failure
@@ -57,8 +60,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def writer(cluster: Cluster) -> Iterator[StatusWriter]:
-    with StatusWriter(cluster.client) as writer:
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def writer(cluster: Cluster, metrics: Metrics) -> Iterator[StatusWriter]:
+    with StatusWriter(cluster.client, metrics) as writer:
         yield writer
 
 
@@ -76,12 +84,47 @@ def test_a_status_is_written_once_the_object_was_seen(
     eventually(lambda: cluster.status() == status())
 
 
+def test_an_object_whose_status_cannot_be_made_keeps_no_other_from_its_own(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_aside = SetAsideObjects()
+    patch = cluster.client.patch
+
+    def patching(resource: ApiResource, name: str, *arguments: Any, **named: Any) -> Body:
+        if name == "bad":
+            raise RuntimeError("a defect")
+        return patch(resource, name, *arguments, **named)
+
+    monkeypatch.setattr(cluster.client, "patch", patching)
+    with StatusWriter(cluster.client, Metrics(), set_aside=set_aside) as writer:
+        bad = StatusTarget(NODES, ObjectKey("", "bad"))
+        writer.observe(bad, {"metadata": {"name": "bad", "resourceVersion": "1"}})
+        writer.want(bad, status())
+        eventually(lambda: set_aside.counts() == {"nodes": 1})
+        show(cluster, writer)
+        writer.want(NODE, status())
+        eventually(lambda: cluster.status() == status())
+        assert writer.backlog == 1, "it is tried again after a while"
+
+
+def test_writes_of_statuses_are_counted_by_their_outcome(
+    cluster: Cluster, writer: StatusWriter, metrics: Metrics
+) -> None:
+    cluster.fail(500, "InternalError")
+    writer.want(NODE, status())
+    show(cluster, writer)
+    written = b'carina_writes_total{kind="group_status",outcome="written"} 1.0'
+    eventually(lambda: written in metrics.exposition())
+    failed = b'carina_writes_total{kind="group_status",outcome="failed"} 1.0'
+    assert failed in metrics.exposition()
+
+
 def test_a_status_that_the_object_has_is_not_written(cluster: Cluster) -> None:
-    with StatusWriter(cluster.client) as first:
+    with StatusWriter(cluster.client, Metrics()) as first:
         show(cluster, first)
         first.want(NODE, status())
     assert len(cluster.writes) == 1
-    with StatusWriter(cluster.client) as second:
+    with StatusWriter(cluster.client, Metrics()) as second:
         show(cluster, second)
         second.want(NODE, status())
         assert second.backlog == 0
@@ -166,7 +209,7 @@ def test_a_write_that_is_not_accepted_waits_for_a_minute(
 
 
 def test_closing_writes_what_is_left(cluster: Cluster) -> None:
-    with StatusWriter(cluster.client) as writer:
+    with StatusWriter(cluster.client, Metrics()) as writer:
         show(cluster, writer)
         writer.want(NODE, status("First"))
         eventually(lambda: cluster.writes)

@@ -4,11 +4,15 @@ from typing import get_args
 
 import pytest
 
+from controller.model.queue import CutOffCause
 from controller.model.reason import (
     BadClaim,
+    BadVolume,
     Behind,
+    ClosedQueue,
     CutOffQueue,
     Delayed,
+    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -16,30 +20,39 @@ from controller.model.reason import (
     OverLimit,
     OverQuota,
     Reason,
+    RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    UncountedGpus,
+    Undecided,
     UnknownQueue,
 )
 from controller.model.resource import DevicesOf
-from controller.report.waiting import reason_word, waiting_text, waiting_word
+from controller.report.waiting import for_tenant, reason_word, waiting_text, waiting_word
 
 _GPU = DevicesOf("gpu.carina.dev")
 _NO_ROOM = NoRoom("t/train-0", 4, (("devices", 4),))
 _WORDS: list[tuple[Reason, str]] = [
     (UnknownQueue("q", exists=False), "UnknownQueue"),
     (UnknownQueue("q", exists=True), "QueueHasChildren"),
-    (CutOffQueue("q", "above"), "QueueCutOff"),
+    (CutOffQueue("q", "above", CutOffCause.MISSING), "QueueCutOff"),
+    (ClosedQueue("q"), "QueueClosed"),
     (TooFewPods("", 1, 2), "TooFewPods"),
     (BadClaim("t/train-0", "no class"), "BadClaim"),
+    (BadVolume("t/train-0", "not found"), "BadVolume"),
     (OverLimit("q", _GPU, 3, 2, 2), "OverLimit"),
     (OverQuota("q", _GPU, 3, 2, 2), "OverQuota"),
+    (UncountedGpus("q"), "UncountedGpus"),
     (_NO_ROOM, "NoRoom"),
     (NoDomain("rack", 3), "NoDomain"),
     (OverFairShare("q", _GPU, 3, 2, 2), "OverFairShare"),
     (NoVictims("reclaim", 0, "none"), "NoVictims"),
     (Delayed(10), "EvictionDelayed"),
     (Behind("t/first"), "BehindReservation"),
+    (RefusedByScheduler("0/4 nodes are available"), "RefusedByScheduler"),
     (SearchCut("reclaim", 8), "SearchContinues"),
+    (Failed("KeyError", 10), "DecisionFailed"),
+    (Undecided(50_000, "pod t/train-0", 10), "Undecided"),
 ]
 
 
@@ -58,4 +71,29 @@ def test_the_first_reason_gives_the_word_and_all_give_the_text() -> None:
     assert waiting_text(reasons) == (
         "pod t/train-0 has no place on 4 nodes (devices on 4); "
         "fair share of queue q: deviceClass gpu.carina.dev: 2 in use and 2 asked for, of 3"
+    )
+
+
+def test_each_fact_stands_once() -> None:
+    why = str(_NO_ROOM)
+    reasons = (_NO_ROOM, NoVictims("consolidate", 0, why), NoVictims("reclaim", 2, why))
+    assert waiting_text(reasons) == (
+        "pod t/train-0 has no place on 4 nodes (devices on 4); "
+        "moving other pods does not make room (no group may be); "
+        "what other queues have to give back does not make room (2 groups could be evicted)"
+    )
+
+
+def test_a_cause_that_stands_nowhere_else_is_told() -> None:
+    reasons = (_NO_ROOM, NoVictims("consolidate", 1, "only 0 of 1 devices are free"))
+    assert waiting_text(reasons).endswith(
+        "(1 groups could be evicted): only 0 of 1 devices are free"
+    )
+
+
+def test_a_tenant_reads_no_names_of_other_namespaces() -> None:
+    reasons = (Behind("secret/job"), Behind("t/first"))
+    assert waiting_text(for_tenant(reasons, "t")) == (
+        "it would delay a group that holds a reservation; "
+        "it would delay group t/first, which holds a reservation"
     )

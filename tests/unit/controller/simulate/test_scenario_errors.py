@@ -49,6 +49,7 @@ def node(**fields: Any) -> dict[str, Any]:
             "jobs[0]: minPods is 3; it must be from 0 to pods (2)",
         ),
         (scenario({"gpus": -1}), "jobs[0]: gpus is -1; it must not be negative"),
+        (node(leastShare="2"), "nodes[0]: leastShare is 2; it must be a fraction from 1/1000 to 1"),
         (scenario({"cpu": "lots"}), "jobs[0].cpu: 'lots' is not a quantity;"),
         (
             scenario({"queue": "r"}),

@@ -68,8 +68,17 @@ def test_an_evicted_job_holds_its_devices_for_the_grace_and_begins_again() -> No
     job = job_of(run({"duration": "1m", "gpus": 1}, engine=engine, grace="20s"), "j0")
     first, second = job.runs
     assert (first.started, first.ended, first.outcome) == (0, 50, Outcome.EVICTED)
-    assert (second.started, job.ended) == (50, 110)
+    assert (second.started, job.ended) == (60, 120)
     assert (job.evictions, job.lost) == (1, 30)
+
+
+def test_an_evicted_pod_is_replaced_by_another_after_a_while() -> None:
+    engine = evicting_at(30, "q/j0-0")
+    fields = {"grace": "20s", "replacedAfter": "15s"}
+    job = job_of(run({"duration": "1m", "gpus": 1}, engine=engine, **fields), "j0")
+    first, second = job.runs
+    assert second.started == 65
+    assert second.pod != first.pod
 
 
 def test_a_job_with_checkpoints_goes_on_where_it_was() -> None:
@@ -77,7 +86,7 @@ def test_a_job_with_checkpoints_goes_on_where_it_was() -> None:
     job = job_of(
         run({"duration": "1m", "gpus": 1, "checkpoints": True}, engine=engine, grace="20s"), "j0"
     )
-    assert (job.ended, job.lost) == (80, 0)
+    assert (job.ended, job.lost) == (90, 0)
 
 
 def test_a_gang_that_loses_a_pod_stops_until_it_is_back() -> None:
@@ -90,14 +99,14 @@ def test_a_gang_that_loses_a_pod_stops_until_it_is_back() -> None:
         ),
         "j0",
     )
-    assert job.ended == 80
+    assert job.ended == 90
 
 
 def test_an_elastic_job_works_slower_with_fewer_pods() -> None:
     engine = evicting_at(30, "q/j0-1")
     shape = {"duration": "1m", "gpus": 2, "pods": 2, "minPods": 1}
     job = job_of(run(shape, engine=engine, grace="10s"), "j0")
-    assert (job.ended, job.lost) == (65, 0)
+    assert (job.ended, job.lost) == (70, 0)
 
 
 def test_the_eviction_is_recorded_with_its_reason() -> None:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from controller.decide.cycle import Engine
 from controller.simulate.record import Record
 from controller.simulate.report import clock, comparison, table
 from controller.simulate.series import series
 from controller.simulate.simulator import simulate
 from controller.simulate.summary import Waits, summarize
-from tests.unit.controller.simulate.scenarios import trace
+from tests.unit.controller.simulate.scenarios import NODES, trace
 from tests.unit.controller.simulate.stand_in import FIRST_FIT
 
 _QUEUES = [{"name": "q", "resources": [{"deviceClass": "gpu.carina.dev", "quota": 1}]}]
@@ -67,3 +68,26 @@ def test_only_a_few_jobs_are_listed_one_by_one() -> None:
 def test_a_comparison_has_a_column_for_each_simulation() -> None:
     record = run({"duration": "1m"})
     assert next(iter(comparison([record, record, record]))).split() == ["BINPACK"] * 3
+
+
+def test_shares_of_queues_that_count_models_are_those_of_their_models() -> None:
+    nodes = [{**NODES[0], "name": model.lower(), "product": model} for model in ("A100", "H100")]
+    queues = [
+        {"name": queue, "resources": [{"gpus": {"model": model}, "quota": 2}]}
+        for queue, model in (("old", "A100"), ("new", "H100"))
+    ]
+    select = "device.attributes['gpu.carina.dev'].productName == '{}'"
+    jobs = [
+        {
+            "queue": queue,
+            "duration": "1h",
+            "devices": [{"deviceClass": "gpu.carina.dev", "selectors": [select.format(model)]}],
+        }
+        for queue, model in (("old", "A100"), ("new", "H100"), ("new", "H100"))
+    ]
+    written = trace(*jobs, nodes=nodes, queues=queues)
+    lines = list(table(simulate(written, lambda state: Engine(state).decide)))
+    (header,) = (line for line in lines if line.startswith("QUEUE"))
+    shares = {line.split()[0]: line.split()[-2:] for line in lines if line[:4] in ("old ", "new ")}
+    assert header.split()[-2:] == ["SHARE", "SHORT"]
+    assert shares == {"new": ["2.0", "0.0"], "old": ["1.0", "0.0"]}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.preference import Order, Policy
-from controller.model.queue import Entitlement, Queue
+from controller.model.queue import CutOffCause, Entitlement, Queue
 from controller.model.resource import CapacityOf, Cpu, DevicesOf, Resource
 from controller.state.queue_tree import ROOT, QueueTree
 
@@ -97,6 +97,11 @@ class TestEntitlements:
 
 
 class TestSettings:
+    def test_eviction_grace_is_that_of_the_nearest_queue_above_or_ten_minutes(self) -> None:
+        queues = [_queue("a", eviction_grace=30), _queue("b", "a"), _queue("c")]
+        tree = QueueTree(queues)
+        assert {name: tree.eviction_grace(name) for name in "abc"} == {"a": 30, "b": 30, "c": 600}
+
     def test_preempt_min_runtime_is_that_of_the_nearest_queue_above(self) -> None:
         tree = QueueTree(
             [
@@ -146,4 +151,4 @@ def test_a_tree_has_at_most_64_levels() -> None:
     chain = [Queue("0"), *(Queue(str(level), str(level - 1)) for level in range(1, 2_000))]
     tree = QueueTree(chain)
     assert tree.queues.keys() == {str(level) for level in range(64)}
-    assert tree.cut_off["64"] == "0"
+    assert tree.cut_off["64"] == ("0", CutOffCause.DEPTH)

@@ -1,5 +1,6 @@
 """What the node publishes of its devices."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,20 @@ def test_as_many_default_shares_fit_as_their_cores_say(memory: int, share_cores:
     assert fits(amounts, device.capacity, in_use)
 
 
+def test_devices_that_count_in_queues_say_exactly_what_they_count_at_least() -> None:
+    kinds = devices(DriverReady((observed(0, mig=MIG),)))
+    settings = PublishSettings(DRIVER, least_share=Fraction(1, 7))
+
+    shown = published(*kinds, settings=settings)
+    least = StringAttribute("1/7")
+    assert {device.name: device.attributes.get("leastShare") for device in shown} == {
+        "gpu-0": least,
+        "gpu-0-mig-7g80gb-0-0": least,
+        "gpu-0-share": least,
+        "gpu-0-monitor": None,
+    }
+
+
 def test_devices_on_which_pods_compute_say_what_memory_of_the_host_they_cost() -> None:
     kinds = devices(DriverReady((observed(0, mig=MIG),)))
     settings = PublishSettings(DRIVER, host_memory_mib=512)
@@ -268,6 +283,7 @@ def test_attributes_have_the_names_that_users_know() -> None:
         "cudaComputeCapability": VersionAttribute("8.9.0"),
         "cudaDriverVersion": VersionAttribute("12.4.0"),
         "driverVersion": VersionAttribute("550.163.1"),
+        "leastShare": StringAttribute("1/10"),
         "nvlinkDomain": StringAttribute("GPU-1"),
         "nvlinkPeers": StringAttribute("1,2"),
         "resource.kubernetes.io/numaNode": IntAttribute(0),
@@ -295,7 +311,8 @@ def test_values_that_the_driver_does_not_give_are_left_out() -> None:
 
     (device,) = published(silent)
 
-    assert set(device.attributes) == {"type", "uuid", "resource.kubernetes.io/pciBusID"}
+    known = {"type", "uuid", "leastShare", "resource.kubernetes.io/pciBusID"}
+    assert set(device.attributes) == known
     assert device.capacity == {}
 
 

@@ -1,0 +1,137 @@
+"""What is wrong with a Queue: it names what does not exist, or promises more than there is.
+
+Each finding says what to do. Queues that are closed promise nothing.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from carina_dra.resource.errors import did_you_mean
+from controller.codec.amount import write_amount
+from controller.decide.shares import cluster_total
+from controller.model.queue import Queue
+from controller.model.resource import DevicesOf, Resource, describe
+from controller.observe.declared_queues import DeclaredQueues
+from controller.report.condition import DesiredCondition
+from controller.state.state import State
+
+REFERENCES: Final = "ReferencesResolved"
+"""The condition that holds if all that a Queue names exists."""
+QUOTAS: Final = "QuotasCovered"
+"""The condition that holds if its quotas are not more than there is to guarantee."""
+_SHOWN: Final = 3
+"""Findings of one kind that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAccess:
+    """What is wrong with who may use a queue."""
+
+    missing_namespaces: tuple[str, ...] = ()
+    """The namespaces that it names, and that do not exist."""
+    admits_nobody: bool = False
+    """Whether it has no queues below it and no `namespaces`."""
+
+
+UNKNOWN_ACCESS: Final = QueueAccess()
+
+
+def access_of(queues: DeclaredQueues, namespaces: Collection[str]) -> Mapping[str, QueueAccess]:
+    """By queue: what is wrong with who may use it, if anything is.
+
+    namespaces: those that exist.
+    """
+    missing, closed = queues.missing_namespaces(namespaces), {*queues.without_namespaces()}
+    return {
+        name: QueueAccess(missing.get(name, ()), admits_nobody=name in closed)
+        for name in missing.keys() | closed
+    }
+
+
+def checks(
+    state: State, queue: str, access: QueueAccess, generation: int
+) -> Iterator[DesiredCondition]:
+    """The conditions of a queue of the tree, beside whether it is active."""
+    known = state.tree.queues[queue]
+    missing = [*_missing_classes(state, known), *_missing_namespaces(access)]
+    yield DesiredCondition(
+        REFERENCES,
+        holds=not missing,
+        reason="NotFound" if missing else "Found",
+        message=_some(missing) if missing else "all that it names exists",
+        observed_generation=generation,
+    )
+    below, beyond = list(_exceeded_by_children(state, known)), list(_beyond_cluster(state, known))
+    reason = "ExceededBelow" if below else "ExceedsCluster" if beyond else "Covered"
+    found = _some([*below, *beyond]) if below or beyond else "there is what its quotas promise"
+    yield DesiredCondition(
+        QUOTAS,
+        holds=not (below or beyond),
+        reason=reason,
+        message=found,
+        observed_generation=generation,
+    )
+
+
+def _missing_classes(state: State, queue: Queue) -> Iterator[str]:
+    classes = state.feed.classes
+    for resource in queue.entitlements:
+        if isinstance(resource, DevicesOf) and resource.device_class not in classes:
+            name = resource.device_class
+            remedy = did_you_mean(name, classes) if classes else "there is none"
+            yield f"DeviceClass {name} does not exist: create it, or correct the name; {remedy}"
+
+
+def _missing_namespaces(access: QueueAccess) -> Iterator[str]:
+    for name in access.missing_namespaces:
+        yield f"namespace {name} does not exist: create it, or remove it from spec.namespaces"
+
+
+def _exceeded_by_children(state: State, queue: Queue) -> Iterator[str]:
+    """The resources of which the queues below a queue have more quota than itself."""
+    tree = state.tree
+    below = tree.children.get(queue.name, ())
+    for resource, quota in _quotas(state, queue):
+        together = _together(state, below, resource)
+        if together > quota:
+            yield (
+                f"{describe(resource)}: the queues below it have a quota of "
+                f"{write_amount(resource, together)} together, and it has "
+                f"{write_amount(resource, quota)}: raise its quota, or lower theirs"
+            )
+
+
+def _beyond_cluster(state: State, queue: Queue) -> Iterator[str]:
+    """The resources of which the cluster has less than a queue without a parent promises."""
+    if queue.parent is not None:
+        return
+    for resource, quota in _quotas(state, queue):
+        total = cluster_total(state, resource)
+        together = _together(state, state.tree.children[""], resource)
+        if quota and together > total:
+            yield (
+                f"{describe(resource)}: the queues without a parent have a quota of "
+                f"{write_amount(resource, together)} together, this one of "
+                f"{write_amount(resource, quota)}, and the cluster has "
+                f"{write_amount(resource, total)}: lower the quotas, or add nodes"
+            )
+
+
+def _quotas(state: State, queue: Queue) -> Iterator[tuple[Resource, int]]:
+    """The quotas that a queue names, if it is not closed."""
+    if state.tree.closed_by(queue.name) is None:
+        for resource, entitlement in queue.entitlements.items():
+            if entitlement.quota is not None:
+                yield resource, entitlement.quota
+
+
+def _together(state: State, queues: Iterable[str], resource: Resource) -> int:
+    at = state.tree.index[resource]
+    return sum(state.tree.quotas(name)[at] or 0 for name in queues)
+
+
+def _some(findings: Sequence[str]) -> str:
+    more = len(findings) - _SHOWN
+    shown = ". ".join(findings[:_SHOWN])
+    return f"{shown}. And {more} more" if more > 0 else shown

@@ -1,0 +1,44 @@
+"""Nobody who has the role `edit` in a namespace stops, robs or starves anybody else.
+
+CARINA_FUZZ_MINUTES sets the length, and CARINA_FUZZ_SEED repeats a run.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from simulation.kubernetes.cluster import Cluster
+from tests.integration.controller.fuzz.run import run
+from tests.integration.controller.fuzz.world import World, running_world
+
+_MINUTES: Final = float(os.environ.get("CARINA_FUZZ_MINUTES", "3"))
+_SEED: Final = int(os.environ.get("CARINA_FUZZ_SEED", "0")) or secrets.randbelow(2**32)
+_ALLOWED: Final = 4.0
+"""Of the hundred units of a short run, one decides: it may wait for a costly attempt."""
+_AROUND_S: Final = 900.0
+"""Seconds for the start of the world, the quiet time and the end."""
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with running_world() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(world: World) -> Cluster:
+    """Marks the test as one that needs a real Kubernetes."""
+    return world.cluster
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.timeout(2 * 60 * _MINUTES + _AROUND_S)
+def test_a_hostile_tenant_does_no_harm(world: World, tmp_path: Path) -> None:
+    report = run(world, seconds=60 * _MINUTES, seed=_SEED, folder=tmp_path, say=print)
+    print(*report.summary(), sep="\n")
+    found = [*report.findings(), *report.delays(_ALLOWED)]
+    assert not found, f"seed {_SEED}; the last steps are in {tmp_path}"

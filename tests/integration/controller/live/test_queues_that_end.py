@@ -1,0 +1,119 @@
+"""Queues that are deleted or emptied while groups run in them, on a real control plane."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from carina_dra.kube.body import Body
+from carina_dra.kube.client import MergePatch
+from carina_dra.kube.errors import NotFound
+from controller.names import EVICT_ANNOTATION, QUEUE_FINALIZER
+from controller.report.cycle_report import QUEUES
+from tests.eventually import eventually
+from tests.integration.controller.live.hollow_kubelet import HollowKubelet
+from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
+
+_NODE = "ending-0"
+NewTeam = Callable[..., Team]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(site: Site) -> Iterator[None]:
+    """A node of four GPUs."""
+    site.add_nodes(_NODE, gpus=4)
+    with site.controller():
+        yield
+    site.remove_nodes(_NODE)
+
+
+def quota(gpus: int) -> list[dict[str, object]]:
+    return [{"deviceClass": GPU_CLASS, "quota": gpus}]
+
+
+def queue_of(team: Team) -> Body:
+    """The Queue; empty if it is gone."""
+    try:
+        return team.client.get(QUEUES, team.queue)
+    except NotFound:
+        return {}
+
+
+def active(team: Team) -> dict[str, Any]:
+    """The condition Active of the Queue."""
+    conditions = queue_of(team).get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == "Active"), {})
+
+
+def is_held(team: Team) -> bool:
+    return QUEUE_FINALIZER in queue_of(team)["metadata"].get("finalizers", ())
+
+
+def delete_in_use(team: Team) -> None:
+    """Deletes the Queue once its groups hold it."""
+    eventually(partial(is_held, team), within=PLACED_WITHIN)
+    team.client.delete(QUEUES, team.queue)
+
+
+def test_a_deleted_queue_stays_until_its_last_group_has_ended(new_team: NewTeam) -> None:
+    team = new_team(resources=quota(4))
+    team.pod("runs")
+    team.await_bound(1)
+    delete_in_use(team)
+    team.pod("late")
+
+    eventually(lambda: active(team).get("reason") == "Deleted", within=PLACED_WITHIN)
+    assert active(team)["status"] == "False"
+    assert f"1 group holds it: {team.namespace}/pod/runs; " in active(team)["message"]
+    assert team.gated() == {"late"}
+
+    team.delete_pod("runs")
+    eventually(lambda: not queue_of(team), within=PLACED_WITHIN)
+    assert team.gated() == {"late"}
+
+
+def test_a_queue_without_groups_is_gone_at_once(new_team: NewTeam) -> None:
+    team = new_team()
+    team.client.delete(QUEUES, team.queue)
+    assert not queue_of(team)
+
+
+def test_a_deleted_queue_gives_back_what_it_was_guaranteed(new_team: NewTeam) -> None:
+    owner, ending = new_team(resources=quota(4)), new_team(resources=quota(4))
+    ending.job("borrows", pods=4)
+    ending.await_bound(4)
+    delete_in_use(ending)
+
+    owner.gang("owns", pods=2, gpus=2)
+
+    owner.await_bound(2)
+    eventually(lambda: not queue_of(ending), within=PLACED_WITHIN)
+
+
+def test_an_emptied_queue_loses_its_groups_and_ends(
+    new_team: NewTeam, kubelet: HollowKubelet
+) -> None:
+    team = new_team(resources=quota(4))
+    team.job("work", pods=4)
+    team.await_bound(4)
+    delete_in_use(team)
+
+    change = MergePatch({"metadata": {"annotations": {EVICT_ANNOTATION: "true"}}})
+    team.client.patch(QUEUES, team.queue, change)
+
+    eventually(lambda: not team.bound() and not queue_of(team), within=2 * PLACED_WITHIN)
+
+
+def test_groups_of_a_queue_that_has_vanished_give_to_others(new_team: NewTeam) -> None:
+    owner, lost = new_team(resources=quota(4)), new_team(resources=quota(4))
+    lost.job("stays", pods=2)
+    lost.await_bound(2)
+    delete_in_use(lost)
+    lost.client.patch(QUEUES, lost.queue, MergePatch({"metadata": {"finalizers": None}}))
+    assert not queue_of(lost)
+
+    owner.gang("owns", pods=1, gpus=4)
+
+    owner.await_bound(1)
+    assert not lost.bound()
