@@ -26,9 +26,7 @@ from controller import settings
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.queue_finalizer import QueueFinalizers
 from controller.act.writer import Writer
-from controller.inbox import Inbox
-from controller.loop import Loop
-from controller.model.snapshot import Snapshot
+from controller.engine.model.snapshot import Snapshot
 from controller.names import CONTROLLER
 from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
@@ -37,8 +35,10 @@ from controller.report.health import Health
 from controller.report.metrics import Metrics
 from controller.report.regarding import references
 from controller.report.status_writer import StatusWriter
+from controller.run.inbox import Inbox
+from controller.run.loop import Loop
+from controller.run.watches import Watches
 from controller.settings import Settings
-from controller.watches import Watches
 
 PROGRAM: Final = "carina-controller"
 """The name under which Events are reported."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from controller.model import queue
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model import queue
+from controller.engine.model.queue import QUEUE_LABEL
 
 GROUP: Final = "scheduling.carina.dev"
 """The API group of Queue and PodGroup."""

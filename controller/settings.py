@@ -11,8 +11,8 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.lease import LeaseTiming
 from carina_dra.process import settings as process_settings
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
-from controller.model.plan import Action
-from controller.model.snapshot import Settings as EngineSettings
+from controller.engine.model.plan import Action
+from controller.engine.model.snapshot import Settings as EngineSettings
 
 _CHOICES: Final = tuple(action for action in Action if action is not Action.DRAIN)
 """What is tried for groups that have no room, and for stale ones. A Queue alone asks to drain."""

@@ -17,7 +17,6 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.command import Command
-from carina_dra.cli.manifest import CLUSTER, ManifestObjects, read_files
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.kube import configuration
 from carina_dra.kube.api_resource import (
@@ -33,9 +32,10 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.feed import Feed, WatchedObject
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.manifests.manifest import CLUSTER, ManifestObjects, read_files
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
     Allocation,
     OnNode,

@@ -2,7 +2,7 @@
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
@@ -42,15 +42,6 @@ def render(output: OutputFormat, *, document: Mapping[str, Any], table: Iterable
         case OutputFormat.YAML:
             return yaml.dump(document, Dumper=YamlDumper, sort_keys=False).rstrip()
     assert_never(output)
-
-
-def columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table with aligned columns, the headings first."""
-    lines = [headings, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        yield "  ".join(cells).rstrip()
 
 
 def _printable(line: str) -> str:

@@ -5,5 +5,6 @@
     placer = Placer(cluster, Policy(), new_share_id=...)
     placer.place(PlacementRequest.of([claim], feed.classes, cluster.features))
 
-All of it is pure.
+`cluster` says what there is, `bounds` what cannot be, and `choice` which node is best. There is no
+I/O in them and no clock.
 """

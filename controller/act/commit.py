@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
-from controller.model.group import Group
-from controller.model.plan import Eviction, Plan, Start
+from controller.engine.model.group import Group
+from controller.engine.model.plan import Eviction, Plan, Start
 from controller.observe.mirror import CLAIMS, PODS, Assumed, Mirror
 from controller.observe.pod import ObservedPod
 from controller.observe.roster import GROUPS

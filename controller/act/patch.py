@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim, encode
-from controller.model.group import Group, least_pods
+from controller.engine.model.group import Group, least_pods
 from controller.names import (
     DELETE_PROTECTION,
     FENCE_ANNOTATION,

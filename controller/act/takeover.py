@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import ObjectKey
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from controller.model.plan import Plan
-from controller.model.reason import NoDomain, NoRoom, OverLimit, OverQuota
+from controller.engine.model.plan import Plan
+from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota
+from controller.engine.state.state import State
 from controller.observe.mirror import PODS, Mirror
 from controller.observe.pod import ObservedPod
-from controller.state.state import State
 
 
 @dataclass(frozen=True, slots=True)

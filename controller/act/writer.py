@@ -45,7 +45,7 @@ from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, ClaimWrite, Commit, PodStart, Release
 from controller.act.takeover import Unsettled
-from controller.model.plan import Eviction
+from controller.engine.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
 from controller.report.metrics import Metrics, Write

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated
 
 from carina_dra.resource.metadata import ConditionStatus
-from controller.codec.checked import text
+from controller.engine.files.checked import text
 
 
 @dataclass(frozen=True, slots=True)

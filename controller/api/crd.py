@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from controller.api.pod_group import PodGroup
 from controller.api.queue import Queue
 from controller.api.schema import description_of, schema_of
-from controller.codec.queue import API_VERSION
+from controller.engine.files.queue import API_VERSION
 
 _GROUP, _VERSION = API_VERSION.split("/")
 

@@ -25,11 +25,11 @@ from carina_dra.resource.errors import BadValueError
 from controller.api import sub_group
 from controller.api.condition import Condition
 from controller.api.sub_group import Count, SubGroupSpec, Topology
-from controller.codec.amount import DURATION, Duration, read_duration, write_duration
-from controller.codec.checked import LONGEST_LABEL, Checked, Rule, items
-from controller.codec.queue import API_VERSION, Placement
-from controller.codec.value import codec_of
-from controller.model.group import PodSet, SubGroup
+from controller.engine.files.amount import DURATION, Duration, read_duration, write_duration
+from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, items
+from controller.engine.files.queue import API_VERSION, Placement
+from controller.engine.files.value import codec_of
+from controller.engine.model.group import PodSet, SubGroup
 
 KIND: Final = "PodGroup"
 NEVER: Final = "never"

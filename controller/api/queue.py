@@ -1,17 +1,17 @@
-"""Queue as an object: its status, and who may use it. Its spec is `controller.codec.queue`'s."""
+"""Queue as an object: its status, and who may use it. Its spec is in `engine.files.queue`."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from carina_dra.resource.errors import BadValueError
 from controller.api.condition import Condition
-from controller.codec.checked import LONGEST_LABEL, Checked, Rule, integer, items
-from controller.codec.namespaces import Namespaces
-from controller.codec.priorities import Priorities
-from controller.codec.queue import QueueGpus, QueueSpec, read_document
-from controller.codec.value import codec_of
-from controller.model.queue import Queue as EngineQueue
-from controller.model.resource import describe
+from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, integer, items
+from controller.engine.files.namespaces import Namespaces
+from controller.engine.files.priorities import Priorities
+from controller.engine.files.queue import QueueGpus, QueueSpec, read_document
+from controller.engine.files.value import codec_of
+from controller.engine.model.queue import Queue as EngineQueue
+from controller.engine.model.resource import describe
 
 _Amount: TypeAlias = Annotated[
     object, Checked(lambda value: value, lambda value: value, {"x-kubernetes-int-or-string": True})

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from carina_dra.resource import JsonObject
-from controller.codec.checked import Checked, Rule
-from controller.codec.value import codec_of, json_name
+from controller.engine.files.checked import Checked, Rule
+from controller.engine.files.value import codec_of, json_name
 
 _PLAIN: Final[Mapping[Any, Mapping[str, Any]]] = {
     str: {"type": "string"},

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, TypeAlias
 
-from controller.codec.checked import (
+from controller.engine.files.checked import (
     DNS_LABEL,
     LABEL_KEY,
     LONGEST_LABEL,
@@ -18,7 +18,7 @@ from controller.codec.checked import (
     integer,
     text,
 )
-from controller.model.group import PodSet, SubGroup, SubGroups, TopologyConstraint
+from controller.engine.model.group import PodSet, SubGroup, SubGroups, TopologyConstraint
 
 _DEEPEST: Final = 3
 """Levels of sub-groups. The rule on the depth of a spec spells them out."""

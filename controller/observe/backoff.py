@@ -24,7 +24,7 @@ from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
 
-from controller.model.group import SchedulerRefusal
+from controller.engine.model.group import SchedulerRefusal
 from controller.observe.pod import ObservedPod
 
 _FIRST: Final = 10.0

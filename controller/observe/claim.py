@@ -16,7 +16,7 @@ from carina_dra.resource import (
     ResourceClaim,
     decode,
 )
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GROUP, RESERVATIONS
 
 _PODS = "pods"

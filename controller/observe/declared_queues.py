@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from controller.api.queue import DeclaredQueue
-from controller.model.queue import EVICTION_GRACE, QUEUE_LABEL
+from controller.engine.model.queue import EVICTION_GRACE, QUEUE_LABEL
 
 
 class DeclaredQueues:

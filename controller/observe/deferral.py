@@ -9,7 +9,7 @@ from carina_dra.resource import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from controller.model.pod import PodNeeds
+from controller.engine.model.pod import PodNeeds
 from controller.observe.alarms import Alarms
 
 

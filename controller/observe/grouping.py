@@ -8,9 +8,9 @@ from typing import Final, Protocol, TypeVar, assert_never
 
 from carina_dra.allocator.preference import Policy
 from carina_dra.resource.errors import BadValueError
-from controller.codec.amount import read_duration
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.files.amount import read_duration
+from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,

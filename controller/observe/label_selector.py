@@ -9,8 +9,8 @@ from typing import Final, assert_never
 
 from carina_dra.resource import JsonObject
 from carina_dra.resource.schema import Struct
-from controller.model import label_selector as model
-from controller.model.label_selector import LabelSelectorOperator
+from controller.engine.model import label_selector as model
+from controller.engine.model.label_selector import LabelSelectorOperator
 
 _OPERATORS: Final = frozenset(LabelSelectorOperator)
 

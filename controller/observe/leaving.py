@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource import ResourceClaim
-from controller.model.plan import Memory
-from controller.model.pod import Evicting, Pod, PodNeeds
-from controller.model.queue import LEAST_GRACE
+from controller.engine.model.plan import Memory
+from controller.engine.model.pod import Evicting, Pod, PodNeeds
+from controller.engine.model.queue import LEAST_GRACE
 from controller.observe.claim import is_pod, node_of
 from controller.observe.pod import ObservedPod
 

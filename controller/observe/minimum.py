@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from controller.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
+from controller.engine.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
 from controller.observe.member import place_of
 from controller.observe.owner import AllMembers, Malformed, Parts, Shape
 from controller.observe.pod import ObservedPod

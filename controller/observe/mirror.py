@@ -20,9 +20,10 @@ from carina_dra.resource import (
 )
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
-from controller.model.node import ClusterNode
-from controller.model.snapshot import Snapshot
-from controller.model.volume import StorageClass, StorageObject, Volume, VolumeClaim
+from controller.engine.model.node import ClusterNode
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.model.volume import StorageClass, StorageObject, Volume, VolumeClaim
+from controller.engine.state.state import State
 from controller.names import TAINT
 from controller.observe.alarms import Alarms
 from controller.observe.backoff import Backoffs, is_accepted
@@ -44,7 +45,6 @@ from controller.observe.standalone import (
 )
 from controller.observe.tentative import Assumed, TentativeAllocations
 from controller.observe.watched import Watched
-from controller.state.state import State
 
 __all__ = ["Assumed", "Mirror"]
 

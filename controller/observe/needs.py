@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DecodeError, JsonObject, NodeSelector, decode
-from controller.model.pod import PodNeeds, Toleration, TolerationOperator
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.pod import PodNeeds, Toleration, TolerationOperator
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
 from controller.observe.pod_affinity import affinity_terms, read_affinity
 from controller.observe.spread import read_spread, spread_terms

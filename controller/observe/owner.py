@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.resource import DecodeError, JsonObject, decode
 from carina_dra.resource.schema import Struct
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 
 
 class OwnerKind(StrEnum):

@@ -10,8 +10,8 @@ from itertools import chain, islice
 from typing import Final
 
 from carina_dra.resource import JsonObject, OwnerReference
-from controller.model.pod import PodNeeds
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.pod import PodNeeds
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GATE, NODE_ANNOTATION
 from controller.observe.member import ANNOTATIONS, Member
 from controller.observe.needs import needs_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from carina_dra.resource import JsonObject
-from controller.model.pod import MOST_TERMS, PodAffinity, PodSelection
+from controller.engine.model.pod import MOST_TERMS, PodAffinity, PodSelection
 from controller.observe.label_selector import plain_selector, read_selector, selector_size
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

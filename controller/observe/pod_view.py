@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from carina_dra.resource import ResourceClaim
-from controller.model.plan import Memory
-from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
-from controller.model.queue import EVICTION_GRACE
+from controller.engine.model.plan import Memory
+from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
+from controller.engine.model.queue import EVICTION_GRACE
 from controller.observe.backoff import Backoffs
 from controller.observe.claim import node_of
 from controller.observe.deferral import Deferrals, avoiding

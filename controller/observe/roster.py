@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
-from controller.model.group import Group, PodSet, SchedulerRefusal, SubGroup, least_pods
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.group import Group, PodSet, SchedulerRefusal, SubGroup, least_pods
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.declared_queues import DeclaredQueues
 from controller.observe.grouping import Refused, group_of, may_be_evicted
 from controller.observe.member import (

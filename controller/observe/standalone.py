@@ -16,10 +16,10 @@ from typing import Final
 
 from carina_dra.resource import ResourceClaim
 from carina_dra.resource.errors import BadValueError
-from controller.codec.amount import read_duration
-from controller.model.group import Group, PodSet
-from controller.model.pod import Pending, Placed, Pod, PodNeeds, PodState
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.files.amount import read_duration
+from controller.engine.model.group import Group, PodSet
+from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds, PodState
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import EXPIRES_ANNOTATION
 from controller.observe.claim import is_reserved, is_standalone, node_of
 from controller.observe.pod import ObservedPod

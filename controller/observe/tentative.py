@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from carina_dra.resource import Allocation, ResourceClaim, ResourceClaimStatus
-from controller.model.plan import Nomination
+from controller.engine.model.plan import Nomination
 from controller.observe.alarms import Alarms
 from controller.observe.claim import is_tentative, node_of
 from controller.observe.pod import ObservedPod

@@ -18,8 +18,8 @@ from carina_dra.resource import (
     NodeSelectorTerm,
     decode,
 )
-from controller.model.label_selector import LabelSelector
-from controller.model.volume import (
+from controller.engine.model.label_selector import LabelSelector
+from controller.engine.model.volume import (
     AttachLimits,
     StorageCapacity,
     StorageClass,

@@ -10,13 +10,14 @@ from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.queue import GroupCounts
-from controller.explain import what_helps
-from controller.model.group import Group
-from controller.model.plan import Plan
-from controller.model.pod import Pod
-from controller.model.queue import Queue
-from controller.model.reason import Reason
-from controller.model.resource import describe, figure
+from controller.engine.explain import what_helps
+from controller.engine.model.group import Group
+from controller.engine.model.plan import Plan
+from controller.engine.model.pod import Pod
+from controller.engine.model.queue import Queue
+from controller.engine.model.reason import Reason
+from controller.engine.model.resource import describe, figure
+from controller.engine.state.state import State
 from controller.names import GROUP
 from controller.observe.roster import GROUPS
 from controller.observe.set_aside import SetAsideObjects
@@ -41,7 +42,6 @@ from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
 from controller.report.turns import Turns
 from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
-from controller.state.state import State
 
 QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
 POD_GROUPS: Final = ApiResource(GROUP, "v1alpha1", "podgroups", "PodGroup", Scope.NAMESPACED)

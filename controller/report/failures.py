@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from controller.model.plan import Plan
+from controller.engine.model.plan import Plan
 from controller.report.metrics import Metrics, SetAside
 from controller.report.rate import TokenBucket
 

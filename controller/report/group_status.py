@@ -7,10 +7,10 @@ from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.body import Body
 from controller.api.pod_group import Phase, PodCounts
-from controller.model.group import Group, is_satisfied
-from controller.model.plan import Plan
-from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
-from controller.model.reason import Reason
+from controller.engine.model.group import Group, is_satisfied
+from controller.engine.model.plan import Plan
+from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
+from controller.engine.model.reason import Reason
 from controller.names import GROUP_LABEL
 from controller.report.condition import DesiredCondition
 from controller.report.waiting import for_tenant, waiting_text, waiting_word

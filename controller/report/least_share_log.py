@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE
-from carina_dra.placement.gpu import invalid_least_share, is_gpu
+from carina_dra.placement.cluster.gpu import invalid_least_share, is_gpu
 from carina_dra.resource import ResourceSlice
 from controller.report.rate import TokenBucket
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.kube.event import EventType
-from controller.explain import Turn
-from controller.model.plan import Action, Eviction
+from controller.engine.explain import Turn
+from controller.engine.model.plan import Action, Eviction
 
 REFUSED: Final = "Refused"
 """The reason of Events about groups that cannot be decided on."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource.errors import did_you_mean
-from controller.codec.amount import write_amount
-from controller.decide.shares import cluster_total
-from controller.model.queue import Queue
-from controller.model.resource import DevicesOf, Resource, describe
+from controller.engine.decide.shares import cluster_total
+from controller.engine.files.amount import write_amount
+from controller.engine.model.queue import Queue
+from controller.engine.model.resource import DevicesOf, Resource, describe
+from controller.engine.state.state import State
 from controller.observe.declared_queues import DeclaredQueues
 from controller.report.condition import DesiredCondition
-from controller.state.state import State
 
 REFERENCES: Final = "ReferencesResolved"
 """The condition that holds if all that a Queue names exists."""

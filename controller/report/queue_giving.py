@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.model.plan import Action, Plan
-from controller.model.pod import Evicting, Placed
-from controller.model.reason import NoVictims
+from controller.engine.model.plan import Action, Plan
+from controller.engine.model.pod import Evicting, Placed
+from controller.engine.model.reason import NoVictims
+from controller.engine.state.state import State
 from controller.report.condition import DesiredCondition
-from controller.state.state import State
 
 GIVES_BACK: Final = "GivesBack"
 """The condition that holds if nothing keeps a queue from giving back what others reclaim."""

@@ -8,12 +8,12 @@ from typing import Final, assert_never
 
 from carina_dra.kube.body import Body
 from controller.api.queue import GroupCounts
-from controller.codec.amount import write_amount
-from controller.decide.chunk import Fullness, fullness
-from controller.model.plan import Plan
-from controller.model.queue import EVICT_ANNOTATION, Queue
-from controller.model.reason import CutOffQueue
-from controller.model.resource import (
+from controller.engine.decide.chunk import Fullness, fullness
+from controller.engine.files.amount import write_amount
+from controller.engine.model.plan import Plan
+from controller.engine.model.queue import EVICT_ANNOTATION, Queue
+from controller.engine.model.reason import CutOffQueue
+from controller.engine.model.resource import (
     CapacityOf,
     Cpu,
     DevicesOf,
@@ -23,11 +23,11 @@ from controller.model.resource import (
     Resource,
     describe,
 )
+from controller.engine.state.state import State
 from controller.report.condition import DesiredCondition
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess, checks
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back
 from controller.report.queue_use import QueueUse
-from controller.state.state import State
 
 ACTIVE: Final = "Active"
 """The condition that holds if the queue, or queues below it, take work."""

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from controller.state.state import State
+from controller.engine.state.state import State
 
 _NAMED: Final = 3
 

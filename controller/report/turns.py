@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from controller.explain import Turn, turns_in
-from controller.state.state import State
+from controller.engine.explain import Turn, turns_in
+from controller.engine.state.state import State
 
 _NEW_AFTER: Final = 10.0
 """Seconds after which the places in a queue are computed again: thousands of groups may wait."""

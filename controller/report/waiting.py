@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from controller.model.reason import (
+from controller.engine.model.reason import (
     BadClaim,
     BadVolume,
     Behind,

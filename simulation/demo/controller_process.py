@@ -13,7 +13,7 @@ from simulation.demo.manifests import REPOSITORY
 _CONTROLLER: Final = "from controller.main import main; main()"
 _CARINA_QUEUE: Final = """\
 from carina_dra.cli.command import run
-from controller.queue_command import COMMAND
+from controller.commands.queue import COMMAND
 raise SystemExit(run(["queue"], {"queue": COMMAND}))
 """
 """Works without the installed console script, too."""

@@ -26,8 +26,8 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, MergePatch
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
     Allocation,
     DeviceClass,

@@ -5,8 +5,8 @@ from typing import Final
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 from tests.benchmarks.fleet import CLASSES, Kind, Page, Pod, key_of
 from tests.benchmarks.stopwatch import cpu_ms

@@ -6,7 +6,7 @@ from itertools import chain
 from statistics import fmean, median
 from typing import Final
 
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Asking, Event, Fleet, Pod, Question, pages
 from tests.benchmarks.measurement import NOT_MEASURED, Measurement, Typical, Upstream

@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 
 Object: TypeAlias = dict[str, Any]
 Pod: TypeAlias = tuple[Object, ...]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import node as nodes
 from simulation.kubernetes.cluster import Cluster, KubectlError, running_cluster
 from simulation.kubernetes.node import Node

@@ -10,7 +10,7 @@ import pytest
 
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GATE
 from simulation.kubernetes.cluster import Cluster
 from simulation.kubernetes.process import wait_for

@@ -24,8 +24,8 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from carina_dra.placement.cluster import Cluster as Devices
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster as Devices
 from carina_dra.resource import (
     Allocation,
     DeviceClass,

@@ -29,9 +29,9 @@ from carina_dra.kube.errors import PathNotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.feed import Feed, WatchedObject
-from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
     DeviceClass,
     DeviceTaintRule,

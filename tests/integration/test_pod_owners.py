@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from carina_dra.resource import ObjectMeta, decode
-from controller.model.group import Group, PodSet
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.group import Group, PodSet
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import MIN_COUNT_ANNOTATION
 from controller.observe.grouping import group_of
 from controller.observe.member import Member, group_id_of, place_of

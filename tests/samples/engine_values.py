@@ -31,13 +31,13 @@ from carina_dra.resource import (
     ResourceSlice,
     decode,
 )
-from controller.model.group import Group
-from controller.model.node import ClusterNode, Taint
-from controller.model.plan import Plan
-from controller.model.pod import Pod, PodNeeds
-from controller.model.queue import Entitlement, Queue
-from controller.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import Group
+from controller.engine.model.node import ClusterNode, Taint
+from controller.engine.model.plan import Plan
+from controller.engine.model.pod import Pod, PodNeeds
+from controller.engine.model.queue import Entitlement, Queue
+from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods
+from controller.engine.model.snapshot import Snapshot
 from tests.samples.resources import EXAMPLES, example
 
 _words = st.text("abz-./é1", min_size=1, max_size=4)

@@ -7,8 +7,8 @@ from typing import Any
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 
 DRIVER = "gpu.carina.dev"

@@ -7,8 +7,8 @@ from random import Random
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import PlacementRequest
+from carina_dra.placement.choice.placer import PlacementRequest
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
     DeviceClass,
     DeviceTaintRule,

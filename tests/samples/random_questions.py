@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.node_offer import Offer
-from carina_dra.placement.offer import PoolState
-from carina_dra.placement.placer import PlacementRequest
+from carina_dra.placement.choice.placer import PlacementRequest
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.node_offer import Offer
+from carina_dra.placement.cluster.offer import PoolState
 from tests.samples.followed_cluster import FollowedCluster
 
 _EVENTS = 6

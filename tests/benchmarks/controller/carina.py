@@ -8,7 +8,7 @@ from typing import Any, Final
 from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import MergePatch
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GROUP, GROUP_LABEL
 from controller.report.cycle_report import POD_GROUPS, QUEUES
 from simulation.kubernetes import process

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from controller.model.plan import Plan
+from controller.engine.model.plan import Plan
 from tests.benchmarks.engine.hardware import ALIKE, build
 from tests.benchmarks.engine.jobs import Job, filling, queue, snapshot, waiting
 from tests.benchmarks.engine.rehearsal import Rehearsal

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from carina_dra.allocator.node import Node
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceClass, DeviceResult, ResourceSlice, decode
-from controller.model.node import ClusterNode
+from controller.engine.model.node import ClusterNode
 from tests.benchmarks.claims import request
 from tests.benchmarks.fleet import CLASSES, DRIVER, Object
 from tests.benchmarks.fleets import alike, mig, shares, unlike

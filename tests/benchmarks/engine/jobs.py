@@ -17,11 +17,11 @@ from carina_dra.resource import (
     ResourceClaimStatus,
     decode,
 )
-from controller.model.group import Group, PodSet, TopologyConstraint
-from controller.model.pod import Pending, Placed, Pod, PodNeeds
-from controller.model.queue import Entitlement, Queue
-from controller.model.resource import DevicesOf, Resource
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import Group, PodSet, TopologyConstraint
+from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds
+from controller.engine.model.queue import Entitlement, Queue
+from controller.engine.model.resource import DevicesOf, Resource
+from controller.engine.model.snapshot import Snapshot
 from tests.benchmarks.claims import claim
 from tests.benchmarks.engine.hardware import CLASS_VALUES, Hardware, Site, Use
 from tests.benchmarks.fleet import Object

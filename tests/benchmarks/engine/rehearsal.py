@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.resource import Allocation, ResourceClaimStatus
-from controller.decide.cycle import Engine
-from controller.model.plan import Plan
-from controller.model.pod import Pending, Placed, PodState
-from controller.model.snapshot import Snapshot
-from controller.state.state import State
+from controller.engine.decide.cycle import Engine
+from controller.engine.model.plan import Plan
+from controller.engine.model.pod import Pending, Placed, PodState
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.state.state import State
 from tests.benchmarks.engine.jobs import Job
 from tests.benchmarks.stopwatch import cpu_ms
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.model.group import PodSet, TopologyConstraint
-from controller.model.plan import Action, Plan
-from controller.model.queue import Queue
-from controller.model.reason import NoVictims, OverLimit
+from controller.engine.model.group import PodSet, TopologyConstraint
+from controller.engine.model.plan import Action, Plan
+from controller.engine.model.queue import Queue
+from controller.engine.model.reason import NoVictims, OverLimit
 from tests.benchmarks.engine.hardware import ALIKE, Hardware, Site, build
 from tests.benchmarks.engine.jobs import Job, filling, queue, snapshot, waiting
 from tests.benchmarks.engine.rehearsal import Rehearsal, WrongAnswerError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceSlice, decode
 from tests.benchmarks.claims import pod, request
 from tests.benchmarks.fleet import Event, Fleet, Object, Pod, Scenario

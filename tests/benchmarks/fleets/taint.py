@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceTaintRule, decode
 from tests.benchmarks.fleet import DRIVER, Event, Scenario
 from tests.benchmarks.fleets import unlike

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from controller.decide.cycle import plan
+from controller.engine.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
 from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.report import describe

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from carina_dra.placement.bipartite import has_matching
+from carina_dra.placement.bounds.bipartite import has_matching
 from tests.conformance.scheduling.devices import DRIVER, Gpus
 from tests.conformance.scheduling.state import State, TaskState, tasks_of
 from tests.conformance.scheduling.vector import (

@@ -48,8 +48,8 @@ from carina_dra.resource import (
     StringAttribute,
     ValidRange,
 )
-from controller.model.queue import QUEUE_LABEL
-from controller.model.resource import CapacityOf, DevicesOf, Resource
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.resource import CapacityOf, DevicesOf, Resource
 from tests.conformance.scheduling.vector import (
     ENDED,
     Claim,

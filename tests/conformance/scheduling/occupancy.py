@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from carina_dra.resource import DeviceResult, ExactCount, Exactly, ResourceClaim
-from controller.model.plan import Plan
+from controller.engine.model.plan import Plan
 from tests.conformance.scheduling.devices import DRIVER, Gpus, with_status
 from tests.conformance.scheduling.state import (
     HOLDING,

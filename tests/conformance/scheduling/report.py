@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from controller.model.plan import Nomination, Plan, Start
+from controller.engine.model.plan import Nomination, Plan, Start
 from tests.conformance.scheduling.comparison import outcome_of
 from tests.conformance.scheduling.rounds import Result
 from tests.conformance.scheduling.state import State

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from controller.model.plan import Plan
-from controller.model.snapshot import Snapshot
+from controller.engine.model.plan import Plan
+from controller.engine.model.snapshot import Snapshot
 from tests.conformance.scheduling.comparison import Difference, differences, outcome_of
 from tests.conformance.scheduling.devices import Gpus
 from tests.conformance.scheduling.occupancy import violations

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from carina_dra.resource import ResourceClaim
-from controller.model.plan import Plan
+from controller.engine.model.plan import Plan
 from tests.conformance.scheduling.devices import Gpus, claim_key, users_of, with_status
 from tests.conformance.scheduling.vector import ACTIVE, LEAVING, Job, Status, Task, Vector
 

@@ -7,9 +7,9 @@ import pytest
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
-from controller.model.plan import Action, Eviction, Memory, Nomination, Plan, Start, Step
-from controller.model.pod import Pending, Placed
-from controller.model.snapshot import Snapshot
+from controller.engine.model.plan import Action, Eviction, Memory, Nomination, Plan, Start, Step
+from controller.engine.model.pod import Pending, Placed
+from controller.engine.model.snapshot import Snapshot
 from tests.conformance.scheduling.devices import DRIVER
 from tests.conformance.scheduling.rounds import Decide, run
 from tests.conformance.scheduling.sample import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.decide.cycle import plan
+from controller.engine.decide.cycle import plan
 from tests.conformance.scheduling.departures import DEPARTURES
 from tests.conformance.scheduling.reading import read_vector, vector_paths
 from tests.conformance.scheduling.rounds import run

@@ -9,12 +9,12 @@ import pytest
 from carina_dra.allocator.node import Node, selects
 from carina_dra.allocator.preference import Order
 from carina_dra.resource import ExactCount, ExactDeviceRequest, Exactly, ResourceClaim
-from controller.model.group import Group, PodSet, SubGroups
-from controller.model.plan import Action
-from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
-from controller.model.queue import QUEUE_LABEL, Entitlement
-from controller.model.resource import CapacityOf, Cpu, DevicesOf
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import Group, PodSet, SubGroups
+from controller.engine.model.plan import Action
+from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
+from controller.engine.model.queue import QUEUE_LABEL, Entitlement
+from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf
+from controller.engine.model.snapshot import Snapshot
 from tests.conformance.scheduling.devices import MEMORY, Gpus
 from tests.conformance.scheduling.sample import job, leaf, node, queue, task, vector
 from tests.conformance.scheduling.state import settle, state_at_start

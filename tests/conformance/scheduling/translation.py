@@ -13,11 +13,11 @@ from carina_dra.resource import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from controller.model.group import Group, PodSet, SubGroup, SubGroups, TopologyConstraint
-from controller.model.label_selector import with_labels
-from controller.model.node import ClusterNode
-from controller.model.plan import Action
-from controller.model.pod import (
+from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups, TopologyConstraint
+from controller.engine.model.label_selector import with_labels
+from controller.engine.model.node import ClusterNode
+from controller.engine.model.plan import Action
+from controller.engine.model.pod import (
     Ended,
     Evicting,
     Gated,
@@ -29,9 +29,9 @@ from controller.model.pod import (
     PodSelection,
     PodState,
 )
-from controller.model.queue import Entitlement, Queue
-from controller.model.resource import Cpu, Memory, Resource
-from controller.model.snapshot import Settings, Snapshot
+from controller.engine.model.queue import Entitlement, Queue
+from controller.engine.model.resource import Cpu, Memory, Resource
+from controller.engine.model.snapshot import Settings, Snapshot
 from tests.conformance.scheduling.devices import Gpus
 from tests.conformance.scheduling.state import State, TaskState, claims_of, pod_key, tasks_of
 from tests.conformance.scheduling.vector import (

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import (
     DELETE_PROTECTION,
     EXPIRES_ANNOTATION,

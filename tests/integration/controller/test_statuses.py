@@ -9,7 +9,7 @@ from carina_dra.kube.api_resource import ApiResource
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from controller.decide.cycle import Engine
+from controller.engine.decide.cycle import Engine
 from controller.report.cycle_report import (
     POD_GROUPS,
     QUEUES,
@@ -21,7 +21,7 @@ from controller.report.metrics import Metrics
 from controller.report.status_writer import StatusTarget, StatusWriter
 from simulation.kubernetes.cluster import DEPLOY, Cluster
 from tests.eventually import eventually
-from tests.unit.controller.scene import Scene
+from tests.unit.controller.engine.scene import Scene
 
 _TEAM = "statuses"
 _QUEUE = f"{_TEAM}-queue"

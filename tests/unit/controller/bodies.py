@@ -6,10 +6,10 @@ from typing import Any
 from carina_dra.kube.body import Body
 from carina_dra.resource import Allocation, encode
 from controller.api.queue import DeclaredQueue
-from controller.codec.namespaces import LabelSelector, Namespaces
-from controller.model.queue import QUEUE_LABEL, Entitlement, Queue
+from controller.engine.files.namespaces import LabelSelector, Namespaces
+from controller.engine.model.queue import QUEUE_LABEL, Entitlement, Queue
 from controller.names import GATE, GROUP_LABEL, NODE_ANNOTATION
-from tests.unit.controller.scene import GPU
+from tests.unit.controller.engine.scene import GPU
 
 CREATED = "2026-01-01T00:00:00Z"
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}

@@ -28,17 +28,17 @@ from carina_dra.kube.errors import (
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.writer import Writer
 from controller.api.pod_group import DeclaredGroup
-from controller.inbox import Inbox
-from controller.loop import Loop
-from controller.model.group import PodSet
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import PodSet
+from controller.engine.model.snapshot import Snapshot
 from controller.names import DELETE_PROTECTION, GATE, GROUP_LABEL
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from controller.report.metrics import Metrics
+from controller.run.inbox import Inbox
+from controller.run.loop import Loop
 from simulation.api_server.patch import merge
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice
 
 NODES: Final = {"n1": 3, "n2": 2}
 _NO_TIME: Final = 1e-9

@@ -14,13 +14,13 @@ from carina_dra.resource import (
     decode,
     encode,
 )
-from controller.decide.cycle import Engine
-from controller.model.plan import Plan
-from controller.model.snapshot import Snapshot
+from controller.engine.decide.cycle import Engine
+from controller.engine.model.plan import Plan
+from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice
 
 _NAMES: Final = 12
 """New namespaces in each round, each with a queue and groups of its own."""

@@ -5,16 +5,16 @@ from typing import Any
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.decide.cycle import Engine
-from controller.model.plan import Plan
-from controller.model.reason import TooFewPods
-from controller.model.snapshot import Snapshot
+from controller.engine.decide.cycle import Engine
+from controller.engine.model.plan import Plan
+from controller.engine.model.reason import TooFewPods
+from controller.engine.model.snapshot import Snapshot
 from controller.names import MIN_COUNT_ANNOTATION
 from controller.observe.mirror import Mirror
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 SET: Body = {**JOB, "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
 DB = OwnerKey(OwnerKind.STATEFUL_SET, "t", "db")

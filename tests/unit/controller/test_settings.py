@@ -8,8 +8,8 @@ from carina_dra.allocator.preference import Order, Policy
 from carina_dra.kube.body import ObjectKey
 from carina_dra.process.settings import SettingsError
 from controller import settings
-from controller.model.plan import Action
-from controller.model.snapshot import Settings as EngineSettings
+from controller.engine.model.plan import Action
+from controller.engine.model.snapshot import Settings as EngineSettings
 from controller.settings import Settings, load
 
 

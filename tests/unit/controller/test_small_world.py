@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.names import GROUP_LABEL
-from tests.unit.controller.properties.examples import examples
+from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.small_world import NODES, World, is_held
 
 _STEPS = 120

@@ -15,7 +15,7 @@ from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError, NotFound
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GROUP_LABEL
 from controller.report.cycle_report import POD_GROUPS
 from tests.integration.controller.fuzz.judge import Judge

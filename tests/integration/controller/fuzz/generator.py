@@ -17,7 +17,7 @@ from carina_dra.kube.api_resource import (
     Scope,
 )
 from carina_dra.kube.body import Body
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GROUP_LABEL, MIN_COUNT_ANNOTATION, POD_SET_LABEL
 from controller.report.cycle_report import POD_GROUPS
 from tests.integration.controller.fuzz import claims, pods

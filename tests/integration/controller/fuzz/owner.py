@@ -9,7 +9,7 @@ from typing import Final
 from carina_dra.kube.api_resource import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.errors import ApiError
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from tests.integration.controller.fuzz.bystander import pod_body, template
 from tests.integration.controller.fuzz.world import EVICTION_GRACE, OWNER, OWNER_QUOTA
 

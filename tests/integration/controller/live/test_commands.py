@@ -9,7 +9,10 @@ import pytest
 from carina_dra.cli import command
 from carina_dra.kube.api_resource import CONFIG_MAPS, RESOURCE_CLAIMS
 from carina_dra.kube.client import MergePatch
-from controller import free_command, queue_command, snapshot_command, why_command
+from controller.commands import free as free_command
+from controller.commands import queue as queue_command
+from controller.commands import snapshot as snapshot_command
+from controller.commands import why as why_command
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 

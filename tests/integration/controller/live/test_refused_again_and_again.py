@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from carina_dra.kube.body import Body
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from tests.eventually import eventually
 from tests.integration.controller.live.site import GPU_CLASS, PLACED_WITHIN, Site, Team
 

@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import EXPIRES_ANNOTATION, GROUP
 from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually

@@ -13,7 +13,7 @@ from carina_dra.kube.api_resource import (
     RESOURCE_CLAIMS,
 )
 from carina_dra.kube.client import MergePatch, Selection
-from controller import uninstall_command
+from controller.commands import uninstall as uninstall_command
 from controller.names import DELETE_PROTECTION, GROUP, RESERVATIONS, TAINT
 from controller.report.cycle_report import QUEUES
 from tests.eventually import eventually

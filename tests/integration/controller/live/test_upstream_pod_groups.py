@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import releases
 from simulation.kubernetes.cluster import Cluster, running_cluster
 from tests.eventually import eventually

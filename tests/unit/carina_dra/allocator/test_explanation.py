@@ -5,7 +5,7 @@ from typing import Any
 from carina_dra.allocator.explanation import explain
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.request import check
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
     CLASSES,

@@ -6,8 +6,8 @@ import pytest
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import BROKEN, Order, Policy
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import DRIVER, claim, give, gpu, place, slices

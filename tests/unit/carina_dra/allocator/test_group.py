@@ -17,7 +17,7 @@ from carina_dra.allocator.group import WHOLE, DeviceGroup, bits_of, groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate, PoolSlice, PoolSlices, ReadyPool, resolve
 from carina_dra.allocator.usage import DeviceId, Share, Usage
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceResult
 from tests.samples.fleet import DRIVER, consumption, partitions, slices

@@ -14,8 +14,8 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, Share, Usage
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,

@@ -9,7 +9,7 @@ from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.ledger import Ledger
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
 from tests.samples.fleet import DRIVER, consumption, partitions, slices

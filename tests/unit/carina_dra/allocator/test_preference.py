@@ -14,8 +14,8 @@ from carina_dra.allocator.preference import (
     have_in_common,
     usage_of_node,
 )
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
 from tests.samples.fleet import (

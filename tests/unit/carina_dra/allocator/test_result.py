@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from carina_dra.allocator.node import Node
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Unplaceable
+from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import Allocation, ResourceClaim, encode
 from tests.samples.fleet import DRIVER, claim, claim_of, cluster, gpu, network, place, with_zone
 

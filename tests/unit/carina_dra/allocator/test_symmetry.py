@@ -14,7 +14,7 @@ from carina_dra.allocator.ledger import Ledger
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.request import check
 from carina_dra.allocator.symmetry import Symmetry
-from carina_dra.placement.cluster import Cluster
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,

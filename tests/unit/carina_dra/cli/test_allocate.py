@@ -11,7 +11,7 @@ import yaml
 from carina_dra.allocator.preference import Policy
 from carina_dra.cli.allocate import COMMAND, AllocatedClaim, UnallocatedClaim, allocate_claims
 from carina_dra.cli.command import run
-from carina_dra.cli.manifest import CLUSTER, ManifestObjects
+from carina_dra.manifests.manifest import CLUSTER, ManifestObjects
 
 _OBJECTS = """
 apiVersion: resource.k8s.io/v1

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 import pytest
 import yaml
 
-from carina_dra.cli.output import OutputFormat, add_output_argument, columns, render
+from carina_dra.cli.output import OutputFormat, add_output_argument, render
 
 _SHARED = {"kind": "GpuConfig"}
 _DOCUMENT = {"second": 2, "first": [_SHARED, _SHARED]}
@@ -33,18 +33,6 @@ def test_json_and_yaml_say_the_same() -> None:
     as_json = render(OutputFormat.JSON, document=_DOCUMENT, table=())
     as_yaml = render(OutputFormat.YAML, document=_DOCUMENT, table=())
     assert json.loads(as_json) == yaml.safe_load(as_yaml) == _DOCUMENT
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert list(columns(("GPU", "UUID"), [("0", "GPU-1"), ("1000", "")])) == [
-        "GPU   UUID",
-        "0     GPU-1",
-        "1000",
-    ]
-
-
-def test_a_table_without_rows_has_its_headings() -> None:
-    assert list(columns(("GPU", "UUID"), [])) == ["GPU  UUID"]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 
 from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.matching import Matching, amounts_of
-from carina_dra.placement import eligibility as eligibility_module
-from carina_dra.placement import findings as findings_module
-from carina_dra.placement import placer as placer_module
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.demand import Demand
-from carina_dra.placement.placer import Placed, Unplaceable
+from carina_dra.placement.bounds import eligibility as eligibility_module
+from carina_dra.placement.bounds.demand import Demand
+from carina_dra.placement.choice import findings as findings_module
+from carina_dra.placement.choice import placer as placer_module
+from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,

@@ -16,9 +16,9 @@ from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest
-from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.choice.placer import Placed, PlacementRequest
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,

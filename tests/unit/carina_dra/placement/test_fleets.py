@@ -10,7 +10,7 @@ import pytest
 
 from carina_dra.allocator.allocate import Allocated, allocate
 from carina_dra.allocator.preference import UPSTREAM, Order, Policy, Score
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Asking, Pod, Question, Scenario, pages
 from tests.benchmarks.fleets import SCENARIOS

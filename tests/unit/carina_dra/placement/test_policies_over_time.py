@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from carina_dra.allocator.node import Node
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import DRIVER, claim, placer_of, request, slices
 

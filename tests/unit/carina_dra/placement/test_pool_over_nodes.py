@@ -10,10 +10,10 @@ from carina_dra.allocator import pool as pool_module
 from carina_dra.allocator.node import Node, reaches
 from carina_dra.allocator.pool import IncompletePool, InvalidPool, Pool, ReadyPool, resolve
 from carina_dra.allocator.usage import PoolId
-from carina_dra.placement import cluster as cluster_module
-from carina_dra.placement import resolution as resolution_module
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed
+from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.cluster import cluster as cluster_module
+from carina_dra.placement.cluster import resolution as resolution_module
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
     Allocation,
     DeviceAllocation,

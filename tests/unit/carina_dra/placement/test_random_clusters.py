@@ -14,7 +14,13 @@ from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import PoolSlice, gather
 from carina_dra.allocator.preference import UPSTREAM, Policy
 from carina_dra.allocator.usage import Usage
-from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.choice.placer import (
+    Placed,
+    Placement,
+    PlacementRequest,
+    Placer,
+    Unplaceable,
+)
 from carina_dra.resource import (
     DeviceTaintRule,
     ResourceClaim,

@@ -10,9 +10,9 @@ import pytest
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
 from carina_dra.allocator.preference import Policy, Score
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
-from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.resource import DeviceResult
 from tests.conformance.answer import share_ids
 from tests.samples.followed_cluster import FollowedCluster

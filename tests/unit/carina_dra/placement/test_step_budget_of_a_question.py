@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from carina_dra.placement.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
 from carina_dra.resource import ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from tests.samples.fleet import DRIVER, claim, claim_of, cluster, give, gpu, placer_of, request

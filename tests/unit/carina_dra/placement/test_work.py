@@ -12,11 +12,11 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Search
 from carina_dra.cel import Selector
-from carina_dra.placement import attribute_index, offer
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.demand import Demand
-from carina_dra.placement.order import NodeOrder
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.bounds.demand import Demand
+from carina_dra.placement.choice.order import NodeOrder
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.cluster import attribute_index, offer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from tests.samples.fleet import (
@@ -107,7 +107,7 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     nodes = cluster(**{name: [shared] for name in _NODES})
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(3)))
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert not isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 0
 
@@ -125,7 +125,7 @@ def test_shares_that_do_not_fit_when_they_are_rounded_up_are_not_searched_for() 
             *({"name": f"share-{number}", "exactly": one} for number, one in enumerate(requests))
         )
 
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert not isinstance(place(nodes, asked("11Gi", "11Gi")), Placed)
         assert searched.call_count == 0
         assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), Placed)
@@ -138,7 +138,7 @@ def test_nodes_whose_close_devices_do_not_match_are_not_searched_for_close_ones(
         {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}},
         constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
     )
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
 
@@ -180,7 +180,7 @@ def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() ->
     nodes = cluster(**dict.fromkeys(_NODES, devices))
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(2)))
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
 
@@ -224,7 +224,7 @@ def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
         assert isinstance(held, Placed)
         nodes.allocate(f"default/{name}", held.allocated.allocations[0])
     asked = claim_of({"name": "gpus", "exactly": _ALL})
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert not isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 0
 
@@ -232,7 +232,7 @@ def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
 def test_all_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     nodes = cluster(**{name: [gpu("g0", numa=0), gpu("g1", numa=1)] for name in _NODES})
     asked = claim_of({"name": "gpus", "exactly": _ALL})
-    with patch("carina_dra.placement.findings.choose", wraps=choose) as searched:
+    with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
         assert isinstance(place(nodes, asked), Placed)
     assert searched.call_count == 1
 

@@ -7,9 +7,9 @@ import pytest
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
 from carina_dra.allocator.preference import CLOSENESS
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, Unplaceable
-from carina_dra.placement.reservation import Reservation
+from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.resource import DeviceResult
 from tests.samples.fleet import (
     DRIVER,

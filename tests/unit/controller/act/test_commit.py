@@ -15,15 +15,15 @@ from carina_dra.resource import (
 )
 from controller.act.commit import MOST_CONSUMERS, Acts, ClaimStart, ClaimUse, acts
 from controller.act.patch import reservation
-from controller.decide.cycle import Engine
-from controller.model.plan import Action, Eviction, Nomination, Plan, Start
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.decide.cycle import Engine
+from controller.engine.model.plan import Action, Eviction, Nomination, Plan, Start
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import PREEMPTIBLE_ANNOTATION
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 
 class Cluster:

@@ -6,15 +6,15 @@ from typing import Any, Final
 from carina_dra.resource import Allocation, DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act import patch
 from controller.act.commit import Acts, acts
-from controller.decide.cycle import Engine
-from controller.model.plan import Start
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.decide.cycle import Engine
+from controller.engine.model.plan import Start
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import CREATED, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 GIVEN: Final = gpus_of("n1", 0)
 OWN: Final = {"apiGroup": GROUP, "resource": RESERVATIONS, "name": "c", "uid": "uid-c"}

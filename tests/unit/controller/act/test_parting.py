@@ -6,13 +6,13 @@ from carina_dra.resource import Allocation, DeviceClass, ObjectMeta, ResourceCla
 from controller.act.commit import Release
 from controller.act.parting import Evict, Tell, partings
 from controller.act.patch import reservation
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from controller.report.notice import DeviceLost
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 DEVICE = gpus_of("n1", 0)
 

@@ -8,12 +8,12 @@ import pytest
 
 from carina_dra.resource import ResourceClaim, decode
 from controller.act import patch
-from controller.model.group import Group, PodSet, SubGroups
+from controller.engine.model.group import Group, PodSet, SubGroups
 from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
 from simulation.api_server.patch import merge
 from tests.unit.controller.bodies import JOB, claim_body, pod_body
-from tests.unit.controller.scene import gpus_of
+from tests.unit.controller.engine.scene import gpus_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 VERSION = {"uid": "uid-c", "resourceVersion": "7"}

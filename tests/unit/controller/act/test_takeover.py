@@ -4,12 +4,12 @@ from typing import Any
 
 from carina_dra.resource import ResourceClaim, decode
 from controller.act.takeover import unsettled
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import CREATED, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpus_of
 
 GIVEN = gpus_of("n1", 0)
 POD = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}

@@ -6,12 +6,12 @@ import pytest
 
 from carina_dra.resource import ResourceClaim, decode
 from controller.act.verdict import DecideAgain, GiveUp, Keep, Verdict, next_verdict, verdicts
-from controller.model.pod import Gated, Pending
-from controller.model.snapshot import Snapshot
+from controller.engine.model.pod import Gated, Pending
+from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpus_of
 
 
 def refused(*, devices: bool, **fields: Any) -> Mirror:

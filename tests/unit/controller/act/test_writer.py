@@ -34,8 +34,8 @@ from controller.act.writer import (
     Writer,
     Written,
 )
-from controller.model.group import Group, PodSet
-from controller.model.plan import Action, Eviction
+from controller.engine.model.group import Group, PodSet
+from controller.engine.model.plan import Action, Eviction
 from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.mirror import Assumed
 from controller.observe.pod import ObservedPod, read_pod
@@ -45,7 +45,7 @@ from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
 from tests.eventually import eventually
 from tests.unit.controller.bodies import claim_body, pod_body
-from tests.unit.controller.scene import gpus_of
+from tests.unit.controller.engine.scene import gpus_of
 
 LATE: Final = math.inf
 ALONE = Group("t/pod/p", "q", PodSet("", 1))

@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.resource.errors import BadValueError
 from controller.api.pod_group import DeclaredGroup, read_pod_group
-from controller.model.group import PodSet, SubGroup, SubGroups, TopologyConstraint
+from controller.engine.model.group import PodSet, SubGroup, SubGroups, TopologyConstraint
 
 
 def _read(spec: Any, name: str = "train") -> DeclaredGroup:

@@ -11,7 +11,7 @@ import pytest
 
 from controller.api.crd import KINDS, Kind, definition
 from controller.api.schema import schema_of
-from controller.codec.checked import Rule, integer
+from controller.engine.files.checked import Rule, integer
 
 _ROOT = Path(__file__).parents[4]
 

@@ -7,7 +7,7 @@ operator 0.6 and KubeRay 1.4. Labels that nothing here reads are left out.
 from typing import Any
 
 from carina_dra.resource import OwnerReference
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.member import Member
 
 QUEUED = {"metadata": {"labels": {QUEUE_LABEL: "research"}}}

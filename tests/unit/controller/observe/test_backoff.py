@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from controller.model.snapshot import Snapshot
-from controller.model.volume import VolumeClaim, VolumeClaimState
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.model.volume import VolumeClaim, VolumeClaimState
 from controller.observe.backoff import LONGEST, Backoffs
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene
+from tests.unit.controller.engine.scene import NOW, Scene
 
 WORDS = '0/4 nodes are available: persistentvolumeclaim "data" not found.'
 

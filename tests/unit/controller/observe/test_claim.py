@@ -16,7 +16,7 @@ from carina_dra.resource import (
 )
 from controller.observe.claim import is_reserved, is_tentative, node_of, read_claim
 from tests.unit.controller.bodies import claim_body
-from tests.unit.controller.scene import gpus_of
+from tests.unit.controller.engine.scene import gpus_of
 
 HELD = {"uid-held"}
 GIVEN = gpus_of("n1", 0)

@@ -10,7 +10,7 @@ import pytest
 from carina_dra.resource import ResourceClaim, decode
 from controller.observe.collision import Collision, Collisions, Holder
 from tests.unit.controller.bodies import claim_body
-from tests.unit.controller.scene import gpus_of
+from tests.unit.controller.engine.scene import gpus_of
 
 OTHERS, OURS, NOBODY = Holder.OTHERS, Holder.OURS, Holder.NOBODY
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.model.snapshot import Snapshot
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.state.state import State
 from controller.observe import roster
 from controller.observe.grouping import group_of
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
-from controller.state.state import State
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice
 
 
 @pytest.fixture

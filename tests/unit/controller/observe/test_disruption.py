@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.budget import Budget, read_budget
 from controller.observe.disruption import Disruptions
 from controller.observe.pod import ObservedPod, read_pod

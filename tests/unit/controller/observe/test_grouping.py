@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carina_dra.allocator.preference import Policy
-from controller.model.group import Group, PodSet, SubGroup, SubGroups
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import (
     GROUP_LABEL,
     MIN_COUNT_ANNOTATION,

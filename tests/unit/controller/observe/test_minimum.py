@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
+from controller.engine.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
 from controller.names import MIN_COUNT_ANNOTATION, POD_SET_LABEL, STARTED_WITH_ANNOTATION
 from controller.observe.minimum import in_force
 from controller.observe.owner import AllMembers, Part, Parts, Shape
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import pod_body
-from tests.unit.controller.properties.examples import examples
+from tests.unit.controller.engine.properties.examples import examples
 
 
 def _all(*parts: SubGroup, least: int | None = None, name: str = "") -> SubGroups:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.api.pod_group import DeclaredGroup
-from controller.model.group import Group, PodSet
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import Group, PodSet
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import GATE, GROUP_LABEL, NODE_ANNOTATION
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod

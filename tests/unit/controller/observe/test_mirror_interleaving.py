@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.model.group import PodSet
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import PodSet
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.properties.examples import examples
-from tests.unit.controller.properties.following import observe
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.properties.examples import examples
+from tests.unit.controller.engine.properties.following import observe
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 NODES: Final = ("n1", "n2")
 GPUS: Final = 3

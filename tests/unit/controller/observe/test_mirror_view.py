@@ -8,18 +8,18 @@ import pytest
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
-from controller.model.group import PodSet
-from controller.model.plan import BudgetClock, Memory
-from controller.model.pod import Evicting, Gated, Pending, Placed, Pod
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.model.group import PodSet
+from controller.engine.model.plan import BudgetClock, Memory
+from controller.engine.model.pod import Evicting, Gated, Pending, Placed, Pod
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import PREEMPTIBLE_ANNOTATION
 from controller.observe.budget import Budget
 from controller.observe.label_selector import LabelSelector
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import GPU, NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import GPU, NOW, Scene, gpu_slice, gpus_of
 
 GIVEN = gpus_of("n1", 0)
 ENDLESS = 3_000_000_000

@@ -10,8 +10,8 @@ from carina_dra.resource import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from controller.model.label_selector import LabelSelector, with_labels
-from controller.model.pod import (
+from controller.engine.model.label_selector import LabelSelector, with_labels
+from controller.engine.model.pod import (
     PodAffinity,
     PodNeeds,
     PodSelection,
@@ -19,7 +19,7 @@ from controller.model.pod import (
     Toleration,
     TolerationOperator,
 )
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
 from controller.observe.needs import needs_of
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GATE, GROUP_LABEL, PREEMPTIBLE_ANNOTATION
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, pod_body

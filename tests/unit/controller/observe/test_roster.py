@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from carina_dra.kube.body import Body
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
-from controller.codec.namespaces import Namespaces
-from controller.codec.priorities import Priorities
-from controller.model.group import Group, PodSet
-from controller.model.queue import Queue
+from controller.engine.files.namespaces import Namespaces
+from controller.engine.files.priorities import Priorities
+from controller.engine.model.group import Group, PodSet
+from controller.engine.model.queue import Queue
 from controller.names import MIN_COUNT_ANNOTATION, STARTED_WITH_ANNOTATION
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import ObservedPod, read_pod
 from controller.observe.roster import Roster
 from tests.unit.controller.bodies import JOB, declared_queue, pod_body
-from tests.unit.controller.properties.examples import examples
-from tests.unit.controller.scene import NOW
+from tests.unit.controller.engine.properties.examples import examples
+from tests.unit.controller.engine.scene import NOW
 
 GATE = "scheduling.carina.dev/queue"
 SET: Body = {**JOB, "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}

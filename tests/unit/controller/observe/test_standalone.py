@@ -7,11 +7,11 @@ import pytest
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.codec.namespaces import LabelSelector, Namespaces
-from controller.codec.priorities import Priorities
-from controller.model.pod import Gated, Pending, Placed
-from controller.model.queue import QUEUE_LABEL
-from controller.model.snapshot import Snapshot
+from controller.engine.files.namespaces import LabelSelector, Namespaces
+from controller.engine.files.priorities import Priorities
+from controller.engine.model.pod import Gated, Pending, Placed
+from controller.engine.model.queue import QUEUE_LABEL
+from controller.engine.model.snapshot import Snapshot
 from controller.names import (
     EXPIRES_ANNOTATION,
     GROUP,
@@ -27,7 +27,7 @@ from controller.observe.standalone import (
     standalone_claim,
 )
 from tests.unit.controller.bodies import CREATED, claim_body, declared_queue, pod_body
-from tests.unit.controller.scene import NOW, Scene, gpu_slice, gpus_of
+from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
 
 GIVEN: Final = gpus_of("n1", 0)
 LABELS: Final = {QUEUE_LABEL: "q"}

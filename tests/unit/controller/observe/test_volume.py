@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.node import Node, selects
-from controller.model.label_selector import with_labels
-from controller.model.volume import (
+from controller.engine.model.label_selector import with_labels
+from controller.engine.model.volume import (
     AttachLimits,
     StorageCapacity,
     StorageClass,

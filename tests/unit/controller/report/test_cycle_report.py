@@ -8,7 +8,7 @@ from controller.report.group_events import GroupNotice
 from controller.report.metrics import Metrics
 from controller.report.notice import GroupRefused, GroupWaits
 from controller.report.status_writer import StatusTarget
-from tests.unit.controller.scene import Scene
+from tests.unit.controller.engine.scene import Scene
 
 _FIRST = ObjectVersion("a", 1)
 

@@ -11,8 +11,8 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
-from controller.explain import Turn
-from controller.model.plan import Action, Eviction
+from controller.engine.explain import Turn
+from controller.engine.model.plan import Action, Eviction
 from controller.report.group_events import REPEAT_INTERVAL, GroupEvents, GroupNotice
 from controller.report.notice import (
     DeviceLost,

@@ -5,10 +5,19 @@ from collections.abc import Sequence
 import pytest
 
 from controller.api.pod_group import Phase, PodCounts
-from controller.model.group import Group, PodSet, SubGroups
-from controller.model.plan import Nomination
-from controller.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodNeeds, PodState
-from controller.model.reason import NoRoom
+from controller.engine.model.group import Group, PodSet, SubGroups
+from controller.engine.model.plan import Nomination
+from controller.engine.model.pod import (
+    Ended,
+    Evicting,
+    Gated,
+    Pending,
+    Placed,
+    Pod,
+    PodNeeds,
+    PodState,
+)
+from controller.engine.model.reason import NoRoom
 from controller.report.group_status import (
     GroupStatus,
     Nominated,
@@ -21,7 +30,7 @@ from controller.report.group_status import (
     refused_status,
     starting,
 )
-from tests.unit.controller.scene import Scene
+from tests.unit.controller.engine.scene import Scene
 
 _PENDING = Pending()
 _PLACED = Placed("n")

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from carina_dra.kube.errors import ApiOperation, TooManyRequests
-from controller.model.plan import Action
+from controller.engine.model.plan import Action
 from controller.report.metrics import Metrics, Phase, QueueFigures, Undone, Write
 
 GPUS = "deviceClass gpu.carina.dev"

@@ -1,11 +1,11 @@
 """A Queue that names what does not exist, or promises more than there is, says so."""
 
 from controller.api.queue import GroupCounts
-from controller.model.resource import Memory
+from controller.engine.model.resource import Memory
 from controller.report.condition import DesiredCondition
 from controller.report.queue_checks import QueueAccess
 from controller.report.queue_status import queue_status
-from tests.unit.controller.scene import GIB, NOW, Scene
+from tests.unit.controller.engine.scene import GIB, NOW, Scene
 
 
 def conditions(

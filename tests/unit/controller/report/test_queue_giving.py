@@ -2,12 +2,12 @@
 
 import pytest
 
-from controller.model.plan import Action
-from controller.model.pod import Evicting
+from controller.engine.model.plan import Action
+from controller.engine.model.pod import Evicting
 from controller.report.condition import DesiredCondition
 from controller.report.giving_log import GivingLog
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back, holdups
-from tests.unit.controller.scene import Scene, only
+from tests.unit.controller.engine.scene import Scene, only
 
 
 def _guarded(*budgets: str) -> Scene:

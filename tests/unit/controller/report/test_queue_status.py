@@ -1,12 +1,12 @@
 """The status of a Queue, from the accounts of the state and the fair shares of a plan."""
 
-from carina_dra.placement.gpu import GPU as WHOLE
+from carina_dra.placement.cluster.gpu import GPU as WHOLE
 from controller.api.queue import GroupCounts
-from controller.model.group import PodSet
-from controller.model.pod import Evicting, PodNeeds
-from controller.model.resource import Gpus, Memory, Pods
+from controller.engine.model.group import PodSet
+from controller.engine.model.pod import Evicting, PodNeeds
+from controller.engine.model.resource import Gpus, Memory, Pods
 from controller.report.queue_status import QueueStatus, count_groups, queue_status
-from tests.unit.controller.scene import GIB, GPU, Scene
+from tests.unit.controller.engine.scene import GIB, GPU, Scene
 
 
 def status_of(scene: Scene, queue: str) -> QueueStatus:

@@ -1,9 +1,9 @@
 """The place of groups in their queues."""
 
-from controller.explain import Turn
+from controller.engine.explain import Turn
+from controller.engine.state.state import State
 from controller.report.turns import Turns
-from controller.state.state import State
-from tests.unit.controller.scene import Scene
+from tests.unit.controller.engine.scene import Scene
 
 
 def waiting(*groups: str) -> State:

@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from controller.model.queue import CutOffCause
-from controller.model.reason import (
+from controller.engine.model.queue import CutOffCause
+from controller.engine.model.reason import (
     BadClaim,
     BadVolume,
     Behind,
@@ -27,7 +27,7 @@ from controller.model.reason import (
     Undecided,
     UnknownQueue,
 )
-from controller.model.resource import DevicesOf
+from controller.engine.model.resource import DevicesOf
 from controller.report.waiting import for_tenant, reason_word, waiting_text, waiting_word
 
 _GPU = DevicesOf("gpu.carina.dev")

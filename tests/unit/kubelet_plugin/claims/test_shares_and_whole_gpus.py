@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import UPSTREAM
-from carina_dra.placement.cluster import Cluster
-from carina_dra.placement.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceClass, ResourceClaim, decode, encode
 from kubelet_plugin.claims.allocation import Wanted, read_allocation

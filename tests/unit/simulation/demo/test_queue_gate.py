@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
-from controller.model.queue import QUEUE_LABEL
+from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import DELETE_PROTECTION, GATE
 from simulation.demo.manifests import DEPLOY
 from simulation.demo.queue_gate import admit

@@ -1,0 +1,1 @@
+"""YAML and JSON documents with Kubernetes objects, read strictly: text to values."""

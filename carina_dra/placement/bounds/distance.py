@@ -1,0 +1,39 @@
+"""How close devices of a node could be at best, by counting those in the same place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from carina_dra.allocator.preference import FAR
+from carina_dra.placement.bounds.packing import Packing, Want
+from carina_dra.placement.cluster.node_offer import Offer
+from carina_dra.price import VALUE
+from carina_dra.work import Work
+
+
+def least_distance(
+    wants: Sequence[Want],
+    packing: Packing,
+    offer: Offer,
+    in_common: Sequence[str] = (),
+    may_match: Callable[[int], bool] = lambda _: True,
+    work: Work | None = None,
+) -> int:
+    """The least distance that the devices of all wants may have to each other.
+
+    Whatever the distance, all of them have the attributes `in_common`. `may_match` says whether
+    the other constraints may be met by some of these devices.
+    """
+    for distance, names in offer.closeness:
+        together = offer.together((*names, *in_common))
+        if together is None:
+            return distance
+        if work is not None:
+            work.spend(VALUE * len(together) * len(wants))
+        for within in together:
+            if any((want.devices & within).bit_count() < want.count for want in wants):
+                continue
+            there = [replace(want, devices=want.devices & within) for want in wants]
+            is_enough = all(map(packing.has, there)) and packing.has_all([[one] for one in there])
+            if is_enough and may_match(within):
+                return distance
+    return FAR

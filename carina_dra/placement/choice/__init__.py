@@ -1,0 +1,1 @@
+"""Which node is best, looked for from the best bound on."""

@@ -1,0 +1,1 @@
+"""What there is: nodes, the devices that they offer, and which of these claims have."""

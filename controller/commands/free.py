@@ -1,0 +1,99 @@
+"""`carina free`: which devices are free, and how many pods of a gang they would take now."""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from carina_dra.cli.command import Command
+from carina_dra.cli.output import OutputFormat, add_output_argument, render
+from carina_dra.text_table import columns
+from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
+from controller.engine.files.value import codec_of
+from controller.engine.free import FreeDevices, free_devices
+
+__all__ = ["COMMAND"]
+
+PRINTED: Final = 0
+INVALID_INPUT: Final = 2
+
+_NAME: Final = "free"
+_EXIT_CODES: Final = f"""\
+exit codes:
+  {PRINTED}  what is free was printed
+  {INVALID_INPUT}  an argument or the file is not valid, or the cluster cannot be read
+"""
+
+
+def run(arguments: Namespace) -> int:
+    """Prints what is free; errors of the input go to standard error."""
+    try:
+        found = free_devices(chosen_cluster(_NAME, arguments).snapshot, arguments.device_class)
+    except ValueError as error:
+        print_error(_NAME, str(error))
+        return INVALID_INPUT
+    document: dict[str, Any] = {"classes": [_document(one) for one in found]}
+    print(render(OutputFormat(arguments.output), document=document, table=lines(found)))
+    return PRINTED
+
+
+def lines(found: Iterable[FreeDevices]) -> Iterator[str]:
+    """What is free, for people: by model, by node, and the largest gangs."""
+    classes = list(found)
+    if not classes:
+        yield "there are no devices"
+        return
+    yield from columns(
+        ("CLASS", "MODEL", "FREE", "TOTAL"),
+        (
+            (one.device_class, model or "-", str(amount.free), str(amount.total))
+            for one in classes
+            for model, amount in one.by_model.items()
+        ),
+    )
+    yield ""
+    yield from columns(
+        ("NODE", "CLASS", "FREE", "TOTAL"),
+        sorted(
+            (node, one.device_class, str(amount.free), str(amount.total))
+            for one in classes
+            for node, amount in one.by_node.items()
+        ),
+    )
+    yield ""
+    yield "the largest gang that fits now, of pods with one device each:"
+    for one in classes:
+        yield f"  {one.device_class}: {', '.join(_gangs(one))}"
+
+
+def _gangs(found: FreeDevices) -> Iterator[str]:
+    yield f"{found.amount.free} in the cluster"
+    for domain in found.best_domains:
+        yield f"{domain.free} in {domain.level}={domain.name}"
+    yield f"{found.best_node} on one node"
+
+
+def _document(found: FreeDevices) -> dict[str, Any]:
+    written: dict[str, Any] = codec_of(FreeDevices).write(found)
+    return {**written, "bestNode": found.best_node}
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXIT_CODES
+    parser.add_argument(
+        "--class",
+        dest="device_class",
+        action="append",
+        default=[],
+        metavar="CLASS",
+        help="of this DeviceClass instead of all; may be repeated",
+    )
+    add_snapshot_argument(parser)
+    add_output_argument(parser)
+
+
+COMMAND: Final = Command(
+    summary="shows which devices are free, and how many pods they would take now",
+    add_arguments=_add_arguments,
+    run=run,
+)

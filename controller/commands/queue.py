@@ -1,0 +1,172 @@
+"""`carina queue`: what each queue has, may have and waits for."""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from carina_dra.cli.command import Command
+from carina_dra.cli.output import OutputFormat, add_output_argument, render
+from carina_dra.resource.errors import did_you_mean
+from carina_dra.text_table import columns
+from controller.api.queue import GroupCounts
+from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
+from controller.engine.decide.cycle import Engine
+from controller.engine.files.amount import write_amount
+from controller.engine.files.queue import UNLIMITED
+from controller.engine.model.plan import Plan
+from controller.engine.model.resource import Resource, describe
+from controller.engine.state.queue_tree import ROOT
+from controller.engine.state.state import State
+from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
+from controller.report.queue_giving import NO_HOLDUP, holdups
+from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_use import use_of_closed_queues
+
+__all__ = ["COMMAND"]
+
+PRINTED: Final = 0
+INVALID_INPUT: Final = 2
+
+_NAME: Final = "queue"
+_INDENT: Final = "  "
+_EXIT_CODES: Final = f"""\
+exit codes:
+  {PRINTED}  the queues were printed
+  {INVALID_INPUT}  an argument or the file is not valid, or the cluster cannot be read
+"""
+_HEADINGS: Final = (
+    "QUEUE",
+    "RESOURCE",
+    "ALLOCATED",
+    "QUOTA",
+    "FAIR SHARE",
+    "LIMIT",
+    "PENDING",
+    "RUNNING",
+    "WAITING",
+)
+"""The last two count groups."""
+
+
+def run(arguments: Namespace) -> int:
+    """Prints the queues; errors of the input go to standard error."""
+    try:
+        cluster = chosen_cluster(_NAME, arguments)
+        state = State(cluster.snapshot)
+        table = _Table(state, Engine(state).decide(), cluster.access)
+        names = table.chosen(arguments.queue)
+    except ValueError as error:
+        print_error(_NAME, str(error))
+        return INVALID_INPUT
+    document = {"queues": [table.document(name) for name in names]}
+    print(render(OutputFormat(arguments.output), document=document, table=table.lines(names)))
+    return PRINTED
+
+
+class _Table:
+    """The queues of a state, each before those below it."""
+
+    def __init__(self, state: State, plan: Plan, access: Mapping[str, QueueAccess]) -> None:
+        self._tree = state.tree
+        groups = count_groups(state)
+        use, held_up = use_of_closed_queues(state), holdups(state, plan)
+        names = [*self._below(ROOT), *sorted(state.tree.cut_off)]
+        self._statuses: dict[str, QueueStatus] = {
+            name: queue_status(
+                state,
+                plan,
+                name,
+                groups.get(name, GroupCounts()),
+                use.get(name),
+                access=access.get(name, UNKNOWN_ACCESS),
+                holdup=held_up.get(name, NO_HOLDUP),
+            )
+            for name in names
+        }
+
+    def chosen(self, queue: str | None) -> list[str]:
+        """All queues, or one and those below it.
+
+        Raises:
+            ValueError: there is no such queue.
+        """
+        if queue is None:
+            return list(self._statuses)
+        if queue not in self._statuses:
+            remedy = did_you_mean(queue, self._statuses) if self._statuses else "there is none"
+            raise ValueError(f"there is no queue {queue!r}; {remedy}")
+        return [queue, *self._below(queue)]
+
+    def lines(self, names: list[str]) -> Iterator[str]:
+        """The queues for people, with what is wrong with them after the table."""
+        if not names:
+            yield "there are no queues"
+            return
+        yield from columns(_HEADINGS, (row for name in names for row in self._rows(name)))
+        for name in names:
+            for condition in self._statuses[name].conditions:
+                if not condition.holds:
+                    yield f"{name}: {condition.message}"
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A queue for programs: its status, and what it may have."""
+        status = self._statuses[name]
+        resources = []
+        for resource in status.resources:
+            quota, limit = self._entitlement(name, resource.resource)
+            resources.append({**resource.body(), "quota": quota, "limit": limit})
+        queue = self._tree.queues.get(name)
+        parent = {"parent": queue.parent} if queue is not None and queue.parent else {}
+        return {"name": name, **parent, **status.body(), "resources": resources}
+
+    def _rows(self, name: str) -> Iterator[tuple[str, ...]]:
+        """A row a resource; the queue and its groups are in the first of them."""
+        status = self._statuses[name]
+        depth = len(self._tree.paths.get(name, (name,))) - 1
+        title = f"{_INDENT * depth}{name}"
+        groups = (str(status.groups.running), str(status.groups.pending))
+        if not status.resources:
+            yield (title, "-", "-", "-", "-", "-", "-", *groups)
+        for one in status.resources:
+            quota, limit = self._entitlement(name, one.resource)
+            yield (
+                title,
+                describe(one.resource),
+                str(write_amount(one.resource, one.allocated)),
+                str(quota),
+                str(write_amount(one.resource, one.fair_share)),
+                "-" if limit is None else str(limit),
+                str(write_amount(one.resource, one.pending)),
+                *groups,
+            )
+            title, groups = "", ("", "")
+
+    def _entitlement(self, name: str, resource: Resource) -> tuple[object, object]:
+        """Quota and limit of a queue, as the Queue object has them; no limit is None."""
+        entitled = self._tree.entitlements(name)[self._tree.index[resource]]
+        return (
+            UNLIMITED if entitled.quota is None else write_amount(resource, entitled.quota),
+            None if entitled.limit is None else write_amount(resource, entitled.limit),
+        )
+
+    def _below(self, queue: str) -> Iterator[str]:
+        for child in self._tree.children.get(queue, ()):
+            yield child
+            yield from self._below(child)
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXIT_CODES
+    parser.add_argument(
+        "queue", nargs="?", metavar="QUEUE", help="this queue and those below it [all queues]"
+    )
+    add_snapshot_argument(parser)
+    add_output_argument(parser)
+
+
+COMMAND: Final = Command(
+    summary="shows what each queue has, may have and waits for",
+    add_arguments=_add_arguments,
+    run=run,
+)

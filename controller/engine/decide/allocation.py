@@ -1,0 +1,100 @@
+"""Places groups where there is room."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from carina_dra.allocator.preference import Policy
+from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
+from controller.engine.decide.capacity import balance, excess, refusal
+from controller.engine.decide.chunk import Chunk, next_chunk
+from controller.engine.decide.gang import Gang, wait_together
+from controller.engine.decide.order import asked_by
+from controller.engine.decide.placement_policy import policy_of
+from controller.engine.decide.places import Places
+from controller.engine.decide.refusal import held_by_refusal
+from controller.engine.decide.reservation import Reservations
+from controller.engine.decide.taker import Taker
+from controller.engine.decide.trial import Trial
+from controller.engine.model.group import Group
+from controller.engine.model.reason import Behind, NoDomain, NoRoom, Reason
+
+
+class Allocation:
+    """Places the next chunk of one group after the other."""
+
+    def __init__(self, trial: Trial, reservations: Reservations) -> None:
+        self._trial = trial
+        self._reservations = reservations
+        self._state = trial.state
+        self._refused: dict[Hashable, Reason] = {}
+        """By what is asked for: it has no place, and nothing becomes free meanwhile."""
+
+    def attempt(self, group: Group) -> Outcome:
+        """Places the next chunk of a group, if its queue lets it and there is room."""
+        held = held_by_refusal(self._state, group)
+        outcome = self._attempt(group) if held is None else Refused(held)
+        match outcome:
+            case Refused(reason=NoRoom() | NoDomain()):
+                self._reservations.consider(group)
+            case Refused(reason=Behind()):
+                pass  # it keeps the reservation that it may have
+            case _:
+                self._reservations.end(group)
+        return outcome
+
+    def _attempt(self, group: Group) -> Outcome:
+        state = self._state
+        chunk = next_chunk(state, group)
+        if chunk is None:
+            return Enough()
+        if not isinstance(chunk, Chunk):
+            return Refused(chunk)
+        asked = asked_by(state, chunk)
+        over = refusal(state, group.queue, asked, preemptible=group.preemptible)
+        if over is not None:
+            return Refused(over)
+        policy = policy_of(state, group)
+        kind = kind_of(self._trial.places, chunk, policy)
+        known = None if kind is None else self._refused.get(kind)
+        if known is not None:
+            return Refused(_about(known, chunk))
+        before, mark = balance(state, group.queue), state.mark()
+        taken = Gang(self._trial, Taker(self._trial, policy).take).place(chunk)
+        if not isinstance(taken, Sequence):
+            if kind is not None and isinstance(taken, NoRoom | NoDomain):
+                self._refused[kind] = taken
+            return Refused(taken)
+        reason = excess(state, before) or self._reservations.delayed_by(group)
+        if reason is not None:
+            state.rollback(mark)
+            return Refused(reason)
+        wait_together(self._trial, group, taken)
+        return Got()
+
+
+def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:
+    """Equal for chunks of which one has room where the other would; None if that is not known."""
+    if _is_tied(chunk):
+        return None
+    return policy, _shape(places, chunk)
+
+
+def _shape(places: Places, chunk: Chunk) -> Hashable:
+    return (
+        chunk.part.topology,
+        tuple(map(places.kind, chunk.pods)),
+        tuple(_shape(places, child) for child in chunk.children),
+    )
+
+
+def _is_tied(chunk: Chunk) -> bool:
+    """Whether pods that have a place say in which domain others of the chunk must be."""
+    return bool(chunk.held) or any(map(_is_tied, chunk.children))
+
+
+def _about(reason: Reason, chunk: Chunk) -> Reason:
+    """A reason that was found for a chunk like this one, with the name of its own pod."""
+    if isinstance(reason, NoRoom):
+        pods = [pod.key for pod in chunk.all_pods()]
+        return reason if reason.pod in pods else replace(reason, pod=pods[-1])
+    return reason

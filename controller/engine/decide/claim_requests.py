@@ -1,0 +1,120 @@
+"""What claims ask for, checked once, and paid for by each attempt that asks."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, assert_never
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.placement.choice.placer import PlacementRequest
+from carina_dra.price import CLAIM, EXPRESSION_CHARACTERS
+from carina_dra.resource import (
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    Exactly,
+    FirstAvailable,
+    ResourceClaim,
+)
+from carina_dra.step_budget import StepBudget
+from controller.engine.model.reason import BadClaim
+from controller.engine.state.remembered import Remembered
+from controller.engine.state.state import State
+
+
+class _Price(NamedTuple):
+    """What it costs to check a claim."""
+
+    steps: int
+    """Without the expressions, of which each is compiled once."""
+    expressions: tuple[str, ...]
+
+
+class ClaimRequests:
+    """The checked requests of claims."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: Remembered[tuple[str, ...], PlacementRequest | BadClaim] = Remembered(
+            lambda: len(state.claims) + len(state.pods)
+        )
+        self._class_moment = -1
+        self._payer: StepBudget | None = None
+        self._paid: set[str] = set()
+        """The UIDs of claims, and the expressions, that the last budget has paid for."""
+        self._prices: Remembered[str, _Price] = Remembered(lambda: len(state.claims))
+        """By the UID of a claim: what it costs to check it."""
+
+    def forget(self) -> None:
+        """Forgets what has been checked."""
+        self._known.clear()
+
+    def of(
+        self, claims: tuple[ResourceClaim, ...], budget: StepBudget
+    ) -> PlacementRequest | BadClaim:
+        """What claims ask for together.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to check them.
+        """
+        if self._class_moment != self._state.devices.class_moment:
+            self._class_moment = self._state.devices.class_moment
+            self._known.clear()
+        self._pay(claims, budget)
+        key = tuple(claim.metadata.uid or claim.key for claim in claims)
+        known = self._known.get(key)
+        if known is None:
+            try:
+                known = PlacementRequest.of(
+                    claims, self._state.devices.classes, self._state.cluster.features
+                )
+            except AllocationError as error:
+                known = BadClaim("", str(error))
+            self._known[key] = known
+        return known
+
+    def _pay(self, claims: tuple[ResourceClaim, ...], budget: StepBudget) -> None:
+        """Charges each claim and each expression once, whether it has been checked before or not.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice.
+        """
+        if self._payer is not budget:
+            self._payer = budget
+            self._paid.clear()
+        for claim in claims:
+            uid = claim.metadata.uid or claim.key
+            if uid in self._paid:
+                continue
+            price = self._prices.get(uid)
+            if price is None:
+                price = self._prices[uid] = _price(claim)
+            budget.spend(price.steps)
+            for expression in price.expressions:
+                if expression not in self._paid:
+                    budget.spend(len(expression) // EXPRESSION_CHARACTERS)
+                    self._paid.add(expression)
+            self._paid.add(uid)
+
+
+def _price(claim: ResourceClaim) -> _Price:
+    return _Price(CLAIM * (1 + len(claim.spec.devices.requests)), tuple(_expressions(claim)))
+
+
+def _expressions(claim: ResourceClaim) -> Iterator[str]:
+    for request in claim.spec.devices.requests:
+        for one in _alternatives(request):
+            for selector in one.selectors:
+                if selector.cel is not None:
+                    yield selector.cel.expression
+            for derived in one.derived_attributes:
+                yield derived.expression
+
+
+def _alternatives(request: DeviceRequest) -> Sequence[ExactDeviceRequest | DeviceSubRequest]:
+    match request.wants:
+        case Exactly(request=exact):
+            return (exact,)
+        case FirstAvailable(alternatives=alternatives):
+            return alternatives
+        case None:
+            return ()
+    assert_never(request.wants)

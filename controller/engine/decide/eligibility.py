@@ -1,0 +1,213 @@
+"""Who may be evicted for whom: the rules of preemption, reclaim and consolidation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from controller.engine.decide.overrun import is_due, overruns
+from controller.engine.decide.shares import Shares
+from controller.engine.model.group import Group
+from controller.engine.model.plan import Action
+from controller.engine.model.pod import Evicting, Placed, Pod
+from controller.engine.model.reason import OverFairShare
+from controller.engine.model.resource import Amounts
+from controller.engine.state.queue_tree import ROOT
+from controller.engine.state.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """A group may not be evicted as a whole yet, only what it has above its minimum."""
+
+    until: float
+
+
+class Eligibility:
+    """Who may be evicted for one group that asks for so much, by one action."""
+
+    def __init__(
+        self, state: State, shares: Shares, group: Group, asked: Amounts, action: Action
+    ) -> None:
+        self._state = state
+        self._shares = shares
+        self.group = group
+        self._asked = asked
+        self.action = action
+        self.is_due = is_due(state, group)
+        self._before = state.accounts.allocated[group.queue]
+        self._involved = [at for at, amount in enumerate(asked) if amount > 0]
+
+    def may_lose(self, victim: Group) -> bool:
+        """Whether a group of another name may be evicted, as far as does not change."""
+        is_late = self.is_due and overruns(self._state, victim)
+        if not victim.preemptible and not is_late:
+            return False
+        match self.action:
+            case Action.PREEMPT:
+                bound = self.group.priority + is_late
+                return victim.queue == self.group.queue and victim.priority < bound
+            case Action.RECLAIM:
+                return victim.queue != self.group.queue
+            case Action.CONSOLIDATE:
+                return victim.moves and self._state.tree.takes_work(victim.queue)
+            case Action.STALE | Action.DRAIN:
+                return False
+        assert_never(self.action)
+
+    def may_go(self, pod: Pod) -> bool:
+        """Whether a pod with a place can be made to leave it, or to leave it sooner."""
+        return isinstance(pod.state, Placed) or self.can_hasten(pod)
+
+    def can_hasten(self, pod: Pod) -> bool:
+        """Whether a pod is being deleted with a longer grace period than a reclaim leaves it."""
+        return (
+            self.action is Action.RECLAIM and isinstance(pod.state, Evicting) and pod.state.lingers
+        )
+
+    def safety(self, victim: Group) -> Safe | None:
+        """How long a group is safe since it started (min-runtimes); None if it is not."""
+        tree, settings = self._state.tree, self._state.settings
+        if victim.started is None or victim.queue not in tree.queues:
+            return None
+        match self.action:
+            case Action.PREEMPT:
+                least = tree.preempt_min_runtime(victim.queue, settings.preempt_min_runtime)
+            case Action.RECLAIM:
+                default = settings.reclaim_min_runtime
+                least = tree.reclaim_min_runtime(victim.queue, self.group.queue, default)
+            case _:
+                return None
+        until = victim.started + least
+        return Safe(until) if until > self._state.now else None
+
+    def may_reclaim(self) -> OverFairShare | None:
+        """Why nothing is reclaimed for the group: it would exceed its queue's fair share."""
+        if self.action is not Action.RECLAIM:
+            return None
+        queue, tree = self.group.queue, self._state.tree
+        allocated, fair = self._state.accounts.allocated[queue], self._shares.fair(queue)
+        for at in self._involved:
+            if allocated[at] + self._asked[at] > fair[at]:
+                resource = tree.resources[at]
+                return OverFairShare(queue, resource, fair[at], allocated[at], self._asked[at])
+        return None
+
+    def exceeds_share(self, has: Amounts) -> OverFairShare | None:
+        """Whether a preemption has taken more for its queue, and more than the fair share.
+
+        What is left over where it evicts would else be taken by those who cannot keep it: others
+        reclaim it, and so on. Where there is room without evictions, a queue may exceed its share.
+        `has` is what the queue has before victims move to such room.
+        """
+        if self.action is not Action.PREEMPT:
+            return None
+        queue, tree = self.group.queue, self._state.tree
+        fair = self._shares.fair(queue)
+        for at in self._involved:
+            if has[at] > self._before[at] and has[at] > fair[at]:
+                resource = tree.resources[at]
+                return OverFairShare(queue, resource, fair[at], self._before[at], self._asked[at])
+        return None
+
+    def may_take_from(self, victim: str) -> bool:
+        """Whether the queue of a victim has to give, as things are in the trial.
+
+        Where the ways up from both queues meet, either the victim's side has more than it may count
+        on, or the reclaimer's side stays within its quota and the victim's exceeds its own. What
+        still runs in a queue above the reclaimer's, from before it had children, has no side, nor
+        has a group whose queue is not in the tree: they give.
+        """
+        if self.action is not Action.RECLAIM:
+            return True
+        tree, accounts = self._state.tree, self._state.accounts
+        if victim in tree.paths[self.group.queue] or victim not in tree.queues:
+            return True
+        ours, theirs = self._sides(victim)
+        has = accounts.allocated[theirs]
+        allocatable, quotas = self._shares.allocatable(theirs), tree.quotas(theirs)
+        if any(has[at] > allocatable[at] for at in self._involved):
+            return True
+        within = self._is_within_quota(ours)
+        exceeds = any(
+            (quota := quotas[at]) is not None and has[at] > quota for at in self._involved
+        )
+        return within and exceeds
+
+    def has_borrowed(self, victim: str) -> bool:
+        """Whether the queue of a victim, and each one up to its side, has more than its quota.
+
+        Only what is asked for counts.
+        """
+        tree, accounts = self._state.tree, self._state.accounts
+        path = tree.paths[victim]
+        if victim not in tree.paths[self.group.queue]:
+            path = path[: path.index(self._sides(victim)[1]) + 1]
+        else:
+            path = path[:1]
+        return all(
+            any(
+                (quota := tree.quotas(name)[at]) is not None
+                and accounts.allocated[name][at] > quota
+                for at in self._involved
+            )
+            for name in path
+        )
+
+    def may_take_from_any(self) -> bool:
+        """Whether a queue that has to give has pods that may go, as things are in the trial."""
+        holders = self._state.holders
+        match self.action:
+            case Action.PREEMPT:
+                bound = self.group.priority + self.is_due
+                return any(one < bound for one in holders.get(self.group.queue, ()))
+            case Action.RECLAIM:
+                return any(
+                    self.may_take_from(queue)
+                    for queue, of in holders.items()
+                    if of and queue not in (self.group.queue, ROOT)
+                )
+            case Action.CONSOLIDATE | Action.STALE | Action.DRAIN:
+                return True
+        assert_never(self.action)
+
+    def stays_fair(self, victims: Sequence[str]) -> bool:
+        """Whether the group has, with what it gets, no more of its share than those who gave.
+
+        At every level, the reclaimer's side may have more than its fair share only as long as its
+        siblings that gave have a larger part of theirs. `victims` are the queues that gave; the
+        group has its devices already.
+        """
+        if self.action is not Action.RECLAIM:
+            return True
+        tree, accounts, shares = self._state.tree, self._state.accounts, self._shares
+        gave = {name for victim in victims for name in tree.paths.get(victim, ())}
+        for name in tree.paths[self.group.queue]:
+            siblings = tree.children[tree.queues[name].parent or ""]
+            has, fair = accounts.allocated[name], shares.fair(name)
+            for sibling in siblings:
+                if sibling == name or sibling not in gave:
+                    continue
+                other, of_other = accounts.allocated[sibling], shares.fair(sibling)
+                for at in self._involved:
+                    if has[at] > fair[at] and has[at] * of_other[at] >= other[at] * fair[at]:
+                        return False
+        return True
+
+    def _is_within_quota(self, queue: str) -> bool:
+        """Whether a queue above the group has quota for what the group asks for."""
+        accounts, quotas = self._state.accounts, self._state.tree.quotas(queue)
+        has, ours = accounts.allocated[queue], accounts.allocated[self.group.queue]
+        return all(
+            (quota := quotas[at]) is None
+            or has[at] - (ours[at] - self._before[at]) + self._asked[at] <= quota
+            for at in self._involved
+        )
+
+    def _sides(self, victim: str) -> tuple[str, str]:
+        """The queues just below where the ways up from both queues meet: ours, the victim's."""
+        tree = self._state.tree
+        ours, theirs = tree.paths[self.group.queue], tree.paths[victim]
+        at = -1
+        while ours[at] == theirs[at]:
+            at -= 1  # neither is above the other
+        return ours[at], theirs[at]

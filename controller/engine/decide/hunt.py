@@ -1,0 +1,537 @@
+"""Makes room for a group at the cost of others: who is evicted, and on which nodes.
+
+A pod that has no place gets one on the node where that disturbs least. Its victims there are
+evicted one after the other until it fits, and who need not have gone stays. At the end, victims
+that fit elsewhere move.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from carina_dra.allocator.preference import Policy
+from carina_dra.step_budget import OutOfStepsError, StepBudget
+from controller.engine.decide.capacity import refusal
+from controller.engine.decide.chunk import (
+    Chunk,
+    active_pods,
+    has_active,
+    has_nominated,
+    stands,
+    surplus,
+)
+from controller.engine.decide.eligibility import Eligibility
+from controller.engine.decide.evicted import Evicted, Unit
+from controller.engine.decide.gang import Gang, Taken
+from controller.engine.decide.guarded import Guarded
+from controller.engine.decide.lingering import hastened
+from controller.engine.decide.move import move
+from controller.engine.decide.places import Least, Place
+from controller.engine.decide.trial import Trial
+from controller.engine.decide.victims import Victims
+from controller.engine.model.group import Group
+from controller.engine.model.plan import Action
+from controller.engine.model.pod import Evicting, Pod, PodNeeds
+from controller.engine.model.reason import NoVictims, OverLimit, Reason
+from controller.engine.model.resource import Amounts
+
+_CLOSE: Final = 8
+"""After so many evictions on a node, it is looked at again only when they have doubled."""
+_FEW: Final = 32
+"""Up to so many evictions, it is tried whether those who move need not have moved."""
+_EVICTION: Final = 10
+_MOVES: Final = 10_000
+"""What it may cost to look for another place for victims, in steps."""
+"""Steps for the trial to evict a pod."""
+_NODES_A_STEP: Final = 10
+"""So many nodes are ordered in a step by what it costs to make room there."""
+_NO_NEEDS: Final = PodNeeds()
+
+
+class CutShortError(Exception):
+    """The search has tried as much as it may in one cycle."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """How far a search has come, to go on later where it was cut short."""
+
+    skips: tuple[int, ...]
+    looked: list[int] = field(default_factory=list)
+    has_advanced: bool = False
+    """Whether it has looked at a node that no earlier cycle has looked at."""
+
+    def begin(self) -> int:
+        """How many nodes are known to have no place for the next pod."""
+        at = len(self.looked)
+        known = self.skips[at] if at < len(self.skips) else 0
+        self.looked.append(known)
+        return known
+
+
+class Hunt:
+    """Looks for victims for one chunk of a group, by one action."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        eligibility: Eligibility,
+        victims: Victims,
+        policy: Policy,
+        *,
+        last_step: int | None,
+        skips: tuple[int, ...] = (),
+        moves: bool = False,
+        guarded: Guarded,
+        past_budgets: frozenset[str] = frozenset(),
+    ) -> None:
+        """The search ends before `last_step`; `skips` are those of a cursor.
+
+        Budgets of the queues `past_budgets` are not respected for what these have borrowed.
+        With `moves`, groups whose queue need not give may go as well, if they fit elsewhere.
+        """
+        self._trial = trial
+        self._state = trial.state
+        self._places = trial.places
+        self._eligibility = eligibility
+        self._action = eligibility.action
+        self._victims = victims
+        self._policy = policy
+        self._last_step = last_step
+        self._search = _Search(skips)
+        self.moves = moves
+        """Whether groups may go whose queue need not give."""
+        self.past_budgets = past_budgets
+        """The queues of which budgets are not respected any more."""
+        self._guarded = guarded
+        self.refused_by_budgets: set[str] = set()
+        """The queues of which budgets have refused an eviction."""
+        self.refused_for_a_time: set[str] = set()
+        """Those of them of which budgets are respected for a time only."""
+        self._spared: frozenset[str] = frozenset()
+        """Groups that are not evicted, since it may do without them."""
+        self.has = self._state.accounts.allocated[self.group.queue]
+        """What the queue has with the chunk, and without those who were evicted."""
+        self.evicted = Evicted()
+        """Who has been evicted, in this order."""
+        self.wake: float | None = None
+        """When a group that is safe now is safe no longer."""
+
+    @property
+    def group(self) -> Group:
+        """For whom it looks."""
+        return self._eligibility.group
+
+    @property
+    def looked(self) -> tuple[int, ...]:
+        """Where the search can go on."""
+        return tuple(self._search.looked)
+
+    def someone_leaves(self) -> bool:
+        """Whether a pod has to go that runs, and not only pods placed in this cycle."""
+        return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
+
+    def run(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+        """Gives the chunk, which asks for so much, its places with the evictions that it takes.
+
+        Nothing has changed if there is a reason why not.
+
+        Raises:
+            CutShortError: the limit is reached; nothing has changed.
+        """
+        mark = self._state.mark()
+        try:
+            taken = self._attempt(chunk, asked)
+            moved = self._moved() if isinstance(taken, Sequence) else frozenset()
+            if moved and self._action is not Action.CONSOLIDATE and len(self.evicted) <= _FEW:
+                taken = self._without(moved, chunk, asked, mark)
+        except CutShortError:
+            self._state.rollback(mark)
+            raise
+        if not isinstance(taken, Sequence):
+            self._state.rollback(mark)
+        return taken
+
+    def _without(
+        self, moved: frozenset[str], chunk: Chunk, asked: Amounts, mark: int
+    ) -> Sequence[Taken] | Reason:
+        """Tries again without those who moved: others may do."""
+        before = self._disturbance()
+        self._state.rollback(mark)
+        self.evicted, self._spared = Evicted(), moved
+        taken = self._attempt(chunk, asked)
+        if isinstance(taken, Sequence) and self._disturbance() < before:
+            return taken
+        self._state.rollback(mark)
+        self.evicted, self._spared = Evicted(), frozenset()
+        return self._attempt(chunk, asked)
+
+    def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+        over = self._get_allowance(asked) or self._shortage(chunk)
+        if over is not None:
+            return over
+        taken = self._gang().place(chunk)
+        self.has = self._state.accounts.allocated[self.group.queue]
+        if not isinstance(taken, Sequence):
+            guarded = tuple(sorted(self.refused_by_budgets))
+            return NoVictims(self._action, self._victims.count, str(taken), guarded)
+        if self._action is not Action.CONSOLIDATE:
+            self._move_freely()
+            gone = [one.queue for one in self.evicted.groups() if not self._is_all_moved(one)]
+            if not self._eligibility.stays_fair(gone):
+                why = "it would then have more of its fair share than those who gave"
+                return NoVictims(self._action, self._victims.count, why)
+        return taken
+
+    def _get_allowance(self, asked: Amounts) -> Reason | None:
+        """Evicts groups until the limits of queues let the group have what it asks for."""
+        group = self._eligibility.group
+        units: dict[str, Iterator[Unit]] = {}
+        while True:
+            over = refusal(self._state, group.queue, asked, preemptible=group.preemptible)
+            if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
+                return over
+            if over.queue not in units:
+                units[over.queue] = self._units_of_queue(over.queue)
+            unit = next(units[over.queue], None)
+            if unit is None or not self._evict(unit):
+                return over
+
+    def _units_of_queue(self, queue: str) -> Iterator[Unit]:
+        """Who goes of the groups below a queue; each is to be evicted before the next is asked for.
+
+        A group that gives nothing now is asked again once all others have given what they can.
+        """
+        left = self._victims.of_queue(queue, self._eligibility)
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            ranked = [(self._victims.rank(group), group.key) for group in left]
+            heapify(ranked)
+            left = []
+            while ranked:
+                rank, key = heappop(ranked)
+                group = self._state.groups[key]
+                now = self._victims.rank(group)
+                if now != rank:  # it has shrunk to its minimum
+                    heappush(ranked, (now, key))
+                    continue
+                pods = self._given_by(group)
+                if not pods:
+                    left.append(group)
+                    continue
+                yield Unit(group, pods, must_move=False)
+                has_changed = True
+                if has_active(self._state, key):
+                    heappush(ranked, (self._victims.rank(group), key))
+
+    def _given_by(self, group: Group) -> tuple[Pod, ...]:
+        """The least that a group gives, wherever it is; nothing if its queue need not give."""
+        if not self._eligibility.may_take_from(group.queue) or group.key in self._spared:
+            return ()
+        hastened_pods = hastened(self._state, self._eligibility, group)
+        return hastened_pods or next(self._surplus(group), ()) or self._whole(group)
+
+    def _shortage(self, chunk: Chunk) -> NoVictims | None:
+        """Why nobody can move for the chunk: all would have more devices than there are."""
+        if self._action is not Action.CONSOLIDATE:
+            return None
+        wanted = sum(map(self._places.least_devices, chunk.all_pods()))
+        free = self._state.most_to_spare() if wanted else 0
+        if wanted <= free:
+            return None
+        why = f"only {free} of {wanted} devices are free"
+        return NoVictims(self._action, self._victims.count, why)
+
+    def _take(
+        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
+    ) -> Place | Reason:
+        """Gives a pod a place that is free, or makes room for it."""
+        place = self._places.find(pod, self._policy, within, avoided)
+        if isinstance(place, Place):
+            self._trial.take(pod, place)
+            return place
+        if place is not None:
+            return place
+        skipped = self._search.begin()
+        at = len(self._search.looked) - 1
+        if not self.moves and not self._eligibility.may_take_from_any():
+            return self._places.why_not(pod, within)
+        for index, node in enumerate(self._nodes(pod, within, avoided)):
+            if index < skipped:
+                continue
+            if self._is_over() and self._search.has_advanced:
+                raise CutShortError
+            mark, count = self._state.mark(), len(self.evicted)
+            made = self._make_room(pod, node)
+            if made is not None:
+                return made
+            self._state.rollback(mark)
+            self.evicted.cut(count)
+            self._search.looked[at] += 1
+            self._search.has_advanced = True
+        return self._places.why_not(pod, within)
+
+    def _is_over(self) -> bool:
+        """Whether as much has been tried as may be; a search still looks at one node more."""
+        is_last = self._last_step is not None and self._places.steps >= self._last_step
+        return is_last or self._places.spent() >= 1
+
+    def _gang(self) -> Gang:
+        return Gang(self._trial, self._take, self._least_cost)
+
+    def _least_cost(self, _: Least, nodes: frozenset[str]) -> tuple[object, ...]:
+        """Orders domains by what it costs to make room in them."""
+        self._places.spend(1 + len(nodes) // _NODES_A_STEP)
+        costs = self._victims.costs(nodes, self._eligibility, _NO_NEEDS, 0)
+        least = min(costs, default=None)
+        return (True,) if least is None else (False, *least)
+
+    def _nodes(
+        self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]
+    ) -> Iterator[str]:
+        """The nodes where evictions may make room, where they cost least first."""
+        devices = self._places.least_devices(pod)
+        names = self._places.candidates(pod, within)
+        self._places.spend(1 + len(names) // _NODES_A_STEP)
+        costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
+        heapify(costs)
+        while costs:
+            node = heappop(costs)[-1]
+            if node not in avoided:
+                yield node
+
+    def _make_room(self, pod: Pod, node: str) -> Place | None:
+        """Evicts pods on a node until the pod has a place there, and gives it the place."""
+        blocked: set[str] = set()
+        evicted = tried = 0
+        first = len(self.evicted)
+        is_possible = False
+        while True:
+            unit = self._next_unit(node, blocked)
+            if unit is None and evicted == tried:
+                return None
+            if unit is not None:
+                if not self._evict(unit):
+                    blocked.add(unit.group.key)
+                    continue
+                evicted += 1
+                if evicted > _CLOSE and evicted < 2 * tried:
+                    continue
+            tried = evicted
+            place = self._places.find(pod, self._policy, frozenset([node]))
+            if isinstance(place, Place):
+                self._trial.take(pod, place)
+                place = self._spare(pod, place, first)
+                return place if self._move_bound(first) else None
+            if not is_possible and not self._could_ever(pod, node, blocked):
+                return None
+            is_possible = True
+
+    def _could_ever(self, pod: Pod, node: str, blocked: set[str]) -> bool:
+        """Whether a pod has a place on a node if everybody goes who may be evicted there."""
+        mark, count = self._state.mark(), len(self.evicted)
+        tried = set(blocked)
+        while (unit := self._next_unit(node, tried)) is not None:
+            if not self._evict(unit):
+                tried.add(unit.group.key)
+        fits = isinstance(self._places.find(pod, self._policy, frozenset([node])), Place)
+        self._state.rollback(mark)
+        self.evicted.cut(count)
+        return fits
+
+    def _spare(self, pod: Pod, place: Place, first: int) -> Place:
+        """Puts back who need not have gone for a pod, the most important first; its place then."""
+        for at in reversed(range(first, len(self.evicted) - 1)):
+            if not self._state.devices.most_free(place.node):
+                break
+            mark = self._state.mark()
+            self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
+            if self._put_back(self.evicted[at]) and self._is_whole(at):
+                found = self._places.find(pod, self._policy, frozenset([place.node]))
+                if isinstance(found, Place):
+                    self._trial.take(pod, found)
+                    self.evicted.remove(at)
+                    place = found
+                    continue
+            self._state.rollback(mark)
+        return place
+
+    def _is_whole(self, at: int) -> bool:
+        """Whether a group that has evicted pods back is not left with a part of its minimum."""
+        group = self.evicted[at].group
+        later = any(unit.group.key == group.key for unit in self.evicted.since(at + 1))
+        return not later or stands(self._state, group)
+
+    def _put_back(self, unit: Unit) -> bool:
+        """Puts evicted pods back if the places of all are free."""
+        for pod in unit.pods:
+            if pod.key in self._state.holds or not self._trial.could_stay(pod):
+                return False
+            was_evicted = self._trial.is_evicted(pod)
+            self._trial.put_back(pod)
+            if was_evicted and not self._trial.is_evicted(pod):
+                self._state.undisrupt(pod)
+        return True
+
+    def _move_bound(self, first: int) -> bool:
+        """Gives those another place who must have one, of the latest evictions."""
+        consolidates = self._action is Action.CONSOLIDATE
+        bound = {
+            unit.group.key: unit.group
+            for unit in self.evicted.since(first)
+            if unit.must_move or consolidates
+        }
+        by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
+        return all(self._move(group, all_pods=True) for group in by_size)
+
+    def _size(self, group: Group) -> int:
+        """How many devices the largest of the evicted pods of a group had."""
+        pods = self.evicted.pods_of(group)
+        return max(map(self._state.device_count_before, pods), default=0)
+
+    def _next_unit(self, node: str, blocked: set[str]) -> Unit | None:
+        """Who goes next from a node: as few pods of as unimportant a group as possible."""
+        bound: Unit | None = None
+        for group in self._victims.on_node(node, self._eligibility):
+            if group.key in blocked or group.key in self._spared:
+                continue
+            gives = self._eligibility.may_take_from(group.queue)
+            if not gives and not (self.moves and group.moves and bound is None):
+                continue
+            pods = self._pods_on(group, node)
+            if pods and gives:
+                return Unit(group, pods, must_move=False)
+            if pods:
+                bound = Unit(group, pods, must_move=True)
+        return bound
+
+    def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
+        """The least that can be evicted of a group to free something of a node."""
+        hastened_pods = hastened(self._state, self._eligibility, group, node)
+        return hastened_pods or next(self._surplus(group, node), ()) or self._whole(group)
+
+    def _surplus(self, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
+        """What a group can lose, each by itself, and have its minimum before any of it waits."""
+        waits = has_nominated(self._state, group)
+        for pods in surplus(self._state, group, node):
+            if not waits or stands(self._state, group, pods):
+                yield pods
+
+    def _whole(self, group: Group) -> tuple[Pod, ...]:
+        """All pods of a group, unless it is safe."""
+        safe = self._eligibility.safety(group)
+        if safe is not None:
+            self.wake = safe.until if self.wake is None else min(self.wake, safe.until)
+            return ()
+        return tuple(active_pods(self._state, group.key))
+
+    def _evict(self, unit: Unit) -> bool:
+        """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
+        most = self._state.settings.consolidation_limit
+        moved = self.evicted.pods + len(unit.pods)
+        if self._action is Action.CONSOLIDATE and most is not None and moved > most:
+            return False
+        queue = unit.group.queue
+        is_overdue = queue in self.past_budgets and self._guarded.is_borrowed(
+            queue, self._eligibility
+        )
+        grace = None
+        if self._action is Action.RECLAIM:
+            grace = self._guarded.grace(self.group, queue)
+        mark = self._state.mark()
+        self._places.steps += len(unit.pods)  # about as much work as a search
+        price = _EVICTION * len(unit.pods)
+        if self._action is Action.RECLAIM:
+            # Whoever has borrowed chooses how many pods have to go; that must not void a guarantee.
+            self._places.budget.extend(price)
+        else:
+            self._places.spend(price)
+        for pod in unit.pods:
+            is_new = pod.key not in self._trial.placed
+            past_budgets = is_new and not self._state.disrupt(pod)
+            if past_budgets:
+                if not is_overdue:
+                    self._note_budgets(unit)
+                    self._state.rollback(mark)
+                    return False
+                self._state.disrupt_anyway(pod)
+            self._trial.evict(
+                pod, self._action, self.group.key, grace=grace, past_budgets=past_budgets
+            )
+        self.evicted.add(unit)
+        return True
+
+    def _note_budgets(self, unit: Unit) -> None:
+        """Takes notice that budgets refuse to evict a unit."""
+        queue = unit.group.queue
+        self.refused_by_budgets.add(queue)
+        is_reclaimed = self._action is Action.RECLAIM and not unit.must_move
+        if is_reclaimed and self._guarded.is_borrowed(queue, self._eligibility):
+            self.refused_for_a_time.add(queue)
+
+    def displaced(self) -> list[str]:
+        """The groups that only had a place in this plan, and have lost it."""
+        evicted, holds = self._trial.evictions, self._state.holds
+        return [
+            unit.group.key
+            for unit in self.evicted
+            if any(pod.key not in evicted and pod.key not in holds for pod in unit.pods)
+        ]
+
+    def moved(self) -> list[str]:
+        """The groups with pods that leave, and have another place."""
+        holds = self._state.holds
+        return list(
+            {
+                unit.group.key: None
+                for unit in self.evicted
+                if any(self._trial.is_evicted(pod) and pod.key in holds for pod in unit.pods)
+            }
+        )
+
+    def _is_all_moved(self, group: Group) -> bool:
+        """Whether all evicted pods of a group have another place."""
+        return all(pod.key in self._state.holds for pod in self.evicted.pods_of(group))
+
+    def _disturbance(self) -> tuple[int, int]:
+        """How many pods are evicted for good, and how many in all."""
+        pods = [pod.key for unit in self.evicted for pod in unit.pods]
+        return sum(key not in self._state.holds for key in pods), len(pods)
+
+    def _move(self, group: Group, *, all_pods: bool) -> bool:
+        """Gives the evicted pods of a group another place."""
+        pods = self.evicted.pods_of(group)
+        evicted = {
+            pod.key
+            for pod in pods
+            if pod.key not in self._state.holds and not isinstance(pod.state, Evicting)
+        }
+        return move(self._trial, group, evicted, all_pods=all_pods)
+
+    def _move_freely(self) -> None:
+        """Gives those another place who need not have one, for a bounded number of steps.
+
+        The group for which they go does not pay for them.
+        """
+        budget, self._places.budget = self._places.budget, StepBudget(_MOVES)
+        mark = self._state.mark()
+        try:
+            for group in self.evicted.groups():
+                mark = self._state.mark()
+                if not self._is_all_moved(group):
+                    self._move(group, all_pods=False)
+        except OutOfStepsError:
+            self._state.rollback(mark)
+        finally:
+            budget.extend(self._places.budget.spent)
+            self._places.budget = budget
+
+    def _moved(self) -> frozenset[str]:
+        """The groups that move, though they need not have another place."""
+        return frozenset(
+            unit.group.key
+            for unit in self.evicted
+            if not unit.must_move and any(pod.key in self._state.holds for pod in unit.pods)
+        )

@@ -1,0 +1,48 @@
+"""Gives evicted pods of a group another place in the same plan."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from controller.engine.decide.capacity import refusal
+from controller.engine.decide.chunk import Chunk, is_satisfied, next_chunk
+from controller.engine.decide.gang import Gang, wait_together
+from controller.engine.decide.order import asked_by
+from controller.engine.decide.placement_policy import policy_of
+from controller.engine.decide.taker import Taker
+from controller.engine.decide.trial import Trial
+from controller.engine.model.group import Group
+from controller.engine.model.pod import Pod
+from controller.engine.model.reason import NoRoom
+
+
+def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: bool) -> bool:
+    """Places evicted pods of a group again, with its minimum at once.
+
+    It returns false, and moves none, if its minimum has no place, or (`all_pods`) one of the pods.
+    """
+    state = trial.state
+    if not state.tree.takes_work(group.queue):
+        return False  # its pods could not start again
+    mark = state.mark()
+    gang = Gang(trial, Taker(trial, policy_of(state, group), _nobody_asks).take)
+    moved = 0
+    while isinstance(chunk := next_chunk(state, group, evicted), Chunk):
+        asked = asked_by(state, chunk)
+        if refusal(state, group.queue, asked, preemptible=group.preemptible) is not None:
+            break
+        taken = gang.place(chunk)
+        if not isinstance(taken, Sequence):
+            break
+        for one in taken:
+            if trial.is_evicted(one.pod):
+                trial.wait(one.pod)  # until it has left its own place
+        wait_together(trial, group, taken)
+        moved += len(taken)
+    if (all_pods and moved < len(evicted)) or not is_satisfied(state, group):
+        state.rollback(mark)
+        return False
+    return True
+
+
+def _nobody_asks(pod: Pod, _: frozenset[str] | None) -> NoRoom:
+    return NoRoom(pod.key, 0, ())

@@ -1,0 +1,207 @@
+"""Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from controller.engine.decide.chunk import Chunk, fullness, next_chunk
+from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.shares import Shares
+from controller.engine.model.group import Group
+from controller.engine.model.resource import Amounts
+from controller.engine.state.queue_tree import ROOT
+from controller.engine.state.state import State
+
+_NOTHING_DUE: Final = 1_000
+"""What a queue has beyond a share of nothing counts so many times."""
+
+QueueRank = tuple[bool, bool, int, bool, float, float, float, float, str]
+GroupRank = tuple[int, int, float, str]
+
+
+def rank_of_group(state: State, group: Group) -> GroupRank:
+    """The order of the groups of a queue: priority, then who has less than it needs, then age."""
+    return -group.priority, fullness(state, group), group.created, group.key
+
+
+def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> QueueRank:
+    """The order of sibling queues, if the next group of each asks for so much.
+
+    Queues that have more than their fair share of something that the group asks for come last, and
+    those come first whose quota covers it. Then count priority, and the dominant share that the
+    queue would have: the largest part that it has of what it may count on, over all resources.
+    """
+    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    fair, quotas = shares.fair(name), state.tree.quotas(name)
+    allocatable = shares.allocatable(name)
+    wanted = [at for at, amount in enumerate(asked) if amount > 0]
+    is_over = any(allocated[at] > fair[at] for at in wanted)
+    is_covered = all(
+        (quota := quotas[at]) is None or allocated[at] + asked[at] <= quota for at in wanted
+    )
+    is_undue = any(allocated[at] and not allocatable[at] for at in range(len(allocated)))
+    then = [one + more for one, more in zip(allocated, asked, strict=True)]
+    return (
+        is_over,
+        not is_covered,
+        -queue.priority,
+        is_undue,
+        _dominant_share(then, allocatable),
+        _dominant_share(allocated, allocatable),
+        _dominant_share(allocatable, shares.totals),
+        queue.created,
+        name,
+    )
+
+
+def _dominant_share(amounts: Iterable[int], allocatable: Iterable[int]) -> float:
+    return max(
+        (
+            amount / most if most else amount * _NOTHING_DUE
+            for amount, most in zip(amounts, allocatable, strict=True)
+        ),
+        default=0.0,
+    )
+
+
+class Turns:
+    """The groups that want something, the next one first; the tree of queues as nested heaps."""
+
+    def __init__(
+        self, state: State, shares: Shares, groups: Iterable[Group], isolation: Isolation
+    ) -> None:
+        self._state = state
+        self._shares = shares
+        self._isolation = isolation
+        self._groups: dict[str, list[tuple[GroupRank, Group]]] = {}
+        for group in groups:
+            entry = self._entry(group)
+            if entry is not None:
+                self._groups.setdefault(group.queue, []).append(entry)
+        for heap in self._groups.values():
+            heapify(heap)
+        self._queues: dict[str, list[tuple[QueueRank, str]]] = {}
+        self._current: dict[str, tuple[QueueRank, str]] = {}
+        """The valid entry of each queue."""
+        self._ranked_by: dict[str, tuple[int, Amounts]] = {}
+        """What each rank follows from: the moment of the accounts, and what is asked for."""
+        for queue in list(self._groups):
+            self._update(queue)
+
+    def pop(self) -> Group | None:
+        """Takes the group whose turn it is; None if there is none."""
+        queue = ROOT
+        while queue not in self._groups:
+            heap = self._queues.get(queue, [])
+            while heap and self._current.get(heap[0][1]) is not heap[0]:
+                heappop(heap)
+            if not heap:
+                return None
+            queue = heap[0][1]
+        return self._take(queue)
+
+    def push(self, group: Group) -> None:
+        """Takes a group that wants more."""
+        entry = self._entry(group)
+        if entry is not None:
+            heappush(self._groups.setdefault(group.queue, []), entry)
+
+    def left(self) -> Iterator[Group]:
+        """The groups whose turn has not come, in no order that matters."""
+        return (group for heap in self._groups.values() for _, group in heap)
+
+    def update(self, queues: Iterable[str]) -> None:
+        """Takes notice that these leaves have more or less, or other groups first."""
+        for queue in queues:
+            self._update(queue)
+
+    def _entry(self, group: Group) -> tuple[GroupRank, Group] | None:
+        """A group with its rank; None if it is set aside, since that has failed."""
+        rank = self._isolation.run(group, partial(rank_of_group, self._state, group))
+        return None if rank is None else (rank, group)
+
+    def _asked_by_first(self, queue: str) -> Amounts | None:
+        """What the group asks for whose turn it is below a queue; None if there is none."""
+        while (first := self._first(queue)) is not None:
+            asked = self._isolation.run(first, partial(asked_by_next, self._state, first))
+            if asked is not None:
+                return asked
+            if queue != first.queue:
+                return self._state.accounts.zero  # what was known of it below has changed since
+            self._take(queue)
+        return None
+
+    def _take(self, leaf: str) -> Group:
+        """Takes the first group of a leaf."""
+        _, group = heappop(self._groups[leaf])
+        if not self._groups[leaf]:
+            del self._groups[leaf]
+        return group
+
+    def _update(self, leaf: str) -> None:
+        for name in self._state.tree.paths[leaf]:
+            asked = self._asked_by_first(name)
+            parent = self._state.tree.queues[name].parent or ROOT
+            if asked is None:
+                self._current.pop(name, None)
+                self._ranked_by.pop(name, None)
+                continue
+            ranked_by = self._state.accounts.moment, asked
+            if self._ranked_by.get(name) == ranked_by:
+                continue
+            self._ranked_by[name] = ranked_by
+            entry = rank_of_queue(self._state, self._shares, name, asked), name
+            self._current[name] = entry
+            heappush(self._queues.setdefault(parent, []), entry)
+
+    def _first(self, queue: str) -> Group | None:
+        """The group whose turn it is below a queue."""
+        while queue not in self._groups:
+            heap = self._queues.get(queue, [])
+            while heap and self._current.get(heap[0][1]) is not heap[0]:
+                heappop(heap)
+            if not heap:
+                return None
+            queue = heap[0][1]
+        return self._groups[queue][0][1]
+
+
+def asked_by_next(state: State, group: Group) -> Amounts:
+    """What a group asks for with what is placed of it next."""
+    chunk = next_chunk(state, group)
+    if not isinstance(chunk, Chunk):
+        return state.accounts.zero
+    return asked_by(state, chunk)
+
+
+def asked_by(state: State, chunk: Chunk) -> Amounts:
+    """What the pods of a chunk ask for together; a claim that they share counts once."""
+    return state.asked_by(chunk.all_pods())
+
+
+def givers(state: State, shares: Shares) -> Mapping[str, int]:
+    """The leaves of the tree, numbered in the order in which they give: who has most first.
+
+    At each level, queues with more than their fair share of something come first, then those of a
+    low priority, then those with a large dominant share, then the youngest.
+    """
+    found: dict[str, int] = {}
+
+    def number(queue: str) -> None:
+        children = state.tree.children.get(queue)
+        if children is None:
+            found[queue] = len(found)
+            return
+        for child in sorted(children, key=lambda one: _rank_of_giver(state, shares, one)):
+            number(child)
+
+    number(ROOT)
+    return found
+
+
+def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[bool, int, float, float, str]:
+    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
+    dominant = _dominant_share(allocated, shares.allocatable(name))
+    return not is_over, queue.priority, -dominant, -queue.created, name

@@ -1,0 +1,107 @@
+"""A core/v1 Node as the engine sees it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from carina_dra.allocator.node import Node
+from carina_dra.quantity import Format, Quantity
+from carina_dra.resource import JsonObject, ObjectMeta, encode
+from carina_dra.resource.codec import codec
+from carina_dra.resource.errors import BadValueError
+from carina_dra.resource.schema import Struct
+from controller.engine.model.node import ClusterNode, Taint
+
+_PODS: Final = 110
+"""How many pods a node takes that does not say so: the kubelet's default."""
+_OWN: Final = frozenset({"cpu", "memory", "pods"})
+"""What is allocatable and has a field of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taint(Struct):
+    key: str
+    value: str = ""
+    effect: str = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec(Struct):
+    unschedulable: bool = False
+    taints: tuple[_Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition(Struct):
+    type: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Status(Struct):
+    allocatable: Mapping[str, Quantity] = field(default_factory=dict)
+    conditions: tuple[_Condition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Node(Struct):
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Node"
+
+    metadata: ObjectMeta
+    spec: _Spec = field(default_factory=_Spec)
+    status: _Status = field(default_factory=_Status)
+
+
+def read_node(body: JsonObject) -> ClusterNode:
+    """Reads a Node. What the engine does not need of it is free.
+
+    A node whose condition Ready does not hold counts as unschedulable. What is allocatable besides
+    cpu, memory and pods is all in `extended`, ephemeral storage and huge pages too.
+
+    Raises:
+        BadValueError: the body is not a Node, or says nothing of its cpu and memory.
+    """
+    node: _Node = codec(_Node).read(body)
+    allocatable = node.status.allocatable
+    for name in ("cpu", "memory"):
+        if name not in allocatable:
+            raise BadValueError(f"lacks status.allocatable.{name}")
+    ready = [each.status for each in node.status.conditions if each.type == "Ready"]
+    return ClusterNode(
+        node=Node(
+            node.metadata.name, node.metadata.labels, frozenset(node.status.declared_features)
+        ),
+        cpu=allocatable["cpu"].milli_value(),
+        memory=allocatable["memory"].value(),
+        pods=allocatable["pods"].value() if "pods" in allocatable else _PODS,
+        extended={name: of.value() for name, of in allocatable.items() if name not in _OWN},
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in node.spec.taints),
+        unschedulable=node.spec.unschedulable or ready not in ([], ["True"]),
+    )
+
+
+def write_node(node: ClusterNode) -> dict[str, Any]:
+    """Writes what `read_node` reads."""
+    numbers = {"pods": node.pods, **node.extended}
+    return encode(
+        _Node(
+            ObjectMeta(name=node.name, labels=node.node.labels),
+            _Spec(
+                node.unschedulable,
+                tuple(_Taint(each.key, each.value, effect=each.effect) for each in node.taints),
+            ),
+            _Status(
+                {
+                    "cpu": Quantity(node.cpu * 10**6, Format.DECIMAL_SI),
+                    "memory": Quantity.of(node.memory),
+                    **{
+                        name: Quantity.of(number, Format.DECIMAL_SI)
+                        for name, number in numbers.items()
+                    },
+                },
+                declared_features=tuple(sorted(node.node.declared_features)),
+            ),
+        )
+    )

@@ -1,0 +1,75 @@
+"""Writes down what happens, while it happens."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from controller.engine.model.plan import Action, Eviction, Start
+from controller.engine.model.resource import describe
+from controller.engine.simulate.gpus import Gpus
+from controller.engine.simulate.occupancy import Occupancy
+from controller.engine.simulate.record import Evicted, Happening, Sample, Started
+from controller.engine.state.state import State
+
+
+class Recorder:
+    """The happenings and samples of a simulation."""
+
+    def __init__(self, state: State, gpus: Gpus, occupancy: Occupancy) -> None:
+        self._state = state
+        self._gpus = gpus
+        self._occupancy = occupancy
+        self.queues = tuple(sorted(name for name in state.tree.queues if state.tree.is_leaf(name)))
+        """Those that take work."""
+        self.happenings: list[Happening] = []
+        self.samples: list[Sample] = []
+
+    def add(self, happening: Happening) -> None:
+        """Something happens."""
+        self.happenings.append(happening)
+
+    def add_starts(self, now: float, starts: Iterable[Start]) -> None:
+        """Pods start: one happening a job."""
+        nodes: dict[str, Counter[str]] = {}
+        for start in starts:
+            nodes.setdefault(self._job_of(start.pod), Counter())[start.node] += 1
+        for job, of_job in nodes.items():
+            self.add(Started(now, job, of_job))
+
+    def add_evictions(self, now: float, evictions: Iterable[Eviction]) -> None:
+        """Pods are evicted: one happening a job and reason."""
+        nodes: dict[tuple[str, Action, str, bool, bool], Counter[str]] = {}
+        for one in evictions:
+            key = (self._job_of(one.pod), one.action, one.group, one.moves, one.overran)
+            nodes.setdefault(key, Counter())[one.node] += 1
+        for (job, action, favoured, moves, overran), of_job in nodes.items():
+            self.add(Evicted(now, job, action, favoured, of_job, moves, overran))
+
+    def sample(
+        self,
+        now: float,
+        waiting: Mapping[str, int],
+        fair_shares: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Takes a sample, if it differs from the last one; the last one of a time counts.
+
+        waiting: how many jobs of each queue have not what they need to run.
+        """
+        resources = [describe(resource) for resource in self._state.tree.resources]
+        allocated = self._state.accounts.allocated
+        sample = Sample(
+            at=now,
+            gpus=self._gpus.total,
+            in_use={name: self._occupancy.in_use(name) for name in self.queues},
+            waiting={name: waiting.get(name, 0) for name in self.queues},
+            allocated={
+                name: dict(zip(resources, allocated[name], strict=True)) for name in self.queues
+            },
+            fair_shares=fair_shares,
+        )
+        if self.samples and self.samples[-1].at == now:
+            self.samples.pop()
+        if not self.samples or not self.samples[-1].is_like(sample):
+            self.samples.append(sample)
+
+    def _job_of(self, pod: str) -> str:
+        return self._state.pods[pod].group or ""

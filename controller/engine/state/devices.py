@@ -1,0 +1,230 @@
+"""What queues and reasons need to know of the devices of a cluster."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, assert_never
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.request import Alternative
+from carina_dra.allocator.usage import DeviceId, PoolId
+from carina_dra.placement.bounds.membership import Membership
+from carina_dra.placement.bounds.supply import Supply
+from carina_dra.placement.cluster.cluster import Cluster
+from carina_dra.placement.cluster.gpu import (
+    DRIVERS,
+    GPU,
+    GpuId,
+    PoolGpus,
+    gpu_name,
+    is_gpu,
+    model_of,
+)
+from carina_dra.placement.cluster.node_offer import Offer
+from carina_dra.placement.cluster.offer import OfferedPool
+from carina_dra.quantity import Quantity
+from carina_dra.resource import Device, DeviceClass, DeviceResult
+from carina_dra.step_budget import OutOfStepsError
+from controller.engine.model.resource import (
+    CapacityOf,
+    Cpu,
+    DeviceResource,
+    DevicesOf,
+    Gpus,
+    Memory,
+    Pods,
+    Resource,
+)
+from controller.engine.state.asking import PublishedGpu, base_units, qualified
+from controller.engine.state.spare import Spare
+
+_POOLS: Final = 256
+"""Of how many pools it is remembered what their GPUs have."""
+_MANY: Final = 1_000_000
+"""Stands for the shares of a device."""
+_CARD: Final = 1_000_000
+
+
+class Devices:
+    """Counts devices and their capacities, and remembers them until the devices change."""
+
+    def __init__(
+        self, cluster: Cluster, classes: Mapping[str, DeviceClass], gpu_driver: str
+    ) -> None:
+        self._cluster = cluster
+        self._supply = Supply(cluster)
+        self._spare = Spare(cluster)
+        self._drivers = DRIVERS | {gpu_driver}
+        self._members: dict[str, Membership] = {}
+        """By class, once it is asked for."""
+        self._pools: dict[PoolId, PoolGpus] = {}
+        self.classes = classes
+        """The device classes by name."""
+        self.class_moment = 0
+        """How often classes have changed."""
+
+    def forget_classes(self) -> None:
+        """Takes notice that the device classes have changed."""
+        self.class_moment += 1
+        self._members.clear()
+
+    def forget_published(self) -> None:
+        """Takes notice that slices have changed."""
+        self._pools.clear()
+
+    def has_any(self, node: str) -> bool:
+        """Whether a node offers devices."""
+        offer = self._offer(node)
+        return offer is not None and bool(offer.pools)
+
+    def spare(self) -> int:
+        """How many more devices claims could have at most, if others kept as many as they have."""
+        return self._spare.devices()
+
+    def most_free(self, node: str) -> int:
+        """How many requests for a device could have one of a node at most."""
+        free = 0
+        for offered in self._ready(node):
+            pool = self._cluster.pool_state(offered)
+            usable = pool.free & offered.here
+            free += _MANY if usable & offered.shareable else usable.bit_count()
+        return free
+
+    def free_cards(self, node: str) -> int:
+        """What is free of the node's own devices, in millionths of a card."""
+        return sum(
+            _CARD - used
+            for offered in self._ready(node)
+            for group, used in self._cluster.pool_state(offered).uses
+            if group.is_own
+        )
+
+    def _offer(self, node: str) -> Offer | None:
+        """The pools of a node; None if nothing can be allocated there, since a slice is wrong."""
+        try:
+            return self._cluster.offer(node)
+        except AllocationError:
+            return None
+
+    def _ready(self, node: str) -> Sequence[OfferedPool]:
+        offer = self._offer(node)
+        return () if offer is None else offer.ready
+
+    def leave_out(self, nodes: Collection[str]) -> None:
+        """Counts none of the devices of some nodes in what there is."""
+        self._supply.leave_out(nodes)
+
+    def total(self, resource: DeviceResource) -> int:
+        """How much of a resource there is at most at one time."""
+        match resource:
+            case Gpus(model=model):
+                return self._supply.gpus(model, self._drivers)
+            case DevicesOf(device_class=name):
+                device_class = self.classes.get(name)
+                return 0 if device_class is None else self._supply.devices(device_class)
+            case CapacityOf(name=name):
+                return base_units(self._supply.capacity(name))
+
+    def least(self, wanted: Alternative, resource: DeviceResource) -> int:
+        """The least of a resource that a request for one device counts; 0 if it gets none.
+
+        It is 0 too if its selectors cost too much to say: what it gets is counted all the same.
+        """
+        try:
+            return self._least(wanted, resource) or 0
+        except OutOfStepsError:
+            return 0
+
+    def _least(self, wanted: Alternative, resource: DeviceResource) -> int | None:
+        match resource:
+            case Gpus(model=model):
+                return self._supply.least_gpus(wanted, model, self._drivers)
+            case DevicesOf(device_class=name):
+                if name == wanted.device_class.metadata.name:
+                    return 1
+                device_class = self.classes.get(name)
+                if device_class is None:
+                    return None
+                return self._supply.least_selected(wanted, device_class)
+            case CapacityOf(name=name):
+                least = self._supply.least(wanted, name)
+                return None if least is None else base_units(least)
+        assert_never(resource)
+
+    def is_about_gpus(self, resource: Resource) -> bool:
+        """Whether a resource counts GPUs, or something of them."""
+        match resource:
+            case Gpus():
+                return True
+            case CapacityOf(name=name):
+                return name.partition("/")[0] in self._drivers
+            case DevicesOf(device_class=name):
+                device_class = self.classes.get(name)
+                return device_class is not None and self._selects_gpus(device_class)
+            case Cpu() | Memory() | Pods():
+                return False
+        assert_never(resource)
+
+    def _selects_gpus(self, device_class: DeviceClass) -> bool:
+        expressions = (
+            one.cel.expression for one in device_class.spec.selectors if one.cel is not None
+        )
+        if any(driver in text for text in expressions for driver in self._drivers):
+            return True
+        return self._supply.gpus("", self._drivers, selected_by=device_class) > 0
+
+    def gpu(self, result: DeviceResult) -> PublishedGpu | None:
+        """The GPU, and the part of it, that an allocated device is; None if it is no GPU's."""
+        driver, pool = result.driver, result.pool
+        if driver not in self._drivers:
+            return None
+        device = self._cluster.published(DeviceId(driver, pool, result.device))
+        if device is None:
+            return PublishedGpu(GpuId(driver, pool, result.device), GPU, "", is_gone=True)
+        if not is_gpu(device, driver, self._drivers):
+            return None
+        consumed = None if result.share_id is None else result.consumed_capacity
+        part = self._pool(PoolId(driver, pool)).part(device, consumed)
+        return PublishedGpu(
+            GpuId(driver, pool, gpu_name(device, driver)), part, model_of(device, driver)
+        )
+
+    def is_of(self, result: DeviceResult, device_class: str, named: str | None) -> bool:
+        """Whether a class selects an allocated device; `named` is the class of its request.
+
+        A device that is not published any more is of the class of its request.
+        """
+        device = self._cluster.published(DeviceId(result.driver, result.pool, result.device))
+        if device is None or device_class not in self.classes:
+            return named == device_class
+        members = self._members.get(device_class)
+        if members is None:
+            members = self._members[device_class] = Membership(self.classes[device_class])
+        return members.has(device, result.driver)
+
+    def _pool(self, pool: PoolId) -> PoolGpus:
+        known = self._pools.get(pool)
+        if known is None:
+            if len(self._pools) >= _POOLS:
+                self._pools.clear()
+            known = self._pools[pool] = _pool_gpus(pool, self._cluster)
+        return known
+
+    def capacities(self, device: DeviceId) -> dict[str, Quantity]:
+        """The capacities of a published device by their qualified names."""
+        found = self._cluster.published(device)
+        if found is None:
+            return {}
+        return {
+            qualified(device.driver, name): capacity.value
+            for name, capacity in found.capacity.items()
+        }
+
+
+def _pool_gpus(pool: PoolId, cluster: Cluster) -> PoolGpus:
+    devices: list[Device] = []
+    counters: dict[str, dict[str, int]] = {}
+    for published in cluster.slices_of(pool):
+        devices += published.spec.devices
+        for shared in published.spec.shared_counters:
+            amounts = {name: counter.value.nanos for name, counter in shared.counters.items()}
+            counters[shared.name] = amounts
+    return PoolGpus(pool.driver, devices, counters)

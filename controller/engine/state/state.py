@@ -1,0 +1,572 @@
+"""The mirrored state of a cluster: a snapshot that is kept up to date, event by event.
+
+What decisions need is computed from what changes, and what was refused is asked again only after
+something relevant has changed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias, assert_never
+
+from carina_dra.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from controller.engine.model.group import Group
+from controller.engine.model.node import ClusterNode
+from controller.engine.model.plan import Memory
+from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
+from controller.engine.model.queue import Queue
+from controller.engine.model.resource import minus
+from controller.engine.model.snapshot import Snapshot
+from controller.engine.model.volume import StorageObject
+from controller.engine.state.asking import replaceable
+from controller.engine.state.charge import Charge
+from controller.engine.state.members import Members
+from controller.engine.state.occupancy import Occupancy, discard
+from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
+from controller.engine.state.recount import Recount
+from controller.engine.state.room import NodeCapacity, Room
+
+_Requests: TypeAlias = dict[str, tuple[str, Charge]]
+_DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
+
+
+class State(Occupancy):
+    """A cluster with its queues, groups and pods. Used by one thread at a time."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.now = snapshot.now
+        self.settings = snapshot.settings
+        self.topologies = snapshot.topologies
+        self.usage = snapshot.usage
+        self.capacity = NodeCapacity()
+        self.waiting: set[str] = set()
+        """The groups with pods that wait for a place."""
+        self.touched: set[str] = set()
+        """The groups of which something has changed since the last cycle."""
+        self.node_moment = 0
+        """How often nodes have changed."""
+        self._replaceable: dict[str, int] = {}
+        """By claim: how many devices it has that might get fewer elsewhere."""
+        self._devices_changed = True
+        self._recount = Recount()
+        self._requests: _Requests = {}
+        """By pod: what it counts as asked for, and in which queue."""
+        self._claim_requests: _Requests = {}
+        """By claim, which may have the name of a pod: the same."""
+        self._counted: dict[str, str] = {}
+        """By claim: the pod with which it counts as asked for."""
+        self._queues: dict[str, Queue] = {}
+        self.memory = snapshot.memory
+        self._load(snapshot)
+        self.memory = snapshot.memory  # what is remembered holds for the snapshot as a whole
+        self.journal.forget()
+
+    def _load(self, snapshot: Snapshot) -> None:
+        for device_class in snapshot.classes:
+            self.feed.put(device_class)
+        for rule in snapshot.rules:
+            self.feed.put(rule)
+        for published in snapshot.slices:
+            self.feed.put(published)
+        for node in snapshot.nodes:
+            self.put_node(node)
+        self.put_queues(snapshot.queues)
+        for claim in snapshot.claims:
+            self.put_claim(claim)
+        for group in snapshot.groups:
+            self.put_group(group)
+        for pod in snapshot.pods:
+            self.put_pod(pod)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the present, from which an equal state can be made."""
+        return Snapshot(
+            now=self.now,
+            nodes=tuple(self.nodes.values()),
+            slices=tuple(self.cluster.slices.values()),
+            classes=tuple(self.feed.classes.values()),
+            rules=tuple(self.cluster.rules.values()),
+            claims=tuple(self.claims.values()),
+            queues=tuple(self._queues.values()),
+            groups=tuple(self.groups.values()),
+            pods=tuple(self.pods.values()),
+            topologies=self.topologies,
+            budgets=self.budgets,
+            usage=self.usage,
+            namespaces=self.namespaces,
+            storage=self.volumes.storage(),
+            features=self.cluster.features,
+            settings=self.settings,
+            memory=self.memory,
+        )
+
+    def put_node(self, node: ClusterNode) -> None:
+        """Adds or updates a node."""
+        before = self.nodes.get(node.name)
+        if before == node:
+            return
+        self._ask_again()
+        self.node_moment += 1
+        self._notice_devices()
+        if before is not None:
+            self.capacity.remove(before)
+        self.capacity.add(node)
+        self.nodes[node.name] = node
+        self.cluster.put_node(node.node)
+        self.rooms[node.name] = room = Room(node)
+        for pod in self.on_node.setdefault(node.name, {}):
+            room.take(self.pods[pod].needs)
+        self.journal.forget()
+
+    def remove_node(self, name: str) -> None:
+        """Removes a node, if it is known; the pods on it keep their place until they are gone."""
+        node = self.nodes.pop(name, None)
+        if node is not None:
+            self._ask_again()
+            self._notice_devices()
+            self.capacity.remove(node)
+            self.node_moment += 1
+            self.cluster.remove_node(name)
+            del self.rooms[name]
+
+    def put_devices(self, watched: _DeviceObject) -> None:
+        """Adds or updates what devices there are."""
+        before = self._known(watched)
+        if before is not None and before.spec == watched.spec:
+            return
+        self._ask_again()
+        self._notice_devices(before, watched)
+        self.feed.put(watched)
+        if isinstance(watched, DeviceClass):
+            self.devices.forget_classes()
+
+    def remove_devices(self, watched: _DeviceObject) -> None:
+        """Applies that such an object was deleted."""
+        self._ask_again()
+        self._notice_devices(self._known(watched))
+        self.feed.remove(watched)
+        if isinstance(watched, DeviceClass):
+            self.devices.forget_classes()
+
+    def _known(self, watched: _DeviceObject) -> _DeviceObject | None:
+        """The object of its name as it is in the state."""
+        name = watched.metadata.name
+        match watched:
+            case ResourceSlice():
+                return self.cluster.slices.get(name)
+            case DeviceClass():
+                return self.feed.classes.get(name)
+            case DeviceTaintRule():
+                return self.cluster.rules.get(name)
+        assert_never(watched)
+
+    def put_queues(self, queues: Iterable[Queue]) -> None:
+        """Replaces all queues."""
+        self._queues = {queue.name: queue for queue in queues}
+        self._ask_again()
+        self._charge_all_again()
+
+    def _charge_all_again(self) -> None:
+        """Charges the present queues with all that pods have and ask for."""
+        pods = list(self.pods.values())
+        for pod in pods:
+            self._detach(pod)
+        self.set_tree(QueueTree(self._queues.values()))
+        for pod in pods:
+            self._attach(pod)
+        self.journal.forget()
+
+    def put_group(self, group: Group) -> None:
+        """Adds or updates a group."""
+        before = self.groups.get(group.key)
+        if before == group:
+            return
+        if before is not None and _differ_in_history_only(before, group):
+            self.groups[group.key] = group
+            self._touch(group.key)
+            return
+        if before is not None:
+            self._ask_again()
+        pods = [self.pods[pod] for pod in self._pods_of(group.key)]
+        for pod in pods:
+            self._detach(pod)
+        self.groups[group.key] = group
+        for pod in pods:
+            self._attach(pod)
+        self._touch(group.key)
+        self.journal.forget()
+
+    def remove_group(self, key: str) -> None:
+        """Removes a group, if it is known; no queue is responsible for its pods any more."""
+        if key in self.groups:
+            pods = [self.pods[pod] for pod in self._pods_of(key)]
+            for pod in pods:
+                self._detach(pod)
+            del self.groups[key]
+            for pod in pods:
+                self._attach(pod)
+            self._touch(key)
+            self._ask_again()
+            self.journal.forget()
+
+    def put_pod(self, pod: Pod) -> None:
+        """Adds or updates a pod."""
+        before = self.pods.get(pod.key)
+        if before == pod:
+            return
+        if before is not None:
+            self._detach(before)
+            if not isinstance(before.state, Pending | Gated):
+                self._ask_again()
+        self._attach(pod)
+        if pod.key in self.holds and self.neighbours.is_awaited(pod):
+            self._ask_again()
+        self.journal.forget()
+
+    def remove_pod(self, key: str) -> None:
+        """Removes a pod, if it is known."""
+        pod = self.pods.get(key)
+        if pod is not None:
+            self._detach(pod)
+            if not isinstance(pod.state, Pending | Gated):
+                self._ask_again()
+            self.journal.forget()
+
+    def put_claim(self, claim: ResourceClaim) -> None:
+        """Adds or updates a claim."""
+        before = self.claims.get(claim.key)
+        if before == claim:
+            return
+        if before is not None and _ask_and_have_the_same(before, claim):
+            self.claims[claim.key] = claim
+            for pod in self._referrers.get(claim.key, ()):
+                group = self.pods[pod].group
+                if group is not None:
+                    self._touch(group)
+            return
+        if before is not None and before.status.allocation not in (None, claim.status.allocation):
+            self._ask_again()  # one that gets devices leaves less to others, which helps nobody
+        self._replace_claim(claim.key, claim)
+
+    def remove_claim(self, key: str) -> None:
+        """Removes a claim, if it is known; its devices are free."""
+        if key in self.claims:
+            self._ask_again()
+            self._replace_claim(key, None)
+
+    def put_budgets(self, budgets: Mapping[str, int]) -> None:
+        """Replaces how many pods each disruption budget still allows to be disrupted."""
+        if budgets != self.budgets:
+            self._ask_again()
+            self.budgets = dict(budgets)
+
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Adds or updates the labels of a namespace; None if it is gone."""
+        if self.namespaces.get(name) == labels:
+            return
+        if labels is None:
+            del self.namespaces[name]
+            self._keep_no_places_for(name)
+        else:
+            self.namespaces[name] = labels
+        gone = name if labels is None else None
+        if self.neighbours.forget_namespaces(gone) | self.leavers.forget_namespaces(gone):
+            self._ask_again()
+
+    def _keep_no_places_for(self, namespace: str) -> None:
+        """Takes notice that no pod will come for the places that are kept for a namespace."""
+        kept = self.memory.kept_places
+        left = tuple(place for place in kept if not place.pod.startswith(f"{namespace}/"))
+        if len(left) < len(kept):
+            self.memory = replace(self.memory, kept_places=left)
+            self._ask_again()
+
+    def put_storage(self, name: str, watched: StorageObject) -> bool:
+        """Adds or updates what says where volumes can be; who waits for it is asked again.
+
+        Whether it was another before.
+        """
+        pods = self.volumes.put(name, watched)
+        self._touch_all(pods or ())
+        return pods is not None
+
+    def remove_storage(self, kind: type[StorageObject], name: str) -> None:
+        """Applies that such an object is gone."""
+        self._touch_all(self.volumes.remove(kind, name))
+
+    def most_to_spare(self) -> int:
+        """How many devices claims could have at most in addition, if nobody is evicted for good."""
+        return self.devices.spare() + sum(self._replaceable.values())
+
+    def refresh(self) -> None:
+        """Counts again what queues have and ask for, where devices or classes have changed."""
+        if not self._devices_changed:
+            return
+        self._devices_changed = False
+        cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
+        self.devices.leave_out(cordoned)
+        self.asking.forget_claims()
+        have = self._recount.take(self.tree.resources)
+        if self.asking.look_again():
+            touched, forgotten = set(self.touched), set(self._forgotten)
+            self._charge_all_again()
+            self.touched &= touched  # the groups are as they were
+            self._forgotten &= forgotten
+        elif self.asking.depends_on_devices:
+            for key in have:
+                self.charge_again(key)
+            ask = [key for key in self._counted if self.allocation(key) is None]
+            for key in (*ask, *have):
+                self._count_claim_again(key)
+            self.journal.forget()
+
+    def advance(self, now: float) -> None:
+        """Sets the time, in seconds; what was refused until now may be possible."""
+        self.now = now
+        wake = self.memory.wake
+        if wake is not None and now >= wake:
+            self._ask_again()
+
+    def _notice_devices(self, *changed: _DeviceObject | None) -> None:
+        """What claims have and ask for may count differently now."""
+        self._devices_changed = True
+        for one in changed:
+            self._recount.note(one)
+        self.devices.forget_published()
+        self.asking.forget_claims()
+
+    def _ask_again(self) -> None:
+        """Something that was refused may be possible now."""
+        if self.memory.refusals or self.memory.cursors:
+            kept = self.memory
+            self.memory = replace(
+                kept,
+                refusals={},
+                cursors={},
+                fair_shares={},
+                wake=None,
+                outdated={**kept.outdated, **kept.refusals},
+            )
+
+    @property
+    def memory(self) -> Memory:
+        """What the last cycle has left, without what has changed since."""
+        if self._forgotten:
+            known, forgotten = self._memory, self._forgotten
+            refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
+            outdated = {key: of for key, of in known.outdated.items() if key not in forgotten}
+            cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
+            set_aside = {key: of for key, of in known.set_aside.items() if key not in forgotten}
+            limits = {key: of for key, of in known.attempt_limits.items() if key not in forgotten}
+            self.memory = replace(
+                known,
+                refusals=refusals,
+                outdated=outdated,
+                cursors=cursors,
+                set_aside=set_aside,
+                attempt_limits=limits,
+            )
+        return self._memory
+
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
+        self._memory = memory
+        self._forgotten: set[str] = set()
+
+    def _touch(self, group: str) -> None:
+        self.touched.add(group)
+        known = self._memory
+        if (
+            group in known.refusals
+            or group in known.outdated
+            or group in known.cursors
+            or group in known.set_aside
+            or group in known.attempt_limits
+        ):
+            self._forgotten.add(group)
+
+    def _touch_all(self, pods: Iterable[str]) -> None:
+        for key in pods:
+            group = self.pods[key].group
+            if group is not None:
+                self._touch(group)
+
+    def _pods_of(self, group: str) -> Iterator[str]:
+        members = self.members.get(group)
+        if members is not None:
+            for pods in list(members.by_set.values()):
+                yield from list(pods)
+
+    def _attach(self, pod: Pod) -> None:
+        self.pods[pod.key] = pod
+        self.volumes.refer(pod)
+        for claim in pod.claims:
+            self._referrers.setdefault(claim, {})[pod.key] = None
+        if pod.group is not None:
+            members = self.members.setdefault(pod.group, Members())
+            members.by_set.setdefault(pod.pod_set, {})[pod.key] = None
+            self._touch(pod.group)
+        match pod.state:
+            case Pending():
+                if pod.group is not None:
+                    self.members[pod.group].wait(pod, self._set_of(pod))
+                    self.waiting.add(pod.group)
+                self._request(pod)
+            case Placed(node=node) | Evicting(node=node, stuck=True):
+                # Who does not end is charged: a queue could exceed its limits by deleting pods.
+                self._request(pod)
+                self.occupy(pod, node)
+            case Evicting(node=node):
+                self.leave(pod, node)
+            case Gated() | Ended():
+                pass
+            case _:
+                assert_never(pod.state)
+        self._count_again(pod)
+
+    def _detach(self, pod: Pod) -> None:
+        self._end_state(pod)
+        for claim in pod.claims:
+            discard(self._referrers, claim, pod.key)
+        if pod.group is not None:
+            members = self.members[pod.group]
+            discard(members.by_set, pod.pod_set, pod.key)
+            if not members.by_set:
+                del self.members[pod.group]
+            self._touch(pod.group)
+        self.volumes.unrefer(pod)
+        del self.pods[pod.key]
+
+    def _end_state(self, pod: Pod) -> None:
+        """Takes from a pod what follows from its state."""
+        match pod.state:
+            case Pending():
+                self._forget_request(pod)
+                if pod.group is not None:
+                    members = self.members[pod.group]
+                    members.wait_no_more(pod, self._set_of(pod))
+                    if not members.pending:
+                        self.waiting.discard(pod.group)
+            case Placed() | Evicting(stuck=True):
+                self._forget_request(pod)
+                self.vacate(pod)
+            case Evicting(node=node):
+                self.stay(pod, node)
+            case Gated() | Ended():
+                pass
+            case _:
+                assert_never(pod.state)
+        self._count_again(pod)
+
+    def _replace_claim(self, key: str, claim: ResourceClaim | None) -> None:
+        pods = [self.pods[pod] for pod in list(self._referrers.get(key, ()))]
+        for pod in pods:
+            self._detach(pod)
+        self.cluster.release(key)
+        self._recount.follow(key, self.claims.get(key), claim)
+        if claim is None:
+            del self.claims[key]
+            self._replaceable.pop(key, None)
+        else:
+            self.claims[key] = claim
+            self._set_replaceable(claim)
+            self.settle(key)
+        for pod in pods:
+            self._attach(pod)
+        self.journal.forget()
+
+    def _set_replaceable(self, claim: ResourceClaim) -> None:
+        count = replaceable(claim)
+        if count:
+            self._replaceable[claim.key] = count
+        else:
+            self._replaceable.pop(claim.key, None)
+
+    def _request(self, pod: Pod) -> None:
+        queue = self.queue_of(pod)
+        self._count(self._requests, pod.key, queue, Charge(self.asking.of_pod(pod.needs)))
+        for key in pod.claims:
+            counted = self._counted.get(key)
+            if key not in self.claims or (
+                counted is not None and self._rank(self.pods[counted]) < self._rank(pod)
+            ):
+                continue
+            self._uncount(self._claim_requests, key)
+            self._counted[key] = pod.key
+            self._count(self._claim_requests, key, queue, self._amounts(key))
+
+    def _forget_request(self, pod: Pod) -> None:
+        self._uncount(self._requests, pod.key)
+        for key in pod.claims:
+            if self._counted.get(key) == pod.key:
+                del self._counted[key]
+                self._uncount(self._claim_requests, key)
+                others = (self.pods[one] for one in self._referrers[key] if one != pod.key)
+                asking = (one for one in others if _asks(one))
+                other = min(asking, key=self._rank, default=None)
+                if other is not None:
+                    self._counted[key] = other.key
+                    queue, amounts = self.queue_of(other), self._amounts(key)
+                    self._count(self._claim_requests, key, queue, amounts)
+
+    def _count_again(self, pod: Pod) -> None:
+        """Counts what its claims have now: that depends on who uses them, and who leaves them."""
+        for key in pod.claims:
+            self._count_claim_again(key)
+
+    def _count_claim_again(self, key: str) -> None:
+        known = self._claim_requests.get(key)
+        if known is not None:
+            queue, amounts = known
+            if (present := self._amounts(key)) != amounts:
+                self._uncount(self._claim_requests, key)
+                self._count(self._claim_requests, key, queue, present)
+
+    def _rank(self, pod: Pod) -> tuple[bool, str]:
+        """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
+        return self.queue_of(pod) in (ROOT, LOST), pod.key
+
+    def _count(self, requests: _Requests, key: str, queue: str, charge: Charge) -> None:
+        requests[key] = queue, charge
+        self.accounts.request(queue, charge.amounts, charge.gpus)
+
+    def _uncount(self, requests: _Requests, key: str) -> None:
+        known = requests.pop(key, None)
+        if known is not None:
+            queue, charge = known
+            amounts = minus(self.accounts.zero, charge.amounts)
+            self.accounts.request(queue, amounts, charge.gpus, sign=-1)
+
+    def _amounts(self, key: str) -> Charge:
+        """What a claim counts, as it is asked or given."""
+        claim, allocation = self.claims[key], self.allocation(key)
+        if allocation is None:
+            return Charge(self.asking.asked(claim))
+        return self.asking.given(claim, allocation)
+
+
+def _asks(pod: Pod) -> bool:
+    """Whether a pod counts as asking for what it has or waits for."""
+    match pod.state:
+        case Pending() | Placed() | Evicting(stuck=True):
+            return True
+        case Gated() | Evicting() | Ended():
+            return False
+    assert_never(pod.state)
+
+
+def _differ_in_history_only(one: Group, other: Group) -> bool:
+    """Whether two states of a group differ in nothing but what has happened to it."""
+    return other == replace(
+        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    )
+
+
+def _ask_and_have_the_same(one: ResourceClaim, other: ResourceClaim) -> bool:
+    """Whether two states of a claim differ in nothing but its users, its labels and the like."""
+    return one.spec == other.spec and one.status.allocation == other.status.allocation

@@ -1,0 +1,1 @@
+"""The subcommands of `carina` that look at this node, a module each."""

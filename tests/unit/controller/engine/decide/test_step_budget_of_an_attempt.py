@@ -1,0 +1,148 @@
+"""Claims that cost too much are undecided, and pods of other queues start all the same."""
+
+from itertools import pairwise
+
+import pytest
+
+from carina_dra.allocator.preference import Policy
+from carina_dra.price import CONDITION, STEP, attempt_limit
+from carina_dra.resource import (
+    CelSelector,
+    DeviceSelector,
+    NodeSelector,
+    NodeSelectorOperator,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from carina_dra.step_budget import OutOfStepsError, StepBudget
+from controller.engine.decide.places import Place
+from controller.engine.model.label_selector import with_labels
+from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration
+from tests.unit.controller.engine.scene import Scene, gpu_claim, started
+
+_TEN = "[0,1,2,3,4,5,6,7,8,9]"
+
+
+def _costly(text: str) -> DeviceSelector:
+    """A selector that takes 9,000 units of CEL's cost on each device, and selects all."""
+    body = f"device.driver != '{text}'"
+    for number in range(3):
+        body = f"{_TEN}.all(x{number}, {body})"
+    return DeviceSelector(CelSelector(body))
+
+
+def _scene(nodes: int = 20) -> Scene:
+    """Nodes of which 5 are in use by preemptible pods, and a pod with costly selectors."""
+    scene = Scene().queue("good", quota=8).queue("evil", quota=8)
+    for index in range(nodes):
+        scene.node(f"n{index:02}", 8)
+    for index in range(5):
+        scene.runs(f"runs{index}", f"n{index:02}", gpus=8, queue="good")
+    selectors = (*map(_costly, "abcdefgh"), DeviceSelector(CelSelector("device.driver == 'none'")))
+    scene.waits("evil", queue="evil")
+    scene.claims["evil-0"] = gpu_claim("evil-0", selectors=selectors)
+    return scene
+
+
+def test_costly_claim_does_not_end_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.engine.decide.places.attempt_limit", lambda _: 2_000)
+    plan = _scene().waits("good", queue="good").plan()
+    assert set(started(plan)) == {"good-0"}
+    assert "evil" in plan.waiting
+
+
+def test_attempt_has_one_budget_for_all_of_its_searches() -> None:
+    trial = _scene(nodes=7).trial()
+    trial.places.budget = budget = StepBudget(18_000)
+    pod = trial.state.pods["t/evil-0"]
+    trial.places.find(pod, Policy(), frozenset(["n05"]))
+    with pytest.raises(OutOfStepsError):
+        trial.places.find(pod, Policy(), frozenset(["n06"]))
+    assert budget.left == 0
+
+
+def test_question_of_an_attempt_costs_the_same_when_it_was_asked_before() -> None:
+    trial = _scene(nodes=7).trial()
+    pod, spent = trial.state.pods["t/evil-0"], []
+    for _ in range(3):
+        trial.places.budget = budget = StepBudget(10**9)
+        assert trial.places.find(pod, Policy()) is None
+        spent.append(budget.spent)
+    assert all(before == after for before, after in pairwise(spent))
+
+
+def test_claim_of_everybody_costs_an_attempt_little() -> None:
+    trial = _scene().waits("good", queue="good").trial()
+    trial.places.budget = budget = StepBudget(attempt_limit(20))
+    assert isinstance(trial.places.find(trial.state.pods["t/good-0"], Policy()), Place)
+    assert budget.spent < 60
+
+
+def test_checking_a_claim_is_charged_by_what_is_written_in_it() -> None:
+    scene = _scene(nodes=6)
+    text = " && ".join(["device.driver != 'x'"] * 400)
+    scene.claims["evil-0"] = gpu_claim("evil-0", selectors=(DeviceSelector(CelSelector(text)),))
+    trial = scene.trial()
+    trial.places.budget = StepBudget(500)
+    with pytest.raises(OutOfStepsError):
+        trial.places.kind(trial.state.pods["t/evil-0"])
+
+
+def test_attempt_that_has_run_out_leaves_no_trace() -> None:
+    trial = _scene(nodes=7).trial()
+    pod = trial.state.pods["t/evil-0"]
+    for limit in range(0, 3_000, 250):
+        trial.places.budget = StepBudget(limit)
+        with pytest.raises(OutOfStepsError):
+            trial.places.find(pod, Policy())
+    trial.places.budget = StepBudget(10**9)
+    assert trial.places.find(pod, Policy()) is None
+
+
+_MANY = tuple(f"rack-{number}" for number in range(20_000))
+_NOT_THERE = NodeSelectorRequirement("rack", NodeSelectorOperator.NOT_IN, _MANY)
+_SOMEWHERE_ELSE = NodeSelector((NodeSelectorTerm((_NOT_THERE,)),))
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        PodNeeds(affinity=_SOMEWHERE_ELSE),
+        PodNeeds(tolerations=tuple(Toleration(f"taint-{number}") for number in range(200))),
+        PodNeeds(node_selector=tuple((f"label-{number}", "") for number in range(200))),
+    ],
+    ids=["values", "tolerations", "labels"],
+)
+def test_conditions_of_a_pod_are_charged_for_each_node(needs: PodNeeds) -> None:
+    scene = _scene(nodes=50).waits("choosy", queue="evil", needs=needs)
+    trial = scene.trial()
+    trial.places.budget = budget = StepBudget(10**9)
+    trial.places.find(trial.state.pods["t/choosy-0"], Policy())
+    assert budget.spent > 50 * 200 * CONDITION // STEP
+
+
+def test_spread_constraint_costs_as_much_as_the_conditions_that_it_honors() -> None:
+    selection = PodSelection(with_labels({"app": "even"}), ("t",))
+    spread = SpreadConstraint("zone", 1, selection, honors_affinity=True)
+    spent = []
+    for affinity in (None, _SOMEWHERE_ELSE):
+        scene = _scene(nodes=50)
+        scene.waits("even", needs=PodNeeds(spread=(spread,), affinity=affinity))
+        trial = scene.trial()
+        trial.places.budget = budget = StepBudget(10**9)
+        trial.places.find(trial.state.pods["t/even-0"], Policy())
+        spent.append(budget.spent)
+    assert spent[1] - spent[0] > 2 * 50 * 200 * CONDITION // STEP
+
+
+def test_claims_that_have_devices_are_charged_to_the_pod_that_names_them() -> None:
+    scene, names = _scene(), [f"held-{number}" for number in range(100)]
+    for name in names:
+        scene.claim(name, 0, "n00")
+    scene.group("many").pod("many", claims=tuple(names))
+    trial = scene.trial()
+    trial.places.budget = budget = StepBudget(10**9)
+    place = trial.places.find(trial.state.pods["t/many-0"], Policy())
+    assert isinstance(place, Place)
+    assert place.node == "n00"
+    assert budget.spent >= 100
