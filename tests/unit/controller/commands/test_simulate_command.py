@@ -105,5 +105,5 @@ def test_a_file_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str])
 def test_the_exit_code_says_whether_the_group_waits(
     group: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path(__file__).parents[3] / "deploy" / "scenarios" / "waiting-group.yaml"
+    path = Path(__file__).parents[4] / "deploy" / "scenarios" / "waiting-group.yaml"
     assert run("why", "-f", str(path), group) == code

@@ -179,7 +179,7 @@ def test_larger_total_may_take_a_unit_from_one_sibling() -> None:
 
 
 def test_example_of_the_documentation_is_right() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "fair-share.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "fair-share.md").read_text()
     table = page[page.index("| queue | priority |") :].split("\n\n")[0].splitlines()
     names, _, *rows = ([cell.strip() for cell in row.split("|")[1:-1]] for row in table)
     queues = [dict(zip(names, row, strict=True)) for row in rows]

@@ -12,7 +12,7 @@ from controller.commands import queue as queue_command
 from controller.commands import simulate as simulate_command
 from controller.commands import why as why_command
 
-_ROOT = Path(__file__).parents[4]
+_ROOT = Path(__file__).parents[5]
 _SCENARIOS = _ROOT / "deploy" / "scenarios"
 _DOCS = (_ROOT / "docs" / "simulate.md").read_text()
 _ALL_DOCS = _DOCS + (_ROOT / "docs" / "commands.md").read_text()

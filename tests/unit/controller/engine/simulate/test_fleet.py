@@ -13,7 +13,7 @@ from kubelet_plugin.devices.kind import DeviceKind
 from tests.samples.golden_slices import simulated_devices
 
 _ALL = (Kind.GPU, Kind.MIG, Kind.SHARE)
-_CLASSES = Path(__file__).parents[4] / "deploy" / "deviceclass.yaml"
+_CLASSES = Path(__file__).parents[5] / "deploy" / "deviceclass.yaml"
 
 
 def slices(*kinds: Kind, gpus: int = 8) -> tuple[ResourceSlice, ...]:

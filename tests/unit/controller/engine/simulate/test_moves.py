@@ -10,7 +10,7 @@ from controller.engine.simulate.file import read_trace
 from controller.engine.simulate.record import JobRecord
 from controller.engine.simulate.simulator import simulate
 
-_SCENARIO = Path(__file__).parents[4] / "deploy" / "scenarios" / "consolidation.yaml"
+_SCENARIO = Path(__file__).parents[5] / "deploy" / "scenarios" / "consolidation.yaml"
 _HOUR = 3600.0
 
 

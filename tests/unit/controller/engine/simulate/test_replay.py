@@ -11,7 +11,7 @@ from controller.engine.simulate.record import JobRecord, Record
 from controller.engine.simulate.replay import replay
 from controller.engine.simulate.simulator import simulate
 
-_FILE = Path(__file__).parents[4] / "deploy" / "scenarios" / "waiting-group.yaml"
+_FILE = Path(__file__).parents[5] / "deploy" / "scenarios" / "waiting-group.yaml"
 _HOUR = 3600
 
 
