@@ -7,10 +7,10 @@ pod that nobody replaces is not pinned: it waits until its devices are taken bac
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from controller.engine.model.plan import Plan
-from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota
+from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota, TooManyGpus
 from controller.engine.state.state import State
 from controller.observe.mirror import PODS, Mirror
 from controller.observe.pod import ObservedPod
@@ -47,6 +47,10 @@ class Keep:
 Verdict: TypeAlias = DecideAgain | GiveUp | Keep
 
 
+_OF_ROOM: Final = NoRoom | NoDomain | OverLimit | OverQuota | TooManyGpus
+"""The reasons of groups that wait for room."""
+
+
 def is_about_all_nodes(words: str) -> bool:
     """Whether kube-scheduler gives a reason that does not depend on the node.
 
@@ -61,7 +65,7 @@ def devices_are_needed(state: State, plan: Plan | None) -> bool:
     if plan is None:
         return False
     return any(
-        any(isinstance(reason, NoRoom | NoDomain | OverLimit | OverQuota) for reason in reasons)
+        any(isinstance(reason, _OF_ROOM) for reason in reasons)
         for key, reasons in plan.waiting.items()
         if key in state.groups and state.groups[key].refusal is None
     )

@@ -30,6 +30,7 @@ from controller.engine.model.reason import (
     RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    TooManyGpus,
     UncountedGpus,
     Undecided,
     UnknownQueue,
@@ -236,6 +237,8 @@ def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
             return _queue_helps(reason, queues)
         case OverLimit() | OverQuota() | OverFairShare():
             return _amount_helps(reason)
+        case TooManyGpus():
+            return "make it preemptible, raise the quota, or ask for parts that fit on fewer GPUs"
         case UncountedGpus():
             return "ask for GPUs that the queue names, or add `gpus: {}` to its resources"
         case NoRoom() | NoDomain() | NoVictims():

@@ -45,8 +45,8 @@ def leaving(
     """How a deleted pod leaves its node, and when it counts as one that does not end.
 
     Of its grace period, which a user chooses, `longest` seconds count. If a user deletes it with a
-    longer one, it counts as lingering at once; otherwise a queue could exceed its limits by it.
-    `evicted` is when the controller evicted it, or shortened its grace period.
+    longer one, it counts as lingering at once: others do not wait for so long. `evicted` is when
+    the controller evicted it, or shortened its grace period.
     """
     lingers = pod.deletion_grace > longest
     if lingers and evicted is None:
@@ -54,7 +54,7 @@ def leaving(
     since = max(pod.deleted or 0, evicted or 0)
     end = since + min(pod.deletion_grace, longest) + _GRACE
     if now < end:
-        return Evicting(node), end
+        return Evicting(node, charged=evicted is None), end
     return Evicting(node, stuck=True, lingers=lingers), None
 
 

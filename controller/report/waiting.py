@@ -21,6 +21,7 @@ from controller.engine.model.reason import (
     RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    TooManyGpus,
     UncountedGpus,
     Undecided,
     UnknownQueue,
@@ -57,6 +58,7 @@ def reason_word(reason: Reason) -> str:
             | BadVolume()
             | OverLimit()
             | OverQuota()
+            | TooManyGpus()
             | UncountedGpus()
             | NoRoom()
             | NoDomain()

@@ -317,6 +317,11 @@ class Cluster:
             seen.add(key)
         return False
 
+    def nodes_of(self, pool: PoolId) -> Collection[str]:
+        """The nodes that the devices of a pool may reach."""
+        reached = self._reach.nodes_of(pool)
+        return self._nodes if reached is None else reached
+
     def nodes_with(self, attributes: Iterable[tuple[str, str]]) -> Collection[str] | None:
         """The nodes that may have a device with these values of attributes; None for too many."""
         fewest = self._index.fewest_pools(attributes)

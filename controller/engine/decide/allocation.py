@@ -1,22 +1,23 @@
 """Places groups where there is room."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import replace
 
 from carina_dra.allocator.preference import Policy
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
-from controller.engine.decide.capacity import balance, excess, refusal
+from controller.engine.decide.capacity import balance, excess, nodes_of_firm_gpus, refusal
 from controller.engine.decide.chunk import Chunk, next_chunk
-from controller.engine.decide.gang import Gang, wait_together
+from controller.engine.decide.gang import Gang, Taken, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.places import Places
+from controller.engine.decide.places import Place, Places
 from controller.engine.decide.refusal import held_by_refusal
 from controller.engine.decide.reservation import Reservations
 from controller.engine.decide.taker import Taker
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
-from controller.engine.model.reason import Behind, NoDomain, NoRoom, Reason
+from controller.engine.model.pod import Pod
+from controller.engine.model.reason import Behind, NoDomain, NoRoom, Reason, TooManyGpus
 
 
 class Allocation:
@@ -59,17 +60,37 @@ class Allocation:
         if known is not None:
             return Refused(_about(known, chunk))
         before, mark = balance(state, group.queue), state.mark()
-        taken = Gang(self._trial, Taker(self._trial, policy).take).place(chunk)
+        taken = self._place(chunk, policy)
         if not isinstance(taken, Sequence):
             if kind is not None and isinstance(taken, NoRoom | NoDomain):
                 self._refused[kind] = taken
             return Refused(taken)
-        reason = excess(state, before) or self._reservations.delayed_by(group)
+        exceeded = excess(state, before)
+        if isinstance(exceeded, TooManyGpus):
+            state.rollback(mark)
+            again = self._place(chunk, policy, nodes_of_firm_gpus(state, exceeded.queue))
+            if isinstance(again, Sequence):
+                taken, exceeded = again, excess(state, before)
+        reason = exceeded or self._reservations.delayed_by(group)
         if reason is not None:
             state.rollback(mark)
             return Refused(reason)
         wait_together(self._trial, group, taken)
         return Got()
+
+    def _place(
+        self, chunk: Chunk, policy: Policy, nodes: frozenset[str] | None = None
+    ) -> Sequence[Taken] | Reason:
+        """Gives a chunk its places, on these nodes or on all."""
+        taker = Taker(self._trial, policy)
+
+        def take(
+            pod: Pod, within: frozenset[str] | None, avoided: Container[str]
+        ) -> Place | Reason:
+            among = within if nodes is None else nodes if within is None else within & nodes
+            return taker.take(pod, among, avoided)
+
+        return Gang(self._trial, take).place(chunk)
 
 
 def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:

@@ -1,9 +1,10 @@
 """What queues forbid: limits, and quotas for what is not preemptible."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from controller.engine.model.reason import OverLimit, OverQuota, UncountedGpus
+from carina_dra.allocator.usage import PoolId
+from controller.engine.model.reason import OverLimit, OverQuota, TooManyGpus, UncountedGpus
 from controller.engine.model.resource import Amounts
 from controller.engine.state.state import State
 
@@ -30,33 +31,61 @@ def refusal(
     return None
 
 
-Balance: TypeAlias = Mapping[str, tuple[Amounts, Amounts, int]]
-"""What a queue and those above it have, the part of it that is not preemptible, and how many
-devices of GPUs no resource of theirs counts."""
+class Account(NamedTuple):
+    """What a queue has at one time."""
+
+    allocated: Amounts
+    firm: Amounts
+    """The part of it that is not preemptible."""
+    firmly_keeps: Amounts
+    """The same, each GPU as a whole one."""
+    uncounted: int
+    """How many devices of GPUs no resource of the queue counts."""
+
+
+Balance: TypeAlias = Mapping[str, Account]
+"""The accounts of a queue and of those above it."""
 
 
 def balance(state: State, queue: str) -> Balance:
     """What a queue and those above it have now."""
-    accounts = state.accounts
-    return {
-        name: (accounts.allocated[name], accounts.firm[name], accounts.uncounted[name])
-        for name in state.tree.paths[queue]
-    }
+    return {name: _account(state, name) for name in state.tree.paths[queue]}
 
 
-def excess(state: State, before: Balance) -> OverLimit | OverQuota | UncountedGpus | None:
+def excess(
+    state: State, before: Balance
+) -> OverLimit | OverQuota | TooManyGpus | UncountedGpus | None:
     """What has been exceeded since then: devices may count more than was asked for."""
     tree = state.tree
-    for name, (allocated, firm, uncounted) in before.items():
-        if state.accounts.uncounted[name] > uncounted:
+    for name, was in before.items():
+        now = _account(state, name)
+        if now.uncounted > was.uncounted:
             return UncountedGpus(name)
-        quotas, limits = tree.quotas(name), tree.limits(name)
-        then, firm_then = state.accounts.allocated[name], state.accounts.firm[name]
+        quotas, kept, limits = tree.quotas(name), tree.kept_quotas(name), tree.limits(name)
         for at, resource in enumerate(tree.resources):
-            got, limit = then[at] - allocated[at], limits[at]
-            if got > 0 and limit is not None and then[at] > limit:
-                return OverLimit(name, resource, limit, allocated[at], got)
-            got, quota = firm_then[at] - firm[at], quotas[at]
-            if got > 0 and quota is not None and firm_then[at] > quota:
-                return OverQuota(name, resource, quota, firm[at], got)
+            got, limit = now.allocated[at] - was.allocated[at], limits[at]
+            if got > 0 and limit is not None and now.allocated[at] > limit:
+                return OverLimit(name, resource, limit, was.allocated[at], got)
+            got, quota = now.firm[at] - was.firm[at], quotas[at]
+            if got > 0 and quota is not None and now.firm[at] > quota:
+                return OverQuota(name, resource, quota, was.firm[at], got)
+            keeps, most = now.firmly_keeps[at], kept[at]
+            if most is not None and keeps > max(most, was.firmly_keeps[at]):
+                return TooManyGpus(name, resource, most, keeps)
     return None
+
+
+def nodes_of_firm_gpus(state: State, queue: str) -> frozenset[str]:
+    """The nodes with GPUs of which groups of a queue that are not preemptible have parts."""
+    pools = {PoolId(gpu.driver, gpu.pool) for gpu in state.accounts.firm_gpus(queue)}
+    return frozenset(node for pool in pools for node in state.cluster.nodes_of(pool))
+
+
+def _account(state: State, name: str) -> Account:
+    accounts = state.accounts
+    return Account(
+        accounts.allocated[name],
+        accounts.firm[name],
+        accounts.firmly_keeps(name),
+        accounts.uncounted[name],
+    )

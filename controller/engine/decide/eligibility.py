@@ -123,35 +123,23 @@ class Eligibility:
         if victim in tree.paths[self.group.queue] or victim not in tree.queues:
             return True
         ours, theirs = self._sides(victim)
-        has = accounts.allocated[theirs]
-        allocatable, quotas = self._shares.allocatable(theirs), tree.quotas(theirs)
+        has, allocatable = accounts.allocated[theirs], self._shares.allocatable(theirs)
         if any(has[at] > allocatable[at] for at in self._involved):
             return True
-        within = self._is_within_quota(ours)
-        exceeds = any(
-            (quota := quotas[at]) is not None and has[at] > quota for at in self._involved
-        )
-        return within and exceeds
+        return self._is_within_quota(ours) and self._exceeds_quota(theirs)
 
     def has_borrowed(self, victim: str) -> bool:
         """Whether the queue of a victim, and each one up to its side, has more than its quota.
 
         Only what is asked for counts.
         """
-        tree, accounts = self._state.tree, self._state.accounts
+        tree = self._state.tree
         path = tree.paths[victim]
         if victim not in tree.paths[self.group.queue]:
             path = path[: path.index(self._sides(victim)[1]) + 1]
         else:
             path = path[:1]
-        return all(
-            any(
-                (quota := tree.quotas(name)[at]) is not None
-                and accounts.allocated[name][at] > quota
-                for at in self._involved
-            )
-            for name in path
-        )
+        return all(map(self._exceeds_quota, path))
 
     def may_take_from_any(self) -> bool:
         """Whether a queue that has to give has pods that may go, as things are in the trial."""
@@ -200,6 +188,19 @@ class Eligibility:
         return all(
             (quota := quotas[at]) is None
             or has[at] - (ours[at] - self._before[at]) + self._asked[at] <= quota
+            for at in self._involved
+        )
+
+    def _exceeds_quota(self, queue: str) -> bool:
+        """Whether a queue has more than its quota of what is asked for.
+
+        Parts of more GPUs than its quota are more: nobody else could have these as whole ones.
+        """
+        tree, accounts = self._state.tree, self._state.accounts
+        has, keeps = accounts.allocated[queue], accounts.keeps(queue)
+        quotas, kept = tree.quotas(queue), tree.kept_quotas(queue)
+        return any(
+            (quota := quotas[at]) is not None and (has[at] > quota or keeps[at] > (kept[at] or 0))
             for at in self._involved
         )
 

@@ -15,6 +15,7 @@ from controller.engine.model.reason import (
     OverLimit,
     OverQuota,
     Reason,
+    TooManyGpus,
     UnknownQueue,
 )
 from controller.engine.model.resource import describe
@@ -48,7 +49,7 @@ def takes_no_work(tree: QueueTree, queue: str) -> Reason:
 
 def is_of_room(reason: Reason) -> bool:
     """Whether a group was refused because of what others have."""
-    return isinstance(reason, NoRoom | NoDomain | OverLimit | OverQuota | Behind)
+    return isinstance(reason, NoRoom | NoDomain | OverLimit | OverQuota | TooManyGpus | Behind)
 
 
 def _is_of_shares(reason: Reason) -> bool:

@@ -134,6 +134,9 @@ class Evicting:
     lingers: bool = False
     """Whether it has a longer grace period than its queue's `evictionGrace`. It counts as stuck
     until its queue has to give, which shortens the grace period."""
+    charged: bool = False
+    """Whether its queue is charged for it until it is gone: its user has deleted it, and could
+    otherwise exceed the limits of the queue by starting other pods meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,26 @@ class OverQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class TooManyGpus:
+    """It is not preemptible, and its queue would keep parts of more GPUs than its quota."""
+
+    queue: str
+    resource: Resource
+    quota: int
+    """In whole GPUs."""
+    keeps: int
+    """What its queue, or a queue above, would have of groups that are not preemptible, if each GPU
+    counts as a whole one."""
+
+    def __str__(self) -> str:
+        return (
+            f"quota of queue {self.queue} for what is not preemptible: {describe(self.resource)}: "
+            f"parts of {amount_text(self.resource, self.keeps)} GPUs, which nobody else could have "
+            f"as whole ones, of {amount_text(self.resource, self.quota)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class UncountedGpus:
     """It would have GPUs that no resource of its queue, or of a queue above, counts."""
 
@@ -325,6 +345,7 @@ Reason: TypeAlias = (
     | BadVolume
     | OverLimit
     | OverQuota
+    | TooManyGpus
     | UncountedGpus
     | NoRoom
     | NoDomain

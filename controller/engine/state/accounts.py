@@ -1,8 +1,8 @@
 """What queues have and ask for, each with all that is below it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TypeAlias
+from operator import add
 
 from carina_dra.placement.cluster.gpu import GPU, GpuId
 from controller.engine.model.resource import Amounts, minus, plus
@@ -10,8 +10,34 @@ from controller.engine.state.charge import GpuPart
 from controller.engine.state.journal import Journal
 from controller.engine.state.queue_tree import QueueTree
 
-_Parts: TypeAlias = dict[tuple[int, GpuId], int]
-"""By resource and GPU: the sum of the parts of the GPU, which may be more than the GPU."""
+
+class _GpuParts:
+    """The parts of GPUs in an account."""
+
+    __slots__ = ("rests", "sums")
+
+    def __init__(self, resources: int) -> None:
+        self.sums: dict[tuple[int, GpuId], int] = {}
+        """By resource and GPU: the sum of the parts of the GPU, which may be more than the GPU."""
+        self.rests = [0] * resources
+        """By resource: what the account has not of the GPUs of which it has parts."""
+
+    def add(self, gpus: Sequence[GpuPart], sign: int) -> Amounts:
+        """Adds parts of GPUs; returns how much more of each resource counts."""
+        added = [0] * len(self.rests)
+        for one in gpus:
+            for at in one.columns:
+                key = at, one.gpu
+                before = self.sums.get(key, 0)
+                after = before + sign * one.part
+                if after:
+                    self.sums[key] = after
+                else:
+                    del self.sums[key]
+                more = min(GPU, after) - min(GPU, before)
+                self.rests[at] += GPU * (bool(after) - bool(before)) - more
+                added[at] += more
+        return tuple(added)
 
 
 class Accounts:
@@ -29,11 +55,33 @@ class Accounts:
         """What they have and wait for."""
         self.uncounted: dict[str, int] = dict.fromkeys(tree.paths, 0)
         """How many devices of GPUs they have that no resource of GPUs of the queue counts."""
-        self._allocated_gpus: dict[str, _Parts] = {}
-        self._firm_gpus: dict[str, _Parts] = {}
-        self._requested_gpus: dict[str, _Parts] = {}
+        self._allocated_gpus: dict[str, _GpuParts] = {}
+        self._firm_gpus: dict[str, _GpuParts] = {}
+        self._requested_gpus: dict[str, _GpuParts] = {}
         self.moment = 0
         """How often something of it has changed."""
+
+    def keeps(self, queue: str) -> Amounts:
+        """What the groups of a queue keep from others, who may need whole GPUs.
+
+        Like `allocated`, but each GPU of which they have a part counts as a whole one.
+        """
+        return self._whole(self.allocated[queue], self._allocated_gpus.get(queue))
+
+    def firmly_keeps(self, queue: str) -> Amounts:
+        """What the groups of a queue that are not preemptible keep from others."""
+        return self._whole(self.firm[queue], self._firm_gpus.get(queue))
+
+    def firm_gpus(self, queue: str) -> Collection[GpuId]:
+        """The GPUs of which groups of a queue that are not preemptible have parts."""
+        parts = self._firm_gpus.get(queue)
+        return frozenset() if parts is None else {gpu for _, gpu in parts.sums}
+
+    def _whole(self, amounts: Amounts, gpus: _GpuParts | None) -> Amounts:
+        """Amounts, with each GPU of which there are parts as a whole one."""
+        if gpus is None:
+            return amounts
+        return tuple(map(add, amounts, gpus.rests))
 
     def take(
         self, queue: str, amounts: Amounts, *, preemptible: bool, gpus: Sequence[GpuPart] = ()
@@ -94,22 +142,13 @@ class Accounts:
                 self.firm[name] = minus(self.firm[name], firm)
 
     def _added(
-        self, accounts: dict[str, _Parts], name: str, gpus: Sequence[GpuPart], sign: int
+        self, accounts: dict[str, _GpuParts], name: str, gpus: Sequence[GpuPart], sign: int
     ) -> Amounts:
         """Adds parts of GPUs to an account; returns by how much it counts more."""
-        parts = accounts.setdefault(name, {})
-        added = list(self.zero)
-        for one in gpus:
-            for at in one.columns:
-                key = at, one.gpu
-                before = parts.get(key, 0)
-                after = before + sign * one.part
-                if after:
-                    parts[key] = after
-                else:
-                    del parts[key]
-                added[at] += min(GPU, after) - min(GPU, before)
-        return tuple(added)
+        parts = accounts.get(name)
+        if parts is None:
+            parts = accounts[name] = _GpuParts(len(self.zero))
+        return parts.add(gpus, sign)
 
     def _uncounted(self, name: str, gpus: Sequence[GpuPart]) -> int:
         """How many of the devices no resource of GPUs counts that the queue names."""

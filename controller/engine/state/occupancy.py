@@ -7,6 +7,7 @@ already left its place here, so that it can be promised; `leaving` says who stil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed
@@ -39,6 +40,15 @@ class Hold:
     """That of its group."""
     gpus: tuple[GpuPart, ...] = ()
     """What device plugins serve it, by what counts it."""
+
+
+class _Deleted(NamedTuple):
+    """What is charged for a pod that its user has deleted, beside its claims."""
+
+    queue: str
+    preemptible: bool
+    amounts: Amounts
+    gpus: tuple[GpuPart, ...]
 
 
 class Occupancy:
@@ -83,6 +93,8 @@ class Occupancy:
         """By claim, queue, and whether they are preemptible: how many of these pods there are."""
         self._leavers: dict[str, dict[str, None]] = {}
         """By claim: the pods that are being evicted and refer to it."""
+        self._deleted: dict[str, _Deleted] = {}
+        """The pods that have left their place and are charged until they are gone."""
         self._referrers: dict[str, dict[str, None]] = {}
         """By claim: all pods that refer to it."""
         self._assigned: dict[str, Allocation] = {}
@@ -292,10 +304,12 @@ class Occupancy:
     def _assign(self, claim: str, allocation: Allocation) -> None:
         self._assigned[claim] = allocation
         self.journal.record(partial(self._assigned.pop, claim))
+        self.charge_again(claim)
 
     def _unassign(self, claim: str) -> None:
         allocation = self._assigned.pop(claim)
         self.journal.record(partial(self._assigned.__setitem__, claim, allocation))
+        self.charge_again(claim)
 
     def occupy(self, pod: Pod, node: str) -> None:
         """Gives a pod a place, with the devices that its claims have."""
@@ -403,8 +417,20 @@ class Occupancy:
             if queue not in self._charges.get(claim, {}):
                 self._charge(claim, queue, preemptible=is_preemptible)
 
+    def charged_allocation(self, claim: str) -> Allocation | None:
+        """What is charged of a claim: what it has, also if all who use it are leaving."""
+        assigned = self._assigned.get(claim)
+        if assigned is not None:
+            return assigned
+        known = self.claims.get(claim)
+        return None if known is None else known.status.allocation
+
+    def is_charged(self, claim: str) -> bool:
+        """Whether a queue is charged for a claim."""
+        return claim in self._charges
+
     def _charge(self, claim: str, queue: str, *, preemptible: bool) -> None:
-        allocation = self.allocation(claim)
+        allocation = self.charged_allocation(claim)
         if allocation is None:
             return
         given = self.asking.given(self.claims[claim], allocation)
@@ -413,8 +439,8 @@ class Occupancy:
         self.journal.record(partial(self._drop_charge, claim, queue))
 
     def charge_again(self, claim: str) -> None:
-        """Charges what a claim has by what is published now."""
-        allocation = self.allocation(claim)
+        """Charges what a claim has now, by what is published now."""
+        allocation = self.charged_allocation(claim)
         if allocation is None or claim not in self._charges:
             return
         present = self.asking.given(self.claims[claim], allocation)
@@ -458,15 +484,37 @@ class Occupancy:
         for claim in pod.claims:
             self._add(self._leavers, claim, pod.key)
             self.settle(claim)
+        if isinstance(pod.state, Evicting) and pod.state.charged:
+            self._charge_deleted(pod)
 
     def stay(self, pod: Pod, node: str) -> None:
         """Takes notice that it does not; the exact inverse of `leave`."""
+        if pod.key in self._deleted:
+            self._uncharge_deleted(pod)
         self._drop(self.leaving, node, pod.key)
         self._let_go(pod, node)
         self.journal.record(partial(self._hold_on, pod, node))
         for claim in pod.claims:
             self._drop(self._leavers, claim, pod.key)
             self.settle(claim)
+
+    def _charge_deleted(self, pod: Pod) -> None:
+        queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
+        amounts, gpus = self.asking.of_pod(pod.needs), self.asking.plugin_gpus(pod.needs)
+        self._deleted[pod.key] = _Deleted(queue, preemptible, amounts, gpus)
+        self.journal.record(partial(self._deleted.pop, pod.key))
+        self.accounts.take(queue, amounts, preemptible=preemptible, gpus=gpus)
+        for claim in pod.claims:
+            self._count_payer(claim, (queue, preemptible), 1)
+            self._charge_payers(claim)
+
+    def _uncharge_deleted(self, pod: Pod) -> None:
+        queue, preemptible, amounts, gpus = charged = self._deleted.pop(pod.key)
+        self.journal.record(partial(self._deleted.__setitem__, pod.key, charged))
+        self.accounts.give(queue, amounts, preemptible=preemptible, gpus=gpus)
+        for claim in pod.claims:
+            self._count_payer(claim, (queue, preemptible), -1)
+            self._charge_payers(claim)
 
     def _hold_on(self, pod: Pod, node: str) -> None:
         self.leavers.put(pod, node)

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
+from carina_dra.placement.cluster.gpu import GPU
 from controller.engine.model.queue import (
     EVICTION_GRACE,
     UNNAMED,
@@ -13,7 +14,7 @@ from controller.engine.model.queue import (
     Queue,
     RespectBudgets,
 )
-from controller.engine.model.resource import Resource, describe, is_of_devices
+from controller.engine.model.resource import Gpus, Resource, describe, is_of_devices
 
 _DEEPEST: Final = 64
 """So many levels a tree of queues may have."""
@@ -59,6 +60,10 @@ class QueueTree:
         self._quotas = {
             name: tuple(one.quota for one in of) for name, of in self._entitlements.items()
         }
+        self._kept_quotas = {
+            name: tuple(map(_in_whole_gpus, self.resources, of))
+            for name, of in self._quotas.items()
+        }
         self._named = {
             name: frozenset(self.index[one] for one in queue.entitlements)
             for name, queue in self.queues.items()
@@ -90,6 +95,10 @@ class QueueTree:
     def quotas(self, name: str) -> Sequence[int | None]:
         """The quotas of a queue; None for all that it asks for."""
         return self._quotas[name]
+
+    def kept_quotas(self, name: str) -> Sequence[int | None]:
+        """What groups of a queue may keep from others: its quotas, in whole GPUs."""
+        return self._kept_quotas[name]
 
     def limits(self, name: str) -> Sequence[int | None]:
         """The limits of a queue; None for none."""
@@ -158,6 +167,13 @@ class QueueTree:
         known = [quota for quota in quotas if quota is not None]
         together = sum(known) if len(known) == len(quotas) else None
         return Entitlement(quota=together, weight=UNNAMED.weight)
+
+
+def _in_whole_gpus(resource: Resource, quota: int | None) -> int | None:
+    """A quota, rounded up to a whole number of GPUs."""
+    if quota is None or not isinstance(resource, Gpus):
+        return quota
+    return -(-quota // GPU) * GPU
 
 
 def _path(name: str, queues: Mapping[str, Queue]) -> tuple[tuple[str, ...], CutOffCause | None]:

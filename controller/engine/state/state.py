@@ -421,7 +421,9 @@ class State(Occupancy):
                 # Who does not end is charged: a queue could exceed its limits by deleting pods.
                 self._request(pod)
                 self.occupy(pod, node)
-            case Evicting(node=node):
+            case Evicting(node=node, charged=charged):
+                if charged:
+                    self._request(pod)
                 self.leave(pod, node)
             case Gated() | Ended():
                 pass
@@ -455,7 +457,9 @@ class State(Occupancy):
             case Placed() | Evicting(stuck=True):
                 self._forget_request(pod)
                 self.vacate(pod)
-            case Evicting(node=node):
+            case Evicting(node=node, charged=charged):
+                if charged:
+                    self._forget_request(pod)
                 self.stay(pod, node)
             case Gated() | Ended():
                 pass
@@ -545,6 +549,8 @@ class State(Occupancy):
     def _amounts(self, key: str) -> Charge:
         """What a claim counts, as it is asked or given."""
         claim, allocation = self.claims[key], self.allocation(key)
+        if allocation is None and self.is_charged(key):
+            allocation = self.charged_allocation(key)
         if allocation is None:
             return Charge(self.asking.asked(claim))
         return self.asking.given(claim, allocation)
@@ -553,7 +559,7 @@ class State(Occupancy):
 def _asks(pod: Pod) -> bool:
     """Whether a pod counts as asking for what it has or waits for."""
     match pod.state:
-        case Pending() | Placed() | Evicting(stuck=True):
+        case Pending() | Placed() | Evicting(stuck=True) | Evicting(charged=True):
             return True
         case Gated() | Evicting() | Ended():
             return False

@@ -83,7 +83,8 @@ class _Pod:
     """Whether it says itself that it is not preemptible."""
     group: str | None
     uncharged_until: float
-    """Until when its queue is not charged for it, since it is being deleted, as a Unix time."""
+    """Until when its queue is not charged for it, since the controller has evicted it, as a Unix
+    time."""
 
 
 class Judge:
@@ -121,7 +122,7 @@ class Judge:
             reflector.stop()
 
     def used(self) -> Mapping[str, Fraction]:
-        """By queue: the physical GPUs that its claims have, but for those of pods that leave.
+        """By queue: the physical GPUs that its claims have, but for those of evicted pods.
 
         These are not charged for a time (docs/controller.md, Evictions).
         """
@@ -138,8 +139,18 @@ class Judge:
 
     def used_firmly(self) -> Mapping[str, Fraction]:
         """By queue: the physical GPUs of its groups that are not preemptible."""
+        return _by_queue(self._firm_claims())
+
+    def kept_firmly(self) -> Mapping[str, int]:
+        """By queue: the number of GPUs of which these groups have any part."""
+        gpus: dict[str, set[Gpu]] = defaultdict(set)
+        for claim in self._firm_claims():
+            gpus[claim.queue].update(use.gpu for use in claim.uses)
+        return {queue: len(of) for queue, of in gpus.items()}
+
+    def _firm_claims(self) -> Iterator[_Claim]:
         firm = (claim for claim in self._known() if self._is_firm(claim))
-        return _by_queue(claim for claim in firm if not self._all_leave(claim))
+        return (claim for claim in firm if not self._all_leave(claim))
 
     def _all_leave(self, claim: _Claim) -> bool:
         now = time.time()
@@ -255,13 +266,15 @@ def _read_pod(body: Body) -> _Pod:
         has_node=bool(body["spec"].get("nodeName")),
         is_firm=(metadata.get("annotations") or {}).get(_PREEMPTIBLE) == "false",
         group=(metadata.get("labels") or {}).get(_GROUP),
-        uncharged_until=_uncharged_until(metadata),
+        uncharged_until=_uncharged_until(metadata, body.get("status") or {}),
     )
 
 
-def _uncharged_until(metadata: Body) -> float:
+def _uncharged_until(metadata: Body, status: Body) -> float:
     at, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds") or 0
-    if at is None or grace > EVICTION_GRACE:
+    conditions = status.get("conditions") or ()
+    is_evicted = any(each["type"] == "DisruptionTarget" for each in conditions)
+    if at is None or grace > EVICTION_GRACE or not is_evicted:
         return 0.0
     return datetime.fromisoformat(at).timestamp() + _ENDS_WITHIN
 

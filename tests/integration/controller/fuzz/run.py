@@ -243,8 +243,8 @@ class _Look:
 
     def _compare(self, now: float) -> None:
         """Compares what queues have with what they may have."""
-        used, firm = self._judge.used(), self._judge.used_firmly()
-        found = list(_exceeded(used, firm))
+        judge = self._judge
+        found = list(_exceeded(judge.used(), judge.used_firmly(), judge.kept_firmly()))
         over = {what: amount for what, _, amount in found}
         queues = {what: queue for what, queue, _ in found}
         self._over_since = {
@@ -258,7 +258,7 @@ class _Look:
 
 
 def _exceeded(
-    used: Mapping[str, Fraction], firm: Mapping[str, Fraction]
+    used: Mapping[str, Fraction], firm: Mapping[str, Fraction], kept: Mapping[str, int]
 ) -> Iterator[tuple[str, str, Fraction]]:
     """What is exceeded, by which queue, and how much it has."""
     for name, allowance in QUEUE_ALLOWANCES.items():
@@ -267,6 +267,9 @@ def _exceeded(
         if firm.get(name, Fraction()) > allowance.quota:
             what = f"not preemptible groups of queue {name} have more than {allowance.quota}"
             yield what, name, firm[name]
+        if kept.get(name, 0) > allowance.quota:
+            what = f"not preemptible groups of queue {name} keep more GPUs than {allowance.quota}"
+            yield what, name, Fraction(kept[name])
 
 
 def _quantile(units: Sequence[Unit]) -> float:

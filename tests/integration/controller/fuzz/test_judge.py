@@ -93,13 +93,25 @@ def test_a_device_that_two_claims_have_is_told(judge: Judge) -> None:
     assert len(judge.doubled) == 1
 
 
-@pytest.mark.parametrize(("ago", "grace", "count"), [(5, 10, 0), (61, 10, 1), (5, 11, 1)])
-def test_a_pod_that_leaves_in_time_is_not_counted(
-    judge: Judge, ago: int, grace: int, count: int
+@pytest.mark.parametrize(
+    ("ago", "grace", "conditions", "count"),
+    [
+        (5, 10, ["DisruptionTarget"], 0),
+        (61, 10, ["DisruptionTarget"], 1),
+        (5, 11, ["DisruptionTarget"], 1),
+        (5, 10, ["Ready"], 1),
+    ],
+)
+def test_a_pod_that_was_evicted_and_leaves_in_time_is_not_counted(
+    judge: Judge, ago: int, grace: int, conditions: list[str], count: int
 ) -> None:
     at = (datetime.now(UTC) - timedelta(seconds=ago)).isoformat()
     metadata = {"namespace": "t", "name": "p", "deletionTimestamp": at}
-    body = {"metadata": metadata | {"deletionGracePeriodSeconds": grace}, "spec": {}}
+    body = {
+        "metadata": metadata | {"deletionGracePeriodSeconds": grace},
+        "spec": {},
+        "status": {"conditions": [{"type": kind} for kind in conditions]},
+    }
     judge._pod_changed(Created(ObjectKey("t", "p"), _read_pod(body)))
     _give(judge, "a", _result("gpu-0"), user="p")
     assert judge.used().get("q", 0) == count
@@ -117,5 +129,19 @@ def test_what_runs_as_not_preemptible_counts_by_itself(judge: Judge) -> None:
     judge._pod_changed(Created(ObjectKey("t", "p"), _read_pod(body)))
     _give(judge, "a", _result("gpu-0"), user="p")
     _give(judge, "b", _result("gpu-1"))
-    assert judge.used_firmly() == {"q": 1}
+    assert judge.used_firmly() == judge.kept_firmly() == {"q": 1}
     assert judge.used() == {"q": 2}
+
+
+def test_what_is_not_preemptible_keeps_each_gpu_of_which_it_has_a_part(judge: Judge) -> None:
+    metadata = {
+        "namespace": "t",
+        "name": "p",
+        "annotations": {"scheduling.carina.dev/preemptible": "false"},
+    }
+    body = {"metadata": metadata, "spec": {"nodeName": NODE}}
+    judge._pod_changed(Created(ObjectKey("t", "p"), _read_pod(body)))
+    for gpu in (0, 1):
+        share = _result(f"gpu-{gpu}-share", memory="1Mi", cores="10")
+        _give(judge, f"c{gpu}", share, user="p")
+    assert (judge.used_firmly(), judge.kept_firmly()) == ({"q": Fraction(1, 5)}, {"q": 2})

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from carina_dra.placement.cluster.gpu import GPU
 from controller.engine.explain import (
     Turn,
     UnknownGroupError,
@@ -35,10 +36,11 @@ from controller.engine.model.reason import (
     Reason,
     SearchCut,
     TooFewPods,
+    TooManyGpus,
     Undecided,
     UnknownQueue,
 )
-from controller.engine.model.resource import Cpu, DevicesOf
+from controller.engine.model.resource import Cpu, DevicesOf, Gpus
 from controller.engine.model.snapshot import Snapshot
 from tests.unit.controller.engine.scene import Scene
 
@@ -88,6 +90,10 @@ def plan(**fields: Any) -> Plan:
         (OverLimit("q", _GPUS, 8, 0, 9), "ask for at most 8, or raise the limit; it never starts"),
         (OverLimit("q", Cpu(), 8000, 7500, 1000), "wait until work of the queue ends, or raise"),
         (OverQuota("q", _GPUS, 8, 8, 1), "make it preemptible, or raise the quota of the queue to"),
+        (
+            TooManyGpus("q", Gpus(), GPU, 2 * GPU),
+            "make it preemptible, raise the quota, or ask for",
+        ),
         (OverFairShare("q", _GPUS, 8, 8, 4), "wait until something is free, or raise the quota"),
         (NoRoom("a/p", 0, ()), "add nodes; there are none that it could run on"),
         (NoRoom("a/p", 4, (("devices", 4),)), "wait until devices are free, add nodes, or ask"),

@@ -220,7 +220,7 @@ def test_a_pod_that_does_not_end_is_stuck_after_a_time() -> None:
     ended = pod(gates=(), node="n1", deleted="2026-01-01T00:00:00Z").deleted
     assert ended is not None
     seen.refresh(ended)
-    assert known(seen, "t/p").state == Evicting("n1")
+    assert known(seen, "t/p").state == Evicting("n1", charged=True)
     assert seen.wake is not None
     seen.refresh(seen.wake)
     assert known(seen, "t/p").state == Evicting("n1", stuck=True)
@@ -272,7 +272,7 @@ def test_a_queue_that_changes_its_grace_changes_how_long_its_pods_are_believed_t
     end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=120)
     seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=120))
     seen.refresh(NOW)
-    assert known(seen, "t/p").state == Evicting("n1")
+    assert known(seen, "t/p").state == Evicting("n1", charged=True)
     seen.put_queue("q", declared_queue(eviction_grace=10))
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
@@ -345,7 +345,8 @@ def test_a_pod_that_is_deleted_behind_a_budget_has_what_is_left_of_the_grace(
     end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=grace)
     seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=grace))
     seen.refresh(NOW)
-    assert known(seen, "t/p").state == Evicting("n1", stuck=lingers, lingers=lingers)
+    expected = Evicting("n1", stuck=lingers, lingers=lingers, charged=not lingers)
+    assert known(seen, "t/p").state == expected
 
 
 def test_no_budget_keeps_a_pod_that_is_being_deleted() -> None:

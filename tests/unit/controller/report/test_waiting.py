@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 
+from carina_dra.placement.cluster.gpu import GPU
 from controller.engine.model.queue import CutOffCause
 from controller.engine.model.reason import (
     BadClaim,
@@ -23,11 +24,12 @@ from controller.engine.model.reason import (
     RefusedByScheduler,
     SearchCut,
     TooFewPods,
+    TooManyGpus,
     UncountedGpus,
     Undecided,
     UnknownQueue,
 )
-from controller.engine.model.resource import DevicesOf
+from controller.engine.model.resource import DevicesOf, Gpus
 from controller.report.waiting import for_tenant, reason_word, waiting_text, waiting_word
 
 _GPU = DevicesOf("gpu.carina.dev")
@@ -42,6 +44,7 @@ _WORDS: list[tuple[Reason, str]] = [
     (BadVolume("t/train-0", "not found"), "BadVolume"),
     (OverLimit("q", _GPU, 3, 2, 2), "OverLimit"),
     (OverQuota("q", _GPU, 3, 2, 2), "OverQuota"),
+    (TooManyGpus("q", Gpus(), GPU, 2 * GPU), "TooManyGpus"),
     (UncountedGpus("q"), "UncountedGpus"),
     (_NO_ROOM, "NoRoom"),
     (NoDomain("rack", 3), "NoDomain"),

@@ -163,7 +163,9 @@ def _exceeded_queues(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
 def _charged_on(pod: Pod) -> str | None:
     """The node on which a pod has what its queue is charged for; None for nothing."""
     match pod.state:
-        case Placed(node=node) | Evicting(node=node, stuck=True):
+        case (
+            Placed(node=node) | Evicting(node=node, stuck=True) | Evicting(node=node, charged=True)
+        ):
             return node
         case _:
             return None

@@ -114,11 +114,11 @@ class RunningCluster:
                 for one in job.shared:
                     del self.claims[one.key]
 
-    def evict(self, key: str) -> None:
-        """A pod is deleted, by whomever; it holds what it has for a time."""
+    def evict(self, key: str, *, charged: bool = False) -> None:
+        """A pod is deleted, and holds what it has for a time; `charged` if its user did that."""
         pod = self.pods[key]
         assert isinstance(pod.state, Placed), f"{key} is evicted, and is {pod.state}"
-        self.pods[key] = replace(pod, state=Evicting(pod.state.node))
+        self.pods[key] = replace(pod, state=Evicting(pod.state.node, charged=charged))
         self._lives[key].rounds_left = self.rng.choice(self.rounds_to_leave)
         if pod.group in self.groups:
             self.groups[pod.group] = replace(self.groups[pod.group], evicted=self.now)
@@ -258,7 +258,7 @@ def random_cluster(
     found.now += rng.choice((0, 5, 100))
     for key in [pod.key for pod in found.pods.values() if _is_placed(pod)]:
         if rng.random() < 0.15:
-            found.evict(key)
+            found.evict(key, charged=rng.random() < 0.5)
     found._note_groups()
     found.queues, found.settings, found.memory = queues, Settings(), Memory()
     found.submit(all_jobs[first:])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 from random import Random
 
 from hypothesis import given, settings
@@ -285,3 +286,85 @@ def test_what_starts_stays_within_limits_by_that_count(
         if owners[key.removeprefix("t/")] == "a"
     ]
     assert _count(allocated) <= Fraction(limit, GPU)
+
+
+def _touched(claims: Iterable[ResourceClaim]) -> int:
+    """The number of GPUs of which claims have a part."""
+    return len(
+        {
+            _part(result, _SLICES)[0]
+            for claim in claims
+            if (allocation := claim.status.allocation) is not None
+            for result in allocation.devices.results
+        }
+    )
+
+
+@given(st.lists(_WANTED, min_size=1, max_size=8), st.integers(0, 12))
+@settings(max_examples=80, deadline=None)
+def test_what_is_not_preemptible_keeps_parts_of_no_more_gpus_than_the_quota(
+    asked: list[tuple[str, str, int, int]], quarters: int
+) -> None:
+    quota = Fraction(quarters, 4)
+    claims = {f"c{index}": _asking(f"c{index}", one) for index, one in enumerate(asked)}
+    entitled = Entitlement(quota=int(quota * GPU))
+    snapshot = _snapshot({"a": entitled}, dict.fromkeys(claims, "a"))
+    snapshot = replace(
+        snapshot,
+        groups=tuple(replace(group, preemptible=False) for group in snapshot.groups),
+        claims=tuple(claims.values()),
+        pods=tuple(
+            Pod(f"t/{name}", PodNeeds(), Pending(), f"t/{name}", claims=(f"t/{name}",))
+            for name in claims
+        ),
+    )
+    allocated = [
+        replace(claims[key.removeprefix("t/")], status=ResourceClaimStatus(allocation))
+        for start in plan(snapshot).starts
+        for key, allocation in start.allocations
+    ]
+    assert _count(allocated) <= quota
+    assert _touched(allocated) <= ceil(quota)
+
+
+@given(st.lists(st.lists(st.integers(1, 10), max_size=3), min_size=3, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_a_quota_of_whole_gpus_is_given_back_however_its_gpus_are_shared(
+    tenths: list[list[int]],
+) -> None:
+    """Queue b is within its quota of one GPU, or borrows, and has shares of up to three."""
+    shares = {
+        f"c{gpu}-{index}": (gpu, tenth)
+        for gpu, parts in enumerate(tenths)
+        for index, tenth in enumerate(parts)
+        if sum(parts[: index + 1]) <= 10
+    }
+    held = {
+        name: _claim(name, _share_of(gpu, tenth, name)) for name, (gpu, tenth) in shares.items()
+    }
+    asked = {name: _asking(name, ("gpu.carina.dev", "", 0, 0)) for name in ("w0", "w1")}
+    owners = dict.fromkeys(held, "b") | dict.fromkeys(asked, "a")
+    snapshot = replace(
+        _snapshot({"a": Entitlement(quota=2 * GPU), "b": Entitlement(quota=GPU)}, owners),
+        claims=(*held.values(), *asked.values()),
+        pods=tuple(
+            Pod(f"t/{name}", PodNeeds(), state, f"t/{name}", claims=(f"t/{name}",))
+            for names, state in ((held, Placed("n")), (asked, Pending()))
+            for name in names
+        ),
+    )
+    decided = plan(snapshot)
+    got = {one.pod for one in decided.starts} | {one.pod for one in decided.nominations}
+    assert got >= {"t/w0", "t/w1"}
+    gone = {eviction.pod.removeprefix("t/") for eviction in decided.evictions}
+    kept = [claim for name, claim in held.items() if name not in gone]
+    assert _touched(kept) == min(1, _touched(held.values()))
+
+
+def _share_of(gpu: int, tenth: int, name: str) -> DeviceResult:
+    amounts = {
+        "memory": Quantity.of(tenth * 8 * _GIB),
+        "cores": Quantity.of(tenth * 10),
+    }
+    device = f"gpu-{gpu}-share"
+    return DeviceResult("r", DRIVER, "n", device, share_id=name, consumed_capacity=amounts)

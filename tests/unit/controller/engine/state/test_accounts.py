@@ -86,6 +86,21 @@ def test_parts_of_a_gpu_are_at_most_a_whole_one_until_they_are_given_back() -> N
     assert counted == [(each, each) for each in (GPU * 2 // 3, GPU, GPU * 2 // 3, 0)]
 
 
+def test_each_gpu_of_which_there_is_a_part_is_kept_from_others_as_a_whole_one() -> None:
+    accounts, journal = _accounts()
+    third = _part(GPU // 3)
+    other = third._replace(gpu=GpuId("driver", "pool", "gpu-1"))
+    accounts.take("a", (5, 0), preemptible=False, gpus=[third])
+    mark = journal.mark()
+    accounts.take("b", (0, GPU), preemptible=True, gpus=[third, other])
+    kept = {name: accounts.keeps(name) for name in ("a", "b", "top")}
+    assert kept == {"a": (5, GPU), "b": (0, 3 * GPU), "top": (5, 3 * GPU)}
+    assert [accounts.firmly_keeps(name)[1] for name in ("a", "b", "top")] == [GPU, 0, GPU]
+    assert (accounts.firm_gpus("top"), accounts.firm_gpus("b")) == ({third.gpu}, set())
+    journal.rollback(mark)
+    assert (accounts.keeps("top"), accounts.keeps("b")) == ((5, GPU), accounts.zero)
+
+
 def test_parts_that_are_preemptible_are_not_counted_as_firm() -> None:
     accounts, _ = _accounts()
     accounts.take("a", accounts.zero, preemptible=True, gpus=[_part(GPU)])

@@ -215,6 +215,7 @@ class TestEvents:
         scene = _scene()
         state = scene.state()
         for name, now in (
+            ("old-0", Evicting("n", charged=True)),
             ("old-0", Evicting("n")),
             ("old-1", Ended(succeeded=False)),
             ("new-0", Gated()),
