@@ -35,6 +35,7 @@ from controller.report.health import Health
 from controller.report.metrics import Metrics
 from controller.report.regarding import references
 from controller.report.status_writer import StatusWriter
+from controller.run.fence import Fence
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
 from controller.run.watches import Watches
@@ -178,7 +179,7 @@ def lead(
             events,
             metrics,
             inbox=inbox,
-            takes_over=takes_over,
+            fence=Fence(mirror, is_needed=takes_over),
             progress=health.progress,
             decide_seconds=chosen.decide_seconds,
             verdict_seconds=chosen.verdict_seconds,

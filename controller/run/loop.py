@@ -15,12 +15,11 @@ from typing import Final, assert_never
 from carina_dra.kube.api_resource import PODS, RESOURCE_CLAIMS, ApiResource
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.collector_pause import collector_paused
-from carina_dra.kube.errors import ApiError, Conflict, NotFound
+from carina_dra.kube.errors import ApiError
 from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import ResourceClaim
 from controller.act.commit import Acts, Commit, Release, acts
 from controller.act.parting import Evict, Tell, partings
-from controller.act.takeover import Unsettled, unsettled
 from controller.act.verdict import (
     DecideAgain,
     GiveUp,
@@ -38,7 +37,6 @@ from controller.act.writer import (
     Released,
     Settled,
     Stored,
-    Writer,
     Written,
 )
 from controller.engine.decide.cycle import Engine
@@ -47,9 +45,8 @@ from controller.observe.claim import read_claim
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.observe.roster import GROUPS
-from controller.report.cycle_report import CycleReport, ObjectVersion, Observed
+from controller.report.cycle_report import ObjectVersion, Observed
 from controller.report.failures import FailureLog
-from controller.report.group_events import GroupEvents
 from controller.report.metrics import Metrics, Phase, Undone
 from controller.report.notice import (
     DeviceLost,
@@ -60,24 +57,17 @@ from controller.report.notice import (
 )
 from controller.report.queue_checks import access_of
 from controller.report.regarding import claim_reference, pod_reference, references
+from controller.run.fence import Fence
 from controller.run.inbox import Inbox
-from controller.run.watches import Watches
+from controller.run.ports import RecordsEvents, Reports, Watching, Writes
+from controller.run.retry import EVICTION, StartRetries, delay, is_race
 
 _SETTLE: Final = 0.01
 """Seconds in which further changes are awaited before a decision, since changes come in groups."""
 _REPORT_INTERVAL: Final = 0.3
 """Seconds between two reports."""
-_FENCE: Final = 10.0
-"""Seconds for which a leader waits at most until nothing of the last one is carried out."""
 _IDLE: Final = 30.0
 """Seconds after which the loop looks at the time without being told."""
-_RACE_DELAY: Final = 0.1
-"""Seconds before a group is decided on again of which an object had changed."""
-_FAILURE_DELAY: Final = 1.0
-"""Seconds before a group is decided on again whose start was refused for another reason."""
-_LONGEST_DELAY: Final = 60.0
-_EVICTION_RETRY: Final = 5.0
-"""Seconds before a refused eviction is tried again."""
 _PODS: Final = PODS.qualified_name
 _CLAIMS: Final = RESOURCE_CLAIMS.qualified_name
 
@@ -90,13 +80,13 @@ class Loop:
     def __init__(
         self,
         mirror: Mirror,
-        writer: Writer | None,
-        report: CycleReport,
-        events: GroupEvents,
+        writer: Writes | None,
+        report: Reports,
+        events: RecordsEvents,
         metrics: Metrics,
         *,
         inbox: Inbox,
-        takes_over: bool = False,
+        fence: Fence | None = None,
         progress: Callable[[], None] = lambda: None,
         decide_seconds: float = math.inf,
         verdict_seconds: float,
@@ -105,7 +95,7 @@ class Loop:
     ) -> None:
         """`writer` is None to decide and report only; `progress` is called again and again.
 
-        takes_over: whether the last leader may still be writing.
+        fence: what keeps the previous leader from writing, if it may still be.
 
         No decision begins anything after `decide_seconds`; the next one goes on.
         """
@@ -127,18 +117,15 @@ class Loop:
         """The claims of which a reservation is being ended, or cannot be until a Unix time."""
         self._told: set[ObjectReference] = set()
         """The claims and pods that lose a device to another claim, as Events have said."""
-        self._failures: dict[str, int] = {}
-        """By group: how often its start has failed in a row."""
+        self._retries = StartRetries()
         self._started: set[str] = set()
         """The groups whose wait has been measured."""
-        self._settled = not takes_over
-        self._fencing: dict[Unsettled, None] = {}
-        """What gets another version before the first decision."""
+        self._fence = fence or Fence(mirror, is_needed=False)
         self._plan: Plan | None = None
         self._reported_at = 0.0
         self._report_due = False
 
-    def run(self, watches: Watches, stopping: threading.Event) -> None:
+    def run(self, watches: Watching, stopping: threading.Event) -> None:
         """Runs until it is to stop."""
         threading.Thread(
             target=self._wake_at_end, args=(stopping,), name="wake", daemon=True
@@ -152,8 +139,10 @@ class Loop:
                     return
                 _log.debug("waiting for the first lists", extra={"resources": names})
             self._inbox.do(0)
-        if not self._settled and self._writer is not None:
-            self._fence(self._writer, stopping)
+        if not self._fence.is_settled and self._writer is not None:
+            self._fence.close(
+                self._writer, self._inbox, stopping, now=self._now(), progress=self._progress
+            )
         again = True
         while not stopping.is_set():
             busy = self._inbox.do(0 if again else self._patience())
@@ -171,25 +160,7 @@ class Loop:
     @property
     def settled(self) -> bool:
         """Whether what an earlier leader was writing is fenced, as far as that was possible."""
-        return self._settled
-
-    def _fence(self, writer: Writer, stopping: threading.Event) -> None:
-        """Has nothing of what the last leader was writing be carried out from now on.
-
-        Bounded in time: tenants choose how many claims wait.
-        """
-        until = time.monotonic() + _FENCE
-        self._mirror.refresh(self._now())
-        self._fencing = dict.fromkeys(unsettled(self._mirror))
-        number = len(self._fencing)
-        for each in self._fencing:
-            writer.fence(each, until=until)
-        while self._fencing and not stopping.is_set() and time.monotonic() < until:
-            self._inbox.do(0.1)
-            self._progress()
-        facts = {"objects": number, "not_fenced": len(self._fencing)}
-        _log.info("late writes of the last leader are fenced off", extra=facts)
-        self._settled = not stopping.is_set()
+        return self._fence.is_settled
 
     # One cycle ---------------------------------------------------------------------------------
 
@@ -237,7 +208,7 @@ class Loop:
 
         return spent
 
-    def _act(self, writer: Writer, todo: Acts) -> bool:
+    def _act(self, writer: Writes, todo: Acts) -> bool:
         """Has all of it be written; whether there was anything."""
         attempt = self._mirror.set_aside.attempt_when_due
         failed = list(todo.failed)
@@ -259,16 +230,16 @@ class Loop:
                 attempt(_PODS, pod.key, "evicted", partial(self._evict, writer, pod, eviction))
         return bool(todo.commits or todo.releases or todo.evictions)
 
-    def _commit(self, writer: Writer, commit: Commit) -> None:
+    def _commit(self, writer: Writes, commit: Commit) -> None:
         for key, assumed in commit.assumed.items():
             self._mirror.assume(key, assumed)
         writer.commit(commit)
 
-    def _release(self, writer: Writer, release: Release) -> None:
+    def _release(self, writer: Writes, release: Release) -> None:
         self._mirror.release(release.claim.key)
         writer.release(release)
 
-    def _evict(self, writer: Writer, pod: ObservedPod, eviction: Eviction) -> None:
+    def _evict(self, writer: Writes, pod: ObservedPod, eviction: Eviction) -> None:
         roster = self._mirror.roster
         self._mirror.assume_evicted(pod.key)
         roster.note_evicted(roster.group_of(pod.key) or "", self._now())
@@ -359,7 +330,7 @@ class Loop:
             self._metrics.undone(Undone.DOUBLE_ALLOCATION)
         self._events.record(regarding, notice)
 
-    def _evict_from_device(self, writer: Writer, pod: ObservedPod) -> None:
+    def _evict_from_device(self, writer: Writes, pod: ObservedPod) -> None:
         self._mirror.assume_evicted(pod.key)
         writer.evict(pod, None)
 
@@ -386,21 +357,21 @@ class Loop:
             case Stored(resource, body):
                 self._see(resource, body)
             case Committed(commit):
-                self._failures.pop(commit.group, None)
+                self._retries.started(commit.group)
                 mirror.forget(commit.assumed)
                 self._measure_wait(commit.group)
             case Failed(commit, error):
                 self._failed(commit, error)
             case Settled(claim, error):
-                self._settling[claim] = now + self._delay(error)
+                self._settling[claim] = now + delay(error)
                 _note(error)
             case Released(claim, error):
-                mirror.end_release(claim, now + self._delay(error))
+                mirror.end_release(claim, now + delay(error))
                 _note(error)
             case Evicted(pod, eviction, error):
                 self._evicted(pod, eviction, error)
             case Fenced(each):
-                self._fencing.pop(each, None)
+                self._fence.note(each)
             case _:
                 assert_never(outcome)
 
@@ -412,7 +383,7 @@ class Loop:
             known = mirror.pods.get(pod.key)
             if known is not None and known.uid == pod.uid and pod.key in mirror.refused:
                 mirror.refused[pod.key] = now
-            mirror.forget_eviction(pod, now + _EVICTION_RETRY)
+            mirror.forget_eviction(pod, now + EVICTION)
             _note(error)
         elif eviction is not None:
             self._metrics.evicted(eviction.action)
@@ -451,27 +422,17 @@ class Loop:
 
     def _failed(self, commit: Commit, error: Exception) -> None:
         """Has a group be decided on again, the later the more often its start has failed."""
-        times = self._failures[commit.group] = self._failures.get(commit.group, 0) + 1
-        is_race = isinstance(error, Conflict | NotFound)
-        # A start that is refused would keep devices for nothing; any other is completed soon.
-        keeps = is_race or (isinstance(error, ApiError) and error.retriable)
-        delay = min(self._delay(error) * 2 ** min(times - 1, 10), _LONGEST_DELAY)
-        self._mirror.hold_back(commit.group, self._now() + delay, keeps=keeps)
-        if not keeps:
+        retry = self._retries.failed(commit.group, error)
+        self._mirror.hold_back(commit.group, self._now() + retry.seconds, keeps=retry.keeps)
+        if not retry.keeps:
             for start in islice(commit.pods, 1):
                 self._mirror.refuse_start(start.pod.key, commit.group, error)
         self._mirror.forget(commit.assumed)
         self._metrics.undone(Undone.CONFLICT)
         _log.info("a start is decided again", extra={"group": commit.group, "error": str(error)})
-        if not is_race:
+        if not is_race(error):
             for reference in islice(references(self._mirror)(commit.group), 1):
                 self._events.record(reference, GateNotRemoved(str(error)))
-
-    def _delay(self, error: Exception | None) -> float:
-        """Seconds before something is tried again that ended with an error."""
-        if error is None:
-            return 0
-        return _RACE_DELAY if isinstance(error, Conflict | NotFound) else _FAILURE_DELAY
 
     # What is said ------------------------------------------------------------------------------
 
@@ -487,7 +448,7 @@ class Loop:
     def _make_report(self, plan: Plan, now: float) -> None:
         roster = self._mirror.roster
         self._started &= roster.groups.keys()
-        self._failures = {key: of for key, of in self._failures.items() if key in roster.groups}
+        self._retries.forget_all_but(roster.groups)
         observed = Observed(
             pod_groups={
                 key: ObjectVersion(each.uid, each.generation)

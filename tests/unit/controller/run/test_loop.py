@@ -3,20 +3,19 @@
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.act.commit import Commit
-from controller.act.takeover import Unsettled
 from controller.act.writer import Fenced
 from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from controller.report.metrics import Metrics
+from controller.run.fence import Fence
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
+from tests.fakes.loop_ports import NotedEvents, NotedReports, NotedWrites, SyncedWatches
 from tests.unit.controller.bodies import claim_body, declared_queue, pod_body
 from tests.unit.controller.engine.scene import Scene, gpu_slice
 
@@ -34,66 +33,27 @@ class _Inbox(Inbox):
         return super().do(timeout)
 
 
-class _Nothing:
-    """A cluster in which there is nothing, and nobody to report it to."""
-
-    def start(self) -> None: ...
-
-    def unsynced(self) -> list[str]:
-        return []
-
-    def report(self, *_: object) -> bool:
-        return False
-
-
-class _SlowToFence:
-    """A writer that fences when it is told to."""
-
-    def __init__(self) -> None:
-        self.unsettled: list[Unsettled] = []
-        self.begun = threading.Event()
-        self.commits: list[Commit] = []
-
-    settled = True
-
-    def fence(self, unsettled: Unsettled, *, until: float) -> None:
-        del until
-        self.unsettled.append(unsettled)
-        self.begun.set()
-
-    def commit(self, commit: Commit) -> None:
-        self.commits.append(commit)
-
-
-class _Report(_Nothing):
-    def __init__(self) -> None:
-        self.reported = threading.Event()
-
-    def report(self, *_: object) -> bool:
-        self.reported.set()
-        return False
-
-
 def _run(
-    mirror: Mirror, writer: _SlowToFence, report: _Report, inbox: Inbox, *, takes_over: bool
+    mirror: Mirror,
+    writer: NotedWrites,
+    report: NotedReports,
+    inbox: Inbox,
+    fence: Fence,
 ) -> tuple[Loop, Callable[[], None]]:
     """A loop that runs, and what ends it."""
-    a_writer: Any = writer
-    a_report: Any = report
-    nothing: Any = _Nothing()
     stopping = threading.Event()
     loop = Loop(
         mirror,
-        a_writer,
-        a_report,
-        nothing,
+        writer,
+        report,
+        NotedEvents(),
         Metrics(),
         inbox=inbox,
-        takes_over=takes_over,
+        fence=fence,
         verdict_seconds=1,
         avoid_seconds=1,
     )
-    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
+    running = threading.Thread(target=loop.run, args=(SyncedWatches(), stopping), daemon=True)
     running.start()
 
     def end() -> None:
@@ -104,14 +64,11 @@ def _run(
     return loop, end
 
 
-def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("controller.run.loop._FENCE", 0.2)
+def test_a_leader_decides_after_a_while_though_not_all_is_fenced() -> None:
     mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
     mirror.put_pod(read_pod(pod_body("p")))
-    writer, report, inbox = _SlowToFence(), _Report(), Inbox()
-    loop, end = _run(mirror, writer, report, inbox, takes_over=True)
+    writer, report = NotedWrites(), NotedReports()
+    loop, end = _run(mirror, writer, report, Inbox(), Fence(mirror, is_needed=True, longest=0.2))
 
     assert report.reported.wait(10)
 
@@ -123,9 +80,9 @@ def test_a_leader_decides_after_a_while_though_not_all_is_fenced(
 def test_a_leader_that_is_stopped_before_it_has_fenced_says_so() -> None:
     mirror = Mirror(Snapshot(now=0, settings=Scene().settings))
     mirror.put_pod(read_pod(pod_body("p")))
-    writer, inbox = _SlowToFence(), Inbox()
-    loop, end = _run(mirror, writer, _Report(), inbox, takes_over=True)
-    assert writer.begun.wait(10)
+    writer = NotedWrites()
+    loop, end = _run(mirror, writer, NotedReports(), Inbox(), Fence(mirror, is_needed=True))
+    assert writer.fencing.wait(10)
     end()
     assert not loop.settled
 
@@ -139,10 +96,10 @@ def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: boo
     mirror.put_devices(gpu_slice("n1", 1))
     mirror.put_claim(decode(ResourceClaim, claim_body("c")))
     mirror.put_pod(read_pod(pod_body("p", claims=["c"])))
-    writer, report, inbox = _SlowToFence(), _Report(), Inbox()
-    loop, end = _run(mirror, writer, report, inbox, takes_over=takes_over)
+    writer, report, inbox = NotedWrites(), NotedReports(), Inbox()
+    loop, end = _run(mirror, writer, report, inbox, Fence(mirror, is_needed=takes_over))
     if takes_over:
-        assert writer.begun.wait(10)
+        assert writer.fencing.wait(10)
         assert not report.reported.wait(0.3)
         assert writer.commits == []
         for each in writer.unsettled:
@@ -157,19 +114,18 @@ def test_nothing_is_decided_while_the_last_leader_may_be_writing(takes_over: boo
 
 
 def test_loop_that_has_nothing_to_do_stops_at_once() -> None:
-    nothing: Any = _Nothing()
     inbox, stopping = _Inbox(), threading.Event()
     loop = Loop(
         Mirror(Snapshot(now=0)),
         None,
-        nothing,
-        nothing,
+        NotedReports(),
+        NotedEvents(),
         Metrics(),
         inbox=inbox,
         verdict_seconds=1,
         avoid_seconds=1,
     )
-    running = threading.Thread(target=loop.run, args=(nothing, stopping), daemon=True)
+    running = threading.Thread(target=loop.run, args=(SyncedWatches(), stopping), daemon=True)
     running.start()
     assert inbox.awaited.wait(10)
 

@@ -7,14 +7,11 @@ import pytest
 
 from carina_dra.kube.api_resource import PODS
 from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Invalid, Unreachable
-from carina_dra.kube.event import ObjectReference
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.act.commit import Commit, Release
 from controller.act.writer import Committed, Evicted, Failed, Released, Settled, Stored
 from controller.engine.decide.allocation import Allocation
 from controller.engine.decide.attempt import Outcome
 from controller.engine.model.group import Group
-from controller.engine.model.plan import Eviction
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
@@ -23,34 +20,12 @@ from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import Metrics
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
+from tests.fakes.loop_ports import NotedEvents, NotedReports, NotedWrites
 from tests.unit.controller.bodies import CREATED, JOB, claim_body, declared_queue, pod_body
 from tests.unit.controller.engine.scene import NOW, Scene, gpu_slice, gpus_of
-from tests.unit.controller.small_world import Silent
 
 OPERATION: Final = ApiOperation("patch", "pods")
 REFUSED: Final[dict[str, Any]] = {"gates": (), "given": "n1", "verdict": "no", "owner": JOB}
-
-
-class Written:
-    """A writer that only notes what it is to write."""
-
-    def __init__(self) -> None:
-        self.commits: list[Commit] = []
-        self.releases: list[Release] = []
-        self.evicted: list[ObservedPod] = []
-        self.unreserved: list[str] = []
-
-    def commit(self, commit: Commit) -> None:
-        self.commits.append(commit)
-
-    def release(self, release: Release) -> None:
-        self.releases.append(release)
-
-    def unreserve(self, claim: ResourceClaim) -> None:
-        self.unreserved.append(claim.key)
-
-    def evict(self, pod: ObservedPod, _: Eviction | None) -> None:
-        self.evicted.append(pod)
 
 
 class Controller:
@@ -60,7 +35,8 @@ class Controller:
         self.now = NOW
         self.inbox = Inbox()
         self.progressed = 0
-        self.written = Written()
+        self.written = NotedWrites()
+        self.events = NotedEvents()
         self.mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
         self.mirror.put_devices(DeviceClass(ObjectMeta(name="gpu")))
         self.mirror.put_queue("q", declared_queue())
@@ -68,15 +44,11 @@ class Controller:
             self.mirror.put_node(Scene().node(name).nodes[name])
             self.mirror.put_devices(gpu_slice(name, 1))
         self.metrics = Metrics()
-        silent: Any = Silent()
-        events: Any = self
-        self.told: list[tuple[ObjectReference, object]] = []
-        writer: Any = self.written if writes else None
         self.loop = Loop(
             self.mirror,
-            writer,
-            silent,
-            events,
+            self.written if writes else None,
+            NotedReports(),
+            self.events,
             self.metrics,
             inbox=self.inbox,
             progress=self.progress,
@@ -85,9 +57,6 @@ class Controller:
             avoid_seconds=60,
             now=lambda: self.now,
         )
-
-    def record(self, regarding: ObjectReference, notice: object) -> None:
-        self.told.append((regarding, notice))
 
     def pod(self, name: str, **fields: Any) -> ObservedPod:
         pod = read_pod(pod_body(name, **fields))
@@ -416,7 +385,7 @@ def test_who_loses_a_device_is_told_once() -> None:
     for version in range(2, 5):
         controller.step()
         controller.pod("bare", claims=["c"], gates=(), given="n1", version=version)
-    told = sorted((about.kind, about.name) for about, _ in controller.told)
+    told = sorted((about.kind, about.name) for about, _ in controller.events.told)
     assert told == [("Pod", "bare"), ("ResourceClaim", "c")]
     assert controller.written.evicted == []
 

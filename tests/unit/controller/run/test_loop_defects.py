@@ -187,6 +187,6 @@ def test_an_event_says_that_an_object_is_set_aside(monkeypatch: pytest.MonkeyPat
     controller.step(5)
     controller.step(10)
     controller.inbox.do(0)
-    ((about, notice),) = controller.told
+    ((about, notice),) = controller.events.told
     assert about.name == "bad"
     assert notice == SetAside("judged", "RuntimeError")
