@@ -5,7 +5,7 @@ back what is beyond their share, and higher priorities go before lower ones. Not
 has changed at the end: the plan says what to do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -209,8 +209,13 @@ class _Cycle:
         it takes longer to ask all groups by one action than a cycle may take.
         """
         keys = [key for key in self._state.memory.deferred if key in self._unasked]
+        groups, time = [self._state.groups[key] for key in keys], self._isolation.time
+        first = [group for group in groups if time.has_spent_nothing(group)]
         self._end = inf  # one is asked in each cycle
-        self._in_turn([self._state.groups[key] for key in keys], self._ask)
+        # Otherwise a namespace with many groups would have its turn many times before another one.
+        self._in_turn(first, self._ask)
+        then = [group for group in groups if group.key in self._unasked]
+        self._in_turn(then, self._ask)
 
     def _ask(self, group: Group) -> Outcome:
         """Tries all that may give a group what it asks for next; then time may be up."""
@@ -272,15 +277,20 @@ class _Cycle:
     def _in_turn(self, groups: Iterable[Group], attempt: Attempt) -> list[Group]:
         """Tries groups in their order, again and again while they get something.
 
-        Those whose queue or namespace has had its part of the cycle come after all others.
+        Those whose queue has had its part of the cycle come after all others, and of these the ones
+        whose namespace has had it: nobody waits for his queue because of another namespace in it.
 
         It returns those for which others may be evicted.
         """
         left: list[Group] = []
         late: list[Group] = []
-        self._take_turns(groups, attempt, left, late)
+        last: list[Group] = []
+        time = self._isolation.time
+        self._take_turns(groups, attempt, left, (time.has_spent, late))
         if late:
-            self._take_turns(late, attempt, left, None)
+            self._take_turns(late, attempt, left, (time.has_spent_most, last))
+        if last:
+            self._take_turns(last, attempt, left, None)
         return left
 
     def _take_turns(
@@ -288,14 +298,15 @@ class _Cycle:
         groups: Iterable[Group],
         attempt: Attempt,
         left: list[Group],
-        late: list[Group] | None,
+        late: tuple[Callable[[Group], bool], list[Group]] | None,
     ) -> None:
+        """Tries groups in their order; those that come late are kept for later."""
         turns = Turns(self._state, self._shares, groups, self._isolation)
         while not self._is_over() and (group := turns.pop()) is not None:
             if self._isolation.time.is_overdrawn(group):
                 self._held_back.add(group.key)
-            elif late is not None and self._isolation.time.has_spent(group):
-                late.append(group)
+            elif late is not None and late[0](group):
+                late[1].append(group)
             elif self._try(group, attempt, turns):
                 left.append(group)
             turns.update([group.queue])
@@ -434,9 +445,12 @@ class _Cycle:
     def _deferred(self) -> tuple[str, ...]:
         """The groups that the next cycles have to come to.
 
-        Those that come later are left to the next round, so that each round has an end.
+        Those that come later are left to the next round, so that each round has an end. Those whose
+        queue or namespace is in debt now keep their turn, and no round waits for them.
         """
         groups = self._state.groups  # what has been promised all that it asks for needs no turn
         unasked = {key for key in self._unasked if key in groups and self._wants_more(groups[key])}
-        earlier = [key for key in self._state.memory.deferred if key in unasked]
-        return tuple(earlier or sorted(unasked))
+        deferred = self._state.memory.deferred
+        earlier = [key for key in deferred if key in unasked]
+        in_debt = [key for key in deferred if key in self._held_back and key not in unasked]
+        return (*(earlier or sorted(unasked)), *in_debt)

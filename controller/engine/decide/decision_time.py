@@ -55,6 +55,16 @@ class DecisionTime:
         # Its queue has been charged with all that its namespace has.
         return self._spent.get(_queue(group), 0) >= self._part
 
+    def has_spent_most(self, group: Group) -> bool:
+        """Whether the group's namespace has had that by itself, so that others of the queue come
+        first.
+        """
+        return self._spent.get(_namespace(group), 0) >= self._part
+
+    def has_spent_nothing(self, group: Group) -> bool:
+        """Whether nothing has been tried for the group's namespace in its queue in this cycle."""
+        return not self._spent.get(_namespace(group))
+
     def overdraw(self, group: Group) -> None:
         """Takes notice that an attempt for a group has used up its whole budget in vain."""
         account = _namespace(group)

@@ -199,6 +199,47 @@ class TestCycles:
         assert started_keys(decided) == ["honest/p-0"]
         assert decided.undecided == ()
 
+    def _refused(self, gangs: int) -> State:
+        """Gangs that cost less than a first attempt may, and have no room for their last pods."""
+        scene = Scene(attempt_steps=40_000, attempt_steps_per_node=0)
+        scene.node("n", cpu=90, pods=100_000).queue("shared", quota=None)
+        scene.queue("other", quota=None)
+        for index in range(gangs):
+            scene.group(f"evil/g{index}", "shared", PodSet("", 100), created=NOW - 9)
+        state = scene.state()
+        template = Scene().waits("x", gpus=0).pods["x-0"]
+        for index in range(gangs):
+            for rank in range(100):
+                key = f"evil/g{index}"
+                needs = replace(template.needs, cpu=1, memory=index)  # no two of them are alike
+                pod = replace(template, key=f"{key}-{rank}", group=key, rank=rank, claims=())
+                state.put_pod(replace(pod, needs=needs))
+        return state
+
+    def test_a_namespace_that_is_refused_at_great_cost_starves_no_other_of_its_queue(self) -> None:
+        state = self._refused(12)
+        assert self._cycles_until_start(state, looks=800) == 1  # time for some of the gangs
+
+    def test_who_was_left_out_keeps_its_turn_while_its_queue_is_in_debt(self) -> None:
+        state = self._refused(12)
+        assert self._cycles_until_start(state, looks=70) < 5  # not even time for one of them
+
+    def _cycles_until_start(self, state: State, looks: int) -> int:
+        """After how many cycles of so many looks a pod starts whose queue has room, if others ask
+        in each.
+        """
+        self._arrive(state, "honest/p", "shared")
+        for turn in range(40):
+            self._arrive(state, f"good/p{turn}", "other")
+            count = iter(range(1, 1_000_000))
+            decided = Engine(state).decide(lambda: next(count) / looks)  # noqa: B023
+            state.memory = decided.memory
+            for start in decided.starts:
+                state.remove_pod(start.pod)
+            if "honest/p-0" in started_keys(decided):
+                return turn + 1
+        return 40
+
     def test_a_cycle_has_one_attempt_in_vain_of_each_namespace(self) -> None:
         state = self._state(3)
         for count in (1, 2, 3):
