@@ -1,6 +1,9 @@
 """Makes room for groups at the cost of others, by one action."""
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 from carina_dra.allocator.preference import Order, Policy
 from controller.engine.decide.allocation import kind_of
@@ -22,6 +25,9 @@ from controller.engine.model.group import Group
 from controller.engine.model.plan import Action, Cursor
 from controller.engine.model.reason import Delayed, NoVictims, Reason, SearchCut
 from controller.engine.model.resource import Amounts
+
+_NAMED: Final = re.compile(r"pod (\S+)(?= has no place )")
+"""How `NoVictims` names the pod that has no place."""
 
 
 class MakingRoom:
@@ -78,7 +84,7 @@ class MakingRoom:
         asker = kind, group.queue, group.priority, group.preemptible, overdue, due
         if kind is not None and asker in self._refused:
             self.guarded.refuse(group, self._guarded_by.get(asker, ()))
-            return Refused(self._refused[asker])
+            return Refused(_about(self._refused[asker], chunk))
         asked = asked_by(state, chunk)
         eligibility = Eligibility(state, self._shares, group, asked, self._action)
         unfair = eligibility.may_reclaim()
@@ -200,3 +206,16 @@ class MakingRoom:
             return None
         self.wake = until if self.wake is None else min(self.wake, until)
         return Delayed(until)
+
+
+def _about(reason: Reason, chunk: Chunk) -> Reason:
+    """A reason that was found for a chunk like this one, without the name of a pod of that.
+
+    The groups may be of different namespaces, which do not read each other's names.
+    """
+    if not isinstance(reason, NoVictims) or (named := _NAMED.match(reason.why)) is None:
+        return reason
+    pods = [pod.key for pod in chunk.all_pods()]
+    if named[1] in pods:
+        return reason
+    return replace(reason, why=f"pod {pods[-1]}{reason.why[named.end() :]}")

@@ -9,6 +9,7 @@ from controller.engine.model.pod import PodNeeds
 from controller.engine.model.reason import NoRoom
 from controller.engine.model.snapshot import Snapshot
 from tests.unit.controller.engine.decide.gpu_cluster import node, queue, waiting
+from tests.unit.controller.engine.scene import Scene
 
 _NODES = (
     node("cordoned", unschedulable=True),
@@ -35,3 +36,11 @@ def test_each_node_counts_for_the_first_constraint_that_fails(
 
     fell = (("cpu", 2), ("pods", 1), ("taint gpu", 1), ("unschedulable", 1))
     assert reason == NoRoom("a/p", 5, fell)
+
+
+def test_groups_that_are_alike_do_not_read_each_others_names() -> None:
+    """They may be of different namespaces in one queue."""
+    scene = Scene().node("n", 1).queue("q", quota=4)
+    waiting = scene.waits("mine", gpus=2).waits("theirs", gpus=2).plan().waiting
+    assert "theirs" not in "; ".join(map(str, waiting["mine"]))
+    assert "mine" not in "; ".join(map(str, waiting["theirs"]))
