@@ -69,14 +69,14 @@ class Eligibility:
         tree, settings = self._state.tree, self._state.settings
         if victim.started is None or victim.queue not in tree.queues:
             return None
-        match self.action:
-            case Action.PREEMPT:
-                least = tree.preempt_min_runtime(victim.queue, settings.preempt_min_runtime)
-            case Action.RECLAIM:
-                default = settings.reclaim_min_runtime
-                least = tree.reclaim_min_runtime(victim.queue, self.group.queue, default)
-            case _:
-                return None
+        if self.action in (Action.STALE, Action.DRAIN):
+            return None
+        is_moved = self.action is Action.CONSOLIDATE  # which costs it as much as to be evicted
+        if self.action is Action.PREEMPT or (is_moved and victim.queue == self.group.queue):
+            least = tree.preempt_min_runtime(victim.queue, settings.preempt_min_runtime)
+        else:
+            default = settings.reclaim_min_runtime
+            least = tree.reclaim_min_runtime(victim.queue, self.group.queue, default)
         until = victim.started + least
         return Safe(until) if until > self._state.now else None
 

@@ -51,11 +51,13 @@ class TestSafety:
             (Action.PREEMPT, 10, False),
             (Action.RECLAIM, 19, True),
             (Action.RECLAIM, 20, False),
-            (Action.CONSOLIDATE, 0, False),
+            (Action.CONSOLIDATE, 19, True),
+            (Action.CONSOLIDATE, 20, False),
+            (Action.STALE, 0, False),
         ],
     )
     def test_by_action(self, action: Action, runs_for: float, safe: bool) -> None:
-        least = {Action.PREEMPT: 10, Action.RECLAIM: 20}.get(action, 0)
+        least = {Action.PREEMPT: 10}.get(action, 20)
         scene = Scene(preempt_min_runtime=10, reclaim_min_runtime=20).node("n", 2)
         scene.queue("q").queue("other").waits("new")
         started = NOW - runs_for
@@ -67,6 +69,12 @@ class TestSafety:
         scene = Scene(preempt_min_runtime=10).node("n", 2).queue("q", preempt_min_runtime=99)
         scene.runs("old", "n", started=NOW - 50).waits("new")
         assert _eligibility(scene, Action.PREEMPT).safety(scene.groups["old"]) == Safe(NOW + 49)
+
+    def test_its_own_queue_has_it_move_as_late_as_it_is_preempted(self) -> None:
+        scene = Scene(preempt_min_runtime=10, reclaim_min_runtime=20).node("n", 2).queue("q")
+        scene.runs("old", "n", started=NOW - 9).waits("new")
+        safe = _eligibility(scene, Action.CONSOLIDATE).safety(scene.groups["old"])
+        assert safe == Safe(NOW + 1)
 
     def test_a_group_that_has_not_started_is_not_safe(self) -> None:
         scene = Scene(preempt_min_runtime=10).node("n", 2).queue("q")

@@ -358,11 +358,15 @@ class TestConsolidate:
         plan = scene.waits("new", gpus=2, needs=needs).plan()
         assert (evicted(plan), nominated(plan)) == (["b-0"], {"new-0": "n", "b-0": "m"})
 
-    def test_min_runtimes_do_not_keep_a_group_from_moving(self) -> None:
-        scene = Scene(**only(Action.CONSOLIDATE), preempt_min_runtime=99, reclaim_min_runtime=99)
-        scene.queue("q").node("a", 2).node("b", 2).runs("x", "a", started=NOW)
-        scene.runs("y", "b", started=NOW)
-        assert len(evicted(scene.waits("new", gpus=2).plan())) == 1
+    def test_min_runtimes_keep_a_group_from_moving(self) -> None:
+        """Else who has no quota could have the work of others begin anew again and again."""
+        scene = Scene(**only(Action.CONSOLIDATE), preempt_min_runtime=99)
+        scene.queue("q").node("a", 2).node("b", 2).runs("x", "a", started=NOW - 98)
+        scene.runs("y", "b", started=NOW - 98).waits("new", gpus=2)
+        plan = scene.plan()
+        assert (evicted(plan), plan.wake) == ([], NOW + 1)
+        scene.now += 1
+        assert len(evicted(scene.plan())) == 1
 
 
 class TestBudgets:
