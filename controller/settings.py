@@ -120,6 +120,12 @@ class Settings(ProcessSettings):
         description="seconds for which the place of a pod that moves is kept for the pod that "
         "replaces it",
     )
+    move_interval_seconds: float = Field(
+        3_600.0,
+        ge=0,
+        description="seconds for which a group does not move after a pod of it was evicted, so "
+        "that nobody can have it moved again and again",
+    )
     search_steps: int = Field(
         2_000,
         ge=1,
@@ -137,6 +143,12 @@ class Settings(ProcessSettings):
         ge=0,
         description="what it may cost in addition, for each node of the cluster; the first attempt "
         "of a group may cost a quarter of both, and each one after an undecided one twice as much",
+    )
+    attempt_steps_per_pod: int = Field(
+        120,
+        ge=0,
+        description="what it may cost in addition, for each pod of the group that waits; a pod of "
+        "a gang takes 40 steps, or 100 if others are evicted for it",
     )
     decide_seconds: float = Field(
         1.0,
@@ -189,11 +201,13 @@ class Settings(ProcessSettings):
             consolidation_limit=self.consolidation_limit,
             staleness_grace=self.staleness_grace_seconds,
             move_seconds=self.move_seconds,
+            move_interval=self.move_interval_seconds,
             preempt_min_runtime=self.preempt_min_runtime_seconds,
             reclaim_min_runtime=self.reclaim_min_runtime_seconds,
             search_steps=self.search_steps,
             attempt_steps=self.attempt_steps,
             attempt_steps_per_node=self.attempt_steps_per_node,
+            attempt_steps_per_pod=self.attempt_steps_per_pod,
             driver=self.driver_name,
         )
 

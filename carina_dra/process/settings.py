@@ -59,6 +59,7 @@ class ProcessSettings(BaseModel):
     """The settings that every process has."""
 
     model_config = ConfigDict(
+        allow_inf_nan=False,
         extra="forbid",
         frozen=True,
         regex_engine="python-re",  # already loaded; the default engine takes half a megabyte more

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import assert_never
 
 from controller.engine.decide.overrun import is_due, overruns
@@ -10,14 +11,14 @@ from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting, Placed, Pod
 from controller.engine.model.reason import OverFairShare
-from controller.engine.model.resource import Amounts
+from controller.engine.model.resource import Amounts, is_of_devices
 from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Safe:
-    """A group may not be evicted as a whole yet, only what it has above its minimum."""
+    """A group may not be evicted, or may not move, before a Unix time."""
 
     until: float
 
@@ -80,6 +81,13 @@ class Eligibility:
         until = victim.started + least
         return Safe(until) if until > self._state.now else None
 
+    def rest(self, victim: Group) -> Safe | None:
+        """How long a group does not move, since a pod of it was evicted; None if it may."""
+        if victim.evicted is None:
+            return None
+        until = victim.evicted + self._state.settings.move_interval
+        return Safe(until) if until > self._state.now else None
+
     def may_reclaim(self) -> OverFairShare | None:
         """Why nothing is reclaimed for the group: it would exceed its queue's fair share."""
         if self.action is not Action.RECLAIM:
@@ -128,7 +136,43 @@ class Eligibility:
             return True
         return self._is_within_quota(ours) and self._exceeds_quota(theirs)
 
-    def has_borrowed(self, victim: str) -> bool:
+    def may_take(self, victim: Group) -> bool:
+        """Whether a group has to give, as things are in the trial."""
+        return self.may_take_from(victim.queue) or self._is_in_the_way(victim)
+
+    def _is_in_the_way(self, victim: Group) -> bool:
+        """Whether a group without devices takes cpu, memory or pods from one with a quota of these.
+
+        What a queue may have of them without naming them goes with its devices: otherwise a queue
+        without a quota could keep all devices from their owner by the cpu beside them.
+        """
+        if not self._has_quota_of_devices or victim.queue == self.group.queue:
+            return False
+        return self._counts_on_none(victim.queue) and not self._state.has_devices(victim.key)
+
+    @cached_property
+    def _has_quota_of_devices(self) -> bool:
+        """Whether the group asks for devices within the quota of its queue."""
+        tree = self._state.tree
+        if self.action is not Action.RECLAIM or self.group.queue not in tree.queues:
+            return False
+        involved = [at for at in self._involved if is_of_devices(tree.resources[at])]
+        return bool(involved) and all(map(self._is_within_quota, tree.paths[self.group.queue]))
+
+    def _counts_on_none(self, queue: str) -> bool:
+        """Whether neither a queue nor one above names what pods take themselves."""
+        tree = self._state.tree
+        return queue in tree.queues and all(
+            is_of_devices(resource)
+            for name in tree.paths[queue]
+            for resource in tree.queues[name].entitlements
+        )
+
+    def has_borrowed(self, victim: Group) -> bool:
+        """Whether a group has what its queue is not guaranteed."""
+        return self._is_in_the_way(victim) or self._has_borrowed(victim.queue)
+
+    def _has_borrowed(self, victim: str) -> bool:
         """Whether the queue of a victim, and each one up to its side, has more than its quota.
 
         Only what is asked for counts.
@@ -149,10 +193,17 @@ class Eligibility:
                 bound = self.group.priority + self.is_due
                 return any(one < bound for one in holders.get(self.group.queue, ()))
             case Action.RECLAIM:
-                return any(
-                    self.may_take_from(queue)
+                others = [
+                    queue
                     for queue, of in holders.items()
                     if of and queue not in (self.group.queue, ROOT)
+                ]
+                return any(map(self.may_take_from, others)) or (
+                    self._has_quota_of_devices
+                    and any(
+                        self._state.without_devices.get(queue) and self._counts_on_none(queue)
+                        for queue in others
+                    )
                 )
             case Action.CONSOLIDATE | Action.STALE | Action.DRAIN:
                 return True

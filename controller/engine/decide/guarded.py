@@ -71,10 +71,10 @@ class Guarded:
         end = dict(self._ends(group.queue)).get(giver)
         return whole if end is None else min(whole, max(end - self._state.now, LEAST_GRACE))
 
-    def is_borrowed(self, queue: str, eligibility: Eligibility) -> bool:
-        """Whether budgets guard the pods of a queue for a time only."""
-        respect = self._state.tree.respect_budgets(queue)
-        return respect is RespectBudgets.WITHIN_QUOTA and eligibility.has_borrowed(queue)
+    def is_borrowed(self, victim: Group, eligibility: Eligibility) -> bool:
+        """Whether budgets guard the pods of a group for a time only."""
+        respect = self._state.tree.respect_budgets(victim.queue)
+        return respect is RespectBudgets.WITHIN_QUOTA and eligibility.has_borrowed(victim)
 
     def refuse(self, group: Group, queues: Iterable[str]) -> None:
         """Takes notice that budgets of queues have refused a group."""

@@ -228,7 +228,7 @@ class Hunt:
 
     def _given_by(self, group: Group) -> tuple[Pod, ...]:
         """The least that a group gives, wherever it is; nothing if its queue need not give."""
-        if not self._eligibility.may_take_from(group.queue) or group.key in self._spared:
+        if not self._eligibility.may_take(group) or group.key in self._spared:
             return ()
         hastened_pods = hastened(self._state, self._eligibility, group)
         return hastened_pods or next(self._surplus(group), ()) or self._whole(group)
@@ -397,8 +397,10 @@ class Hunt:
         for group in self._victims.on_node(node, self._eligibility):
             if group.key in blocked or group.key in self._spared:
                 continue
-            gives = self._eligibility.may_take_from(group.queue)
+            gives = self._eligibility.may_take(group)
             if not gives and not (self.moves and group.moves and bound is None):
+                continue
+            if (not gives or self._action is Action.CONSOLIDATE) and self._rests(group):
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
@@ -423,9 +425,19 @@ class Hunt:
         """All pods of a group, unless it is safe."""
         safe = self._eligibility.safety(group)
         if safe is not None:
-            self.wake = safe.until if self.wake is None else min(self.wake, safe.until)
+            self._wake_at(safe.until)
             return ()
         return tuple(active_pods(self._state, group.key))
+
+    def _rests(self, group: Group) -> bool:
+        """Whether a group does not move, since it has left places a short time ago."""
+        rest = self._eligibility.rest(group)
+        if rest is not None:
+            self._wake_at(rest.until)
+        return rest is not None
+
+    def _wake_at(self, time: float) -> None:
+        self.wake = time if self.wake is None else min(self.wake, time)
 
     def _evict(self, unit: Unit) -> bool:
         """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
@@ -435,7 +447,7 @@ class Hunt:
             return False
         queue = unit.group.queue
         is_overdue = queue in self.past_budgets and self._guarded.is_borrowed(
-            queue, self._eligibility
+            unit.group, self._eligibility
         )
         grace = None
         if self._action is Action.RECLAIM:
@@ -468,7 +480,7 @@ class Hunt:
         queue = unit.group.queue
         self.refused_by_budgets.add(queue)
         is_reclaimed = self._action is Action.RECLAIM and not unit.must_move
-        if is_reclaimed and self._guarded.is_borrowed(queue, self._eligibility):
+        if is_reclaimed and self._guarded.is_borrowed(unit.group, self._eligibility):
             self.refused_for_a_time.add(queue)
 
     def displaced(self) -> list[str]:

@@ -52,7 +52,7 @@ class Isolation:
         settings = self._state.settings
         nodes = len(self._state.nodes)
         self.limit = settings.attempt_steps + settings.attempt_steps_per_node * nodes
-        """What an attempt may cost, in steps."""
+        """What an attempt for a group without pods may cost, in steps."""
         self.first_limit = self.limit // _FIRST_PART
         """What one may cost of a group of which none has been undecided."""
         self._limits = {
@@ -67,7 +67,7 @@ class Isolation:
 
     def attempt(self, group: Group, attempt: Attempt) -> Outcome:
         """Tries what may give a group what it asks for next."""
-        limit = min(self.limit, self._limits.get(group.key, self.first_limit))
+        limit = min(self._most(group), self._limits.get(group.key, self.first_limit))
         outcome = self.run_within_limit(group, partial(attempt, group), limit)
         return Refused(self.reason(group)) if outcome is None else outcome
 
@@ -76,10 +76,10 @@ class Isolation:
     ) -> T | None:
         """Does some work for a group, which is charged for it; None if it has come to nothing.
 
-        Then it has failed, or would cost more steps than the limit (that of all attempts, if not
-        given), and is undone.
+        Then it has failed, or would cost more steps than the limit (the highest of the group, if
+        not given), and is undone.
         """
-        budget = StepBudget(self.limit if limit is None else limit)
+        budget = StepBudget(self._most(group) if limit is None else limit)
         return self._charged(group, work, budget, partial(self._leave_undecided, group, budget))
 
     def run_for_others(self, group: Group, work: Callable[[], T]) -> T | None:
@@ -158,7 +158,7 @@ class Isolation:
         self.failures.append(Failure(group.key, times, text))
 
     def _leave_undecided(self, group: Group, budget: StepBudget) -> None:
-        self._limits[group.key] = min(self.limit, 2 * budget.limit)
+        self._limits[group.key] = min(self._most(group), 2 * budget.limit)
         if group.key in self.set_aside:
             return
         steps = budget.spent
@@ -168,6 +168,12 @@ class Isolation:
         self.set_aside[group.key] = SetAside(until, times, (reason,))
         self.undecided.append(group.key)
         self.time.overdraw(group)
+
+    def _most(self, group: Group) -> int:
+        """The most that an attempt for a group may cost, in steps."""
+        members = self._state.members.get(group.key)
+        pods = 0 if members is None else sum(map(len, members.pending.values()))
+        return self.limit + self._state.settings.attempt_steps_per_pod * pods
 
     def _times(self, group: Group) -> int:
         """How often in a row a group is set aside with this time."""

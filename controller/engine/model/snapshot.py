@@ -38,6 +38,8 @@ class Settings:
     """Seconds."""
     move_seconds: float = 60
     """For which a place is kept for the pod that replaces one that moves, once that is gone."""
+    move_interval: float = 3_600
+    """Seconds after an eviction for which a group does not move."""
     preempt_min_runtime: float = 0
     """Seconds, for queues that say nothing."""
     reclaim_min_runtime: float = 0
@@ -54,6 +56,9 @@ class Settings:
     attempt_steps_per_node: int = 200
     """What it may cost in addition, for each node of the cluster. The first attempt of a group may
     cost a quarter of both."""
+    attempt_steps_per_pod: int = 120
+    """What it may cost in addition, for each pod of the group that waits, unless it is the first.
+    A pod of a gang takes 40 steps, or 100 if others are evicted for it."""
 
 
 @dataclass(frozen=True, slots=True)

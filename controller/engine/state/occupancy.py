@@ -71,6 +71,8 @@ class Occupancy:
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
         """By queue and priority: how many pods have a place and could be evicted from it."""
+        self.without_devices: dict[str, int] = {}
+        """By queue: how many of these have no devices."""
         self.lingering: dict[str, dict[str, None]] = {}
         """By group: the pods with a place that are being deleted and linger."""
         self.on_node: dict[str, dict[str, None]] = {}
@@ -263,6 +265,12 @@ class Occupancy:
         found = (claim.status.allocation for claim in claims)
         return sum(len(one.devices.results) for one in found if one is not None)
 
+    def has_devices(self, group: str) -> bool:
+        """Whether a pod of a group with a place asks for devices."""
+        members = self.members.get(group)
+        pods = () if members is None else (key for of in members.by_set.values() for key in of)
+        return any(key in self.holds and _asks_for_devices(self.pods[key]) for key in pods)
+
     def asked_by(self, pods: Iterable[Pod]) -> Amounts:
         """What pods and their claims without devices count in a queue, as asked.
 
@@ -346,6 +354,8 @@ class Occupancy:
         if _could_leave(pod):
             holders = self.holders.setdefault(hold.queue, {})
             holders[hold.priority] = holders.get(hold.priority, 0) + 1
+            if not _asks_for_devices(pod):
+                self.without_devices[hold.queue] = self.without_devices.get(hold.queue, 0) + 1
         if _lingers(pod):
             self.lingering.setdefault(pod.group or "", {})[pod.key] = None
         self.versions[hold.node] = self.versions.get(hold.node, 0) + 1
@@ -362,6 +372,8 @@ class Occupancy:
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
         if _could_leave(pod):
+            if not _asks_for_devices(pod):
+                self.without_devices[hold.queue] -= 1
             holders = self.holders[hold.queue]
             holders[hold.priority] -= 1
             if not holders[hold.priority]:
@@ -560,6 +572,10 @@ def discard(index: dict[str, dict[str, None]], key: str, member: str) -> None:
     del of_key[member]
     if not of_key:
         del index[key]
+
+
+def _asks_for_devices(pod: Pod) -> bool:
+    return bool(pod.claims or pod.needs.extended)
 
 
 def _could_leave(pod: Pod) -> bool:

@@ -91,6 +91,8 @@ def test_topologies_and_lists_can_be_in_the_file(tmp_path: Path) -> None:
         (("--writers", "0"), "greater than or equal to 1"),
         (("--avoid-seconds", "0"), "greater than 0"),
         (("--verdict-seconds", "-1"), "greater than or equal to 0"),
+        (("--decide-seconds", "inf"), "finite number"),
+        (("--move-interval-seconds", "nan"), "finite number"),
     ],
 )
 def test_errors_name_the_setting_and_the_allowed_values(

@@ -368,6 +368,19 @@ class TestConsolidate:
         scene.now += 1
         assert len(evicted(scene.plan())) == 1
 
+    @pytest.mark.parametrize("action", [Action.CONSOLIDATE, Action.RECLAIM])
+    def test_a_group_that_was_evicted_does_not_move_for_a_time(self, action: Action) -> None:
+        """Anybody could else have it moved for ever by asking for one node after another."""
+        scene = Scene(**only(action), move_interval=60).queue("q", quota=2)
+        scene.queue("other", quota=2).node("a", 2).node("b", 2)
+        for name, node in (("x", "a"), ("y", "b")):
+            scene.runs(name, node, queue="other", evicted=NOW - 59)
+        scene.waits("new", gpus=2)
+        plan = scene.plan()
+        assert (evicted(plan), plan.wake) == ([], NOW + 1)
+        scene.now += 1
+        assert len(evicted(scene.plan())) == 1
+
 
 class TestBudgets:
     def _scene(self, left: int) -> Scene:

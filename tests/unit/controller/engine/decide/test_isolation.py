@@ -227,7 +227,7 @@ def test_a_group_that_costs_too_much_several_times_in_a_cycle_is_undecided_once(
     trial = scene.trial()
     isolation, group = Isolation(trial), scene.groups["bad"]
     for _ in range(2):
-        isolation.run_within_limit(group, lambda: trial.places.budget.spend(isolation.limit + 1))
+        isolation.run_within_limit(group, lambda: trial.places.budget.spend(2 * isolation.limit))
     assert isolation.undecided == ["bad"]
 
 

@@ -19,7 +19,8 @@ LIMIT = 200
 
 def _scene(pods: int = 40, gpus: int = 64, **settings: object) -> Scene:
     """A gang that takes more steps than an attempt may, and a pod of another queue."""
-    scene = Scene(**{"attempt_steps": 4 * LIMIT, "attempt_steps_per_node": 0} | settings)
+    limits = {"attempt_steps": 4 * LIMIT, "attempt_steps_per_node": 0, "attempt_steps_per_pod": 0}
+    scene = Scene(**limits | settings)
     scene.node("n", gpus).queue("q").queue("r")
     return scene.waits("t/gang", pods, created=NOW - 9).waits("t/one", queue="r", created=NOW)
 
@@ -105,7 +106,8 @@ def test_it_is_asked_again_when_it_has_changed() -> None:
 
 @pytest.mark.parametrize(("steps", "seconds"), [(200, 3), (100_000, 20), (1_000_000, 200)])
 def test_the_more_it_costs_the_longer_it_waits(steps: int, seconds: int) -> None:
-    scene = Scene(attempt_steps=steps, attempt_steps_per_node=0).queue("q").waits("g")
+    limits = {"attempt_steps": steps, "attempt_steps_per_node": 0, "attempt_steps_per_pod": 0}
+    scene = Scene(**limits).queue("q").waits("g")
     trial = scene.trial()
     isolation, group = Isolation(trial), trial.state.groups["g"]
     assert isolation.run_within_limit(group, partial(trial.places.spend, steps + 1)) is None
@@ -146,6 +148,16 @@ class TestLimits:
         assert 1_400 < second < 1_500
         assert 2_800 < third < 2_900
         assert third == fourth
+
+    def test_a_gang_of_any_size_is_decided_since_each_pod_adds_to_the_limit(self) -> None:
+        scene = _scene(200, 201, attempt_steps_per_pod=120, actions=())
+        state, undecided = scene.state(), 0
+        decided = _cycle(state)
+        while decided.undecided:
+            undecided += 1
+            state.advance(state.memory.set_aside["t/gang"].until)
+            decided = _cycle(state)
+        assert (undecided, len(decided.starts)) == (6, 201)
 
     def test_so_an_expensive_group_is_decided_later(self) -> None:
         state = self._state()
