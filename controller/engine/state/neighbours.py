@@ -26,15 +26,22 @@ _EVERYWHERE: Final = ""
 """In place of a namespace: pods of several namespaces may be meant."""
 _COUNTED: Final = 256
 """The counts that are kept for each namespace; each costs a little when a pod comes or goes."""
+_LOOKS: Final = 512
+"""The requirements of the counts that are kept for each namespace, unless it is one count alone. A
+pod of anybody that comes or goes, in trials too, may be compared with all those of several
+namespaces."""
 _NAMESPACES: Final = 4_096
 """The namespaces for which counts are kept: tenants may name any that do not exist."""
 _GUARDS: Final = 256
 """The most different terms of other namespaces that keep the pods of a namespace, or of several,
-away: any namespace may write them, and they are looked at for pods of somebody else."""
+away: any namespace may write them, and they are looked at for pods of somebody else. Their
+requirements are at most `_LOOKS`."""
 _LABELS: Final = 4
 """A requirement with more values is looked at for all pods."""
 _PODS_A_STEP: Final = 32
 """So many terms are looked at for a pod in one step."""
+_VALUES_A_LOOK: Final = 8
+"""So many values of a requirement take as long as another one."""
 _LOOKS_A_STEP: Final = 32
 """So many requirements are looked at in one step when pods are counted."""
 
@@ -79,13 +86,15 @@ class Neighbours:
         self._namespaces = namespaces
         self._counts: dict[str, dict[Selections, NodeCounts]] = {}
         """By namespace; the namespaces and selections that were asked for last at the end."""
+        self._looks: dict[str, int] = {}
+        """By namespace: the requirements of these."""
         self._to_count: _Index[Selections, NodeCounts] = {}
         self._guards: _Index[PodAffinity, dict[str, int]] = {}
         """The anti-affinity of the pods that are counted, by the pods that it keeps away."""
-        self._foreign_guards: dict[str, set[PodAffinity]] = {}
-        """By namespace: the terms that came with pods of other namespaces."""
+        self._foreign_guards: dict[str, dict[PodAffinity, int]] = {}
+        """By namespace: the terms that came with pods of other namespaces; their requirements."""
         self._has_forgotten = False
-        """Whether something that was asked for is not counted."""
+        """Whether something is not counted that was asked for by somebody who may be refused."""
 
     @property
     def kept_namespaces(self) -> int:
@@ -106,9 +115,10 @@ class Neighbours:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        namespace = _namespace_of(selections)
-        looks = len(self._pods) * _requirements(selections)
-        budget.spend_once(("pods", selections), 1 + looks // _LOOKS_A_STEP)
+        namespace, requirements = _namespace_of(selections), _requirements(selections)
+        steps, what = 1 + len(self._pods) * requirements // _LOOKS_A_STEP, ("pods", selections)
+        was_charged = what in budget.charged
+        budget.spend_once(what, steps)
         known = self._counts.pop(namespace, None) or {}
         if len(self._counts) >= _NAMESPACES:
             self._has_forgotten = True
@@ -116,11 +126,14 @@ class Neighbours:
         self._counts[namespace] = known
         counts = known.pop(selections, None)
         if counts is None:
+            if was_charged:
+                budget.spend(steps)  # what the attempt asks for is more than is kept
             counts = self._counted(selections)
             self._insert(namespace, counts)
-            if len(known) >= _COUNTED:
-                self._forget(namespace, known.pop(next(iter(known))))
+            self._looks[namespace] = self._looks.get(namespace, 0) + requirements
         known[selections] = counts
+        while len(known) > _COUNTED or (self._looks[namespace] > _LOOKS and len(known) > 1):
+            self._forget(namespace, known.pop(next(iter(known))))
         return counts
 
     def selects(self, selections: Selections, pod: Pod) -> bool:
@@ -150,6 +163,10 @@ class Neighbours:
             self.selects(key, pod) for counts in _for_pod(self._to_count, pod) for key in counts
         )
 
+    def all_are_asked_again(self) -> None:
+        """Takes notice that nobody is refused any more because such a pod had no place."""
+        self._has_forgotten = False
+
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace; each has its name as one."""
         known = self._namespaces.get(namespace)
@@ -169,6 +186,7 @@ class Neighbours:
     def _forget_namespace(self, namespace: str) -> bool:
         """Counts nothing any more of what was asked for of a namespace; whether it did."""
         self._to_count.pop(namespace, None)
+        self._looks.pop(namespace, None)
         return bool(self._counts.pop(namespace, None))
 
     def _change(self, pod: Pod, node: str, change: int) -> None:
@@ -185,22 +203,22 @@ class Neighbours:
         """Takes notice that a pod of the namespace `author` has an anti-affinity term on a node."""
         key = (term.selection,)
         namespace = _namespace_of(key)
-        foreign = self._foreign_guards.setdefault(namespace, set())
+        foreign = self._foreign_guards.setdefault(namespace, {})
         for label in _labels_of(key):
             terms = self._guards.setdefault(namespace, {}).setdefault(label, {})
             by_node = terms.get(term)
             if by_node is None:
                 is_foreign = author != namespace
-                if change < 0 or (is_foreign and len(foreign) >= _GUARDS):
+                if change < 0 or (is_foreign and not _has_room(foreign, key)):
                     _tidy(self._guards, namespace, label)
                     break  # kube-scheduler finds it out
                 by_node = terms[term] = {}
                 if is_foreign:
-                    foreign.add(term)
+                    foreign[term] = _requirements(key)
             _add(by_node, node, change)
             if not by_node:
                 del terms[term]
-                foreign.discard(term)
+                foreign.pop(term, None)
                 _tidy(self._guards, namespace, label)
         if not foreign:
             del self._foreign_guards[namespace]
@@ -222,6 +240,7 @@ class Neighbours:
 
     def _forget(self, namespace: str, counts: NodeCounts) -> None:
         self._has_forgotten = True
+        self._looks[namespace] -= _requirements(counts.key)
         for label in _labels_of(counts.key):
             del self._to_count[namespace][label][counts.key]
             _tidy(self._to_count, namespace, label)
@@ -248,14 +267,23 @@ def _namespace_of(selections: Selections) -> str:
 
 
 def _requirements(selections: Selections) -> int:
-    """How many requirements a pod is compared with at most."""
-    selectors = [
-        selector
+    """How many requirements a pod is compared with at most; many values count as more of them."""
+    requirements = (
+        requirement
         for each in selections
         for selector in (each.selector, each.namespace_selector)
         if selector is not None
-    ]
-    return max(1, sum(len(selector.requirements) for selector in selectors))
+        for requirement in selector.requirements
+    )
+    looks = sum(1 + len(one.values) // _VALUES_A_LOOK for one in requirements)
+    return max(1, looks + sum(len(each.namespaces) // _VALUES_A_LOOK for each in selections))
+
+
+def _has_room(foreign: Mapping[PodAffinity, int], key: Selections) -> bool:
+    """Whether one more term of another namespace is looked at."""
+    if len(foreign) >= _GUARDS:
+        return False
+    return not foreign or sum(foreign.values()) + _requirements(key) <= _LOOKS
 
 
 def _labels_of(selections: Selections) -> tuple[_Label, ...]:

@@ -342,6 +342,7 @@ class State(Occupancy):
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
+        self.neighbours.all_are_asked_again()
         if self.memory.refusals or self.memory.cursors:
             kept = self.memory
             self.memory = replace(

@@ -3,7 +3,12 @@
 import pytest
 
 from carina_dra.step_budget import UNLIMITED, StepBudget
-from controller.engine.model.label_selector import with_labels
+from controller.engine.model.label_selector import (
+    LabelRequirement,
+    LabelSelector,
+    LabelSelectorOperator,
+    with_labels,
+)
 from controller.engine.model.pod import Placed, Pod, PodAffinity, PodNeeds, PodSelection
 from controller.engine.state.neighbours import Neighbours
 
@@ -91,3 +96,61 @@ class TestNamespaces:
         assert found.forget_namespaces("t")
         assert found.kept_namespaces == 0
         assert not found.forget_namespaces("t")
+
+
+def large(number: int, requirements: int) -> PodSelection:
+    """Means the pods of all namespaces that lack some labels which nobody has."""
+    absent = LabelSelectorOperator.DOES_NOT_EXIST
+    lacks = (LabelRequirement(f"{number}/{each}", absent) for each in range(requirements))
+    return PodSelection(LabelSelector(tuple(lacks)), (), LabelSelector())
+
+
+def kept(found: Neighbours) -> int:
+    """The requirements with which a pod that comes is compared."""
+    counts = found._to_count.get("", {}).values()
+    return sum(
+        len(selection.selector.requirements)
+        for of_label in counts
+        for key in of_label
+        for selection in key
+        if selection.selector is not None
+    )
+
+
+def test_a_pod_that_comes_is_compared_with_a_bounded_number_of_requirements() -> None:
+    found = neighbours(pod("p", "t"))
+    for number in range(300):
+        found.counts((large(number, 60),), StepBudget(UNLIMITED))
+    assert kept(found) <= 512
+    found.counts((large(0, 1_000),), StepBudget(UNLIMITED))
+    assert kept(found) == 1_000
+    found.counts((large(1, 1),), StepBudget(UNLIMITED))
+    assert kept(found) == 1
+
+
+def test_terms_of_other_namespaces_have_a_bounded_number_of_requirements() -> None:
+    terms = [PodAffinity("zone", large(number, 60), anti=True) for number in range(300)]
+    assert guards(neighbours(pod("hostile", "hostile", *terms)), "t") == 512 // 60
+
+
+def test_an_attempt_that_asks_for_more_than_is_kept_pays_each_time() -> None:
+    found, budget = neighbours(*(pod(str(number), "t") for number in range(64))), StepBudget(10**6)
+    selections = [(large(number, 300),) for number in range(4)]
+    for one in selections:
+        found.counts(one, budget)
+    once = budget.spent
+    for one in selections:
+        found.counts(one, budget)
+    assert budget.spent == 2 * once
+    found.counts(selections[-1], budget)
+    assert budget.spent == 2 * once
+
+
+def test_what_is_forgotten_has_all_asked_again_once() -> None:
+    found = neighbours(pod("p", "t"))
+    for number in range(2):
+        found.counts((large(number, 512),), StepBudget(UNLIMITED))
+    other = Pod("u/p", PodNeeds(), Placed("a"), labels={"0/0": "", "1/0": ""})
+    assert found.is_awaited(other)
+    found.all_are_asked_again()
+    assert not found.is_awaited(other)
