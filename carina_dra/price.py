@@ -32,6 +32,8 @@ LEAST: Final = 1_000
 
 It is asked outside of attempts, so that nobody waits for it longer than 10 ms.
 """
+LEAST_OF_CLAIM: Final = 4 * LEAST
+"""What may be spent to learn it of all requests of a claim, and to compile their expressions."""
 
 CLAIM: Final = 2
 """Checking a claim, and each of its requests."""

@@ -35,6 +35,7 @@ from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.placement.cluster.pool_kind import PoolKinds
 from carina_dra.price import LEAST
 from carina_dra.resource import DeviceClass, lookup
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -90,7 +91,9 @@ class Supply:
         tally = self._capacities.get(name, lambda: Tally(Selection(), measure, sum, features))
         return self._answer(tally)
 
-    def least(self, wanted: Alternative, capacity: str) -> int | None:
+    def least(
+        self, wanted: Alternative, capacity: str, budget: StepBudget | None = None
+    ) -> int | None:
         """The least that a request takes of a capacity if it gets a device, in billionths.
 
         The device is one that the request could have if nothing were in use. Of a device that is
@@ -98,7 +101,7 @@ class Supply:
         the request could have has the capacity.
 
         Raises:
-            OutOfStepsError: the selectors cost more than `LEAST` steps.
+            OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
         selection = Selection(wanted.selectors, wanted.tolerations)
         features = self._cluster.features
@@ -108,11 +111,8 @@ class Supply:
             taken = (_taken(wanted, device, capacity, features) for device in devices)
             return _least(taken)
 
-        tally = self._least.get(
-            (selection.key, capacity, frozenset(requests.items())),
-            lambda: Tally(selection, measure, _least, features),
-        )
-        return self._answer(tally, LEAST)
+        key = selection.key, capacity, frozenset(requests.items())
+        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
 
     def gpus(
         self, model: str, drivers: frozenset[str], *, selected_by: DeviceClass | None = None
@@ -137,13 +137,19 @@ class Supply:
         )
         return self._answer(tally)
 
-    def least_gpus(self, wanted: Alternative, model: str, drivers: frozenset[str]) -> int | None:
+    def least_gpus(
+        self,
+        wanted: Alternative,
+        model: str,
+        drivers: frozenset[str],
+        budget: StepBudget | None = None,
+    ) -> int | None:
         """The least part of a GPU that a request counts if it gets a device, in `GPU`.
 
         It is 0 if the request may get a device that does not count, and None if it gets none.
 
         Raises:
-            OutOfStepsError: the selectors cost more than `LEAST` steps.
+            OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
         reads = attributes_read(drivers)
         selection = Selection(wanted.selectors, wanted.tolerations, reads)
@@ -157,17 +163,16 @@ class Supply:
                 for device in devices
             )
 
-        tally = self._least.get(
-            (selection.key, "gpus", model, drivers, frozenset(requests.items())),
-            lambda: Tally(selection, measure, _least, features),
-        )
-        return self._answer(tally, LEAST)
+        key = selection.key, "gpus", model, drivers, frozenset(requests.items())
+        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
 
-    def least_selected(self, wanted: Alternative, device_class: DeviceClass) -> int | None:
+    def least_selected(
+        self, wanted: Alternative, device_class: DeviceClass, budget: StepBudget | None = None
+    ) -> int | None:
         """1 if all devices that a request may get are of a class, 0 if not, None if there is none.
 
         Raises:
-            OutOfStepsError: the selectors cost more than `LEAST` steps.
+            OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
         selectors = selectors_of(device_class)
         reads = Selection(selectors).reads
@@ -179,8 +184,27 @@ class Supply:
             return _least(int(selects(selectors, device.view)) for device in devices)
 
         key = selection.key, "class", tuple(named.selector for named in selectors)
-        tally = self._least.get(key, lambda: Tally(selection, measure, _least, features))
-        return self._answer(tally, LEAST)
+        return self._least_of(key, lambda: Tally(selection, measure, _least, features), budget)
+
+    def _least_of(
+        self,
+        key: Hashable,
+        new: Callable[[], Tally[int | None, int | None]],
+        budget: StepBudget | None,
+    ) -> int | None:
+        """The least that a request takes; the budget is charged as if nothing were known."""
+        if budget is not None:
+            budget.spend(0)  # nothing is begun that cannot be paid
+        tally = self._least.get(key, new)
+        try:
+            answer = self._answer(tally, LEAST)
+        except OutOfStepsError:
+            if budget is not None:
+                budget.spend_once(key, LEAST)
+            raise
+        if budget is not None:
+            budget.spend_once(key, tally.steps)
+        return answer
 
     def _answer(self, tally: Tally[V, T], most: int | None = None) -> T:
         self._catch_up()

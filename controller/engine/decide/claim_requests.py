@@ -1,21 +1,14 @@
 """What claims ask for, checked once, and paid for by each attempt that asks."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.placement.choice.placer import PlacementRequest
 from carina_dra.price import CLAIM, EXPRESSION_CHARACTERS
-from carina_dra.resource import (
-    DeviceRequest,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    Exactly,
-    FirstAvailable,
-    ResourceClaim,
-)
+from carina_dra.resource import ResourceClaim
 from carina_dra.step_budget import StepBudget
 from controller.engine.model.reason import BadClaim
+from controller.engine.state.asking import expressions_of
 from controller.engine.state.remembered import Remembered
 from controller.engine.state.state import State
 
@@ -96,25 +89,4 @@ class ClaimRequests:
 
 
 def _price(claim: ResourceClaim) -> _Price:
-    return _Price(CLAIM * (1 + len(claim.spec.devices.requests)), tuple(_expressions(claim)))
-
-
-def _expressions(claim: ResourceClaim) -> Iterator[str]:
-    for request in claim.spec.devices.requests:
-        for one in _alternatives(request):
-            for selector in one.selectors:
-                if selector.cel is not None:
-                    yield selector.cel.expression
-            for derived in one.derived_attributes:
-                yield derived.expression
-
-
-def _alternatives(request: DeviceRequest) -> Sequence[ExactDeviceRequest | DeviceSubRequest]:
-    match request.wants:
-        case Exactly(request=exact):
-            return (exact,)
-        case FirstAvailable(alternatives=alternatives):
-            return alternatives
-        case None:
-            return ()
-    assert_never(request.wants)
+    return _Price(CLAIM * (1 + len(claim.spec.devices.requests)), tuple(expressions_of(claim)))

@@ -1,6 +1,6 @@
 """What claims and pods count in a queue's account: as asked, and as given."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, assert_never
 
@@ -9,6 +9,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.request import Alternative, check
 from carina_dra.allocator.usage import DeviceId
 from carina_dra.placement.cluster.gpu import GPU, GpuId
+from carina_dra.price import EXPRESSION_CHARACTERS, LEAST_OF_CLAIM
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     All,
@@ -16,12 +17,15 @@ from carina_dra.resource import (
     DeviceClass,
     DeviceRequest,
     DeviceResult,
+    DeviceSubRequest,
     ExactCount,
+    ExactDeviceRequest,
     Exactly,
     FirstAvailable,
     ResourceClaim,
     ResourceClaimSpec,
 )
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.resource import (
     Amounts,
@@ -91,12 +95,13 @@ class Asking:
         tree: QueueTree,
         classes: Mapping[str, DeviceClass],
         features: Features,
-        least: Callable[[Alternative, DeviceResource], int],
+        least: Callable[[Alternative, DeviceResource, StepBudget], int],
         published: Published,
         pods: Sized,
         claims: Sized,
     ) -> None:
-        """`least` is the least that a request for one device counts of a resource.
+        """`least` is the least that a request for one device counts of a resource; all requests of
+        a claim have one budget to find it out.
 
         `published` says what allocated devices are. `pods` and `claims` are those that there are.
         """
@@ -156,7 +161,7 @@ class Asking:
 
         A request counts as its cheapest alternative, with the device that counts least of those
         which it may get; one for all devices as one device, admin access as nothing. A claim that
-        no node can satisfy counts nothing.
+        no node can satisfy counts nothing, and neither does one that costs too much to look at.
         """
         if not self._has_devices:
             return self._zero
@@ -167,6 +172,12 @@ class Asking:
         return known[1]
 
     def _asked(self, claim: ResourceClaim) -> Amounts:
+        budget = StepBudget(LEAST_OF_CLAIM)
+        try:
+            for expression in set(expressions_of(claim)):
+                budget.spend(len(expression) // EXPRESSION_CHARACTERS)
+        except OutOfStepsError:
+            return self._zero  # what it gets is counted all the same
         try:
             checked = check(claim, self._classes, self._features)
         except AllocationError:
@@ -179,7 +190,7 @@ class Asking:
                 match resource:
                     case Gpus() | DevicesOf() | CapacityOf():
                         amounts[at] += min(
-                            _count(one.mode) * self._least(one, resource)
+                            _count(one.mode) * self._least(one, resource, budget)
                             for one in request.alternatives
                         )
                     case Cpu() | Memory() | Pods():
@@ -270,6 +281,24 @@ class Asking:
             }
             amount = named.get(capacity)
         return 0 if amount is None else base_units(amount.nanos)
+
+
+def expressions_of(claim: ResourceClaim) -> Iterator[str]:
+    """The expressions that are written in a claim."""
+    for request in claim.spec.devices.requests:
+        match request.wants:
+            case Exactly(request=exact):
+                alternatives: Sequence[ExactDeviceRequest | DeviceSubRequest] = (exact,)
+            case FirstAvailable(alternatives=several):
+                alternatives = several
+            case None:
+                alternatives = ()
+        for one in alternatives:
+            for selector in one.selectors:
+                if selector.cel is not None:
+                    yield selector.cel.expression
+            for derived in one.derived_attributes:
+                yield derived.expression
 
 
 def qualified(driver: str, name: str) -> str:

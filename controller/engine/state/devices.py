@@ -22,7 +22,7 @@ from carina_dra.placement.cluster.node_offer import Offer
 from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Device, DeviceClass, DeviceResult
-from carina_dra.step_budget import OutOfStepsError
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.model.resource import (
     CapacityOf,
     Cpu,
@@ -123,29 +123,31 @@ class Devices:
             case CapacityOf(name=name):
                 return base_units(self._supply.capacity(name))
 
-    def least(self, wanted: Alternative, resource: DeviceResource) -> int:
+    def least(self, wanted: Alternative, resource: DeviceResource, budget: StepBudget) -> int:
         """The least of a resource that a request for one device counts; 0 if it gets none.
 
         It is 0 too if its selectors cost too much to say: what it gets is counted all the same.
         """
         try:
-            return self._least(wanted, resource) or 0
+            return self._least(wanted, resource, budget) or 0
         except OutOfStepsError:
             return 0
 
-    def _least(self, wanted: Alternative, resource: DeviceResource) -> int | None:
+    def _least(
+        self, wanted: Alternative, resource: DeviceResource, budget: StepBudget
+    ) -> int | None:
         match resource:
             case Gpus(model=model):
-                return self._supply.least_gpus(wanted, model, self._drivers)
+                return self._supply.least_gpus(wanted, model, self._drivers, budget)
             case DevicesOf(device_class=name):
                 if name == wanted.device_class.metadata.name:
                     return 1
                 device_class = self.classes.get(name)
                 if device_class is None:
                     return None
-                return self._supply.least_selected(wanted, device_class)
+                return self._supply.least_selected(wanted, device_class, budget)
             case CapacityOf(name=name):
-                least = self._supply.least(wanted, name)
+                least = self._supply.least(wanted, name, budget)
                 return None if least is None else base_units(least)
         assert_never(resource)
 

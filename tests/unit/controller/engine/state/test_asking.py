@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 
+from carina_dra.placement.bounds.tally import Tally
+from carina_dra.price import LEAST, LEAST_OF_CLAIM
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     All,
     Allocation,
+    CelSelector,
     DeviceAllocation,
     DeviceClaim,
     DeviceRequest,
     DeviceResult,
+    DeviceSelector,
     DeviceSubRequest,
     ExactCount,
     ExactDeviceRequest,
@@ -87,6 +91,42 @@ class TestAsked:
         state = _state(Cpu(), GPU, Memory(), Pods())
         counted = dict(zip(state.tree.resources, state.asking.asked(_claim(_wants())), strict=True))
         assert counted == {Cpu(): 0, GPU: 1, Memory(): 0, Pods(): 0}
+
+    def test_a_claim_with_very_long_expressions_is_not_looked_at(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = _state(GPU)
+        long = [_selector(" && ".join([f"device.driver != '{n}'"] * 400)) for n in range(5)]
+        monkeypatch.setattr("controller.engine.state.asking.check", None)
+        assert state.asking.asked(_claim(_wants(selectors=tuple(long)))) == (0,)
+
+    def test_all_requests_of_a_claim_have_one_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked_at = []
+        answer = Tally._measured
+
+        def measured(tally: Tally[Any, Any], *rest: Any) -> Any:
+            found = answer(tally, *rest)
+            looked_at.append(found[1])
+            return found
+
+        monkeypatch.setattr(Tally, "_measured", measured)
+        requests = [_wants(f"r{n}", selectors=(_selector(_costly(str(n))),)) for n in range(32)]
+        state = _state(MEMORY)
+        (asked,) = state.asking.asked(_claim(*requests))
+        assert 0 < asked < 32 * 80 * GIB
+        assert sum(looked_at) <= LEAST_OF_CLAIM + LEAST
+
+
+def _selector(expression: str) -> DeviceSelector:
+    return DeviceSelector(CelSelector(expression))
+
+
+def _costly(text: str) -> str:
+    """An expression that takes hundreds of steps for two devices, and selects all."""
+    body = f"device.driver != '{text}'"
+    for number in range(3):
+        body = f"[0,1,2,3,4,5,6,7,8,9].all(x{number}, {body})"
+    return body
 
 
 class TestGiven:
