@@ -14,6 +14,8 @@ from controller.engine.model.group import Group, TopologyConstraint
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import NoDomain, Reason
 
+_NODES_A_STEP: Final = 10
+"""So many nodes are divided into domains in a step."""
 _TRIED: Final = 16
 """So many nodes are tried for a claim that several pods share."""
 
@@ -165,6 +167,8 @@ class Gang:
             if level is None:
                 yield within
                 continue
+            steps = 1 + len(self._state.nodes) // _NODES_A_STEP
+            self._places.budget.spend_once(("level", constraint.topology, level), steps)
             domains = self._domains.of(constraint.topology, level)
             if chunk.held:
                 holding = self._domains.holding(constraint.topology, level, chunk.held)

@@ -15,7 +15,11 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from carina_dra.step_budget import OutOfStepsError, StepBudget
+from controller.engine.decide.chunk import Chunk, next_chunk
+from controller.engine.decide.gang import Gang
 from controller.engine.decide.places import Place
+from controller.engine.decide.taker import Taker
+from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration
 from tests.unit.controller.engine.scene import Scene, gpu_claim, started
@@ -146,3 +150,15 @@ def test_claims_that_have_devices_are_charged_to_the_pod_that_names_them() -> No
     assert isinstance(place, Place)
     assert place.node == "n00"
     assert budget.spent >= 100
+
+
+def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
+    scene, constraint = _scene(nodes=50), TopologyConstraint("", required="none-has-it")
+    scene.group("far", root=PodSet("", 1, topology=constraint)).pod("far", gpus=0)
+    trial = scene.trial()
+    trial.places.budget = budget = StepBudget(10**9)
+    chunk = next_chunk(trial.state, trial.state.groups["far"])
+    assert isinstance(chunk, Chunk)
+    for _ in range(2):
+        Gang(trial, Taker(trial, Policy()).take).place(chunk)
+    assert 5 < budget.spent < 20
