@@ -343,7 +343,9 @@ class State(Occupancy):
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
         self.neighbours.all_are_asked_again()
-        if self.memory.refusals or self.memory.cursors:
+        if (
+            self._memory.refusals or self._memory.cursors
+        ):  # what is forgotten is looked at once only
             kept = self.memory
             self.memory = replace(
                 kept,

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from carina_dra.allocator.usage import DeviceId
+from controller.engine.decide.cycle import Engine
 from controller.engine.model.group import PodSet
+from controller.engine.model.plan import Memory
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, PodNeeds
 from controller.engine.model.resource import Cpu
 from controller.engine.model.snapshot import Snapshot
@@ -309,3 +311,26 @@ def test_pods_that_share_a_claim_are_evicted_without_a_look_at_each_other() -> N
     for at in range(4000):
         state.evict(f"t/g{at}-0", here=True)
     assert process_time() - began < 5
+
+
+def test_groups_that_go_one_after_the_other_cost_no_look_at_all_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene().node("n").queue("q")
+    for number in range(100):
+        scene.waits(f"w{number}")
+    state = scene.state()
+    state.memory = Engine(state).decide().memory
+    calls = []
+
+    def counted(memory: Memory, **changes: object) -> Memory:
+        calls.append(memory)
+        return replace(memory, **changes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("controller.engine.state.state.replace", counted)
+    for number in range(50):
+        state.remove_pod(f"t/w{number}-0")
+        state.remove_claim(f"t/w{number}-0")
+        state.remove_group(f"w{number}")
+    assert len(calls) <= 2
+    assert set(state.memory.outdated) == {f"w{number}" for number in range(50, 100)}
