@@ -105,6 +105,7 @@ class Places:
         self._shares = 0
         self._requests = ClaimRequests(state)
         self._masks: dict[_Selection, _Division] = {}
+        """Those that were asked for last at the end."""
         self._within: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._mask_moment = -1
         self._noted: tuple[str, tuple[str, ...]] = "", ()
@@ -242,21 +243,26 @@ class Places:
             OutOfStepsError: there is not enough left to look at its conditions on all nodes.
         """
         state = self._state
-        if self._mask_moment != state.node_moment or len(self._masks) >= most_sets(
-            len(state.nodes)
-        ):
+        if self._mask_moment != state.node_moment:
             self._mask_moment = state.node_moment
             self._masks.clear()
             self._within.clear()
         key = needs.node_selector, needs.affinity, needs.tolerations
-        if any(key):
-            self.budget.spend_once(key, steps_of_looks(needs, len(state.nodes)))
-        known = self._masks.get(key)
+        steps = steps_of_looks(needs, len(state.nodes)) if any(key) else 0
+        was_charged = key in self.budget.charged
+        if steps:
+            self.budget.spend_once(key, steps)
+        known = self._masks.pop(key, None)
         if known is None:
+            if was_charged:
+                self.budget.spend(steps)  # the attempt has more unlike pods than are remembered
             found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
             others = {name: reason for name, reason in found.items() if reason is not None}
             suitable = frozenset(found.keys() - others.keys())
-            known = self._masks[key] = _Division(suitable, others, Counter(others.values()))
+            known = _Division(suitable, others, Counter(others.values()))
+            if len(self._masks) >= most_sets(len(state.nodes)):
+                del self._masks[next(iter(self._masks))]
+        self._masks[key] = known
         return known
 
     def least_of(self, pods: Sequence[Pod]) -> Least:

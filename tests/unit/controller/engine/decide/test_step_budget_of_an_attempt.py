@@ -162,3 +162,20 @@ def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
     for _ in range(2):
         Gang(trial, Taker(trial, Policy()).take).place(chunk)
     assert 5 < budget.spent < 20
+
+
+def test_conditions_of_more_pods_than_are_remembered_are_charged_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.engine.decide.places.most_sets", lambda _: 3)
+    trial, spent = _scene(nodes=50).trial(), []
+    pods = [PodNeeds(node_selector=((f"label-{number}", ""),)) for number in range(4)]
+    for some in (pods[:3], pods):
+        for _ in range(2):  # what is remembered makes no difference
+            trial.places.budget = budget = StepBudget(10**9)
+            for _ in range(5):
+                for needs in some:
+                    trial.places.suitable(needs)
+            spent.append(budget.spent)
+    once = spent[0] // 3
+    assert spent == [3 * once, 3 * once, 20 * once, 20 * once]
