@@ -1,17 +1,37 @@
 """What follows when kube-scheduler refuses a pod that the controller has started."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from carina_dra.resource import ResourceClaim, decode
-from controller.act.verdict import DecideAgain, GiveUp, Keep, Verdict, next_verdict, verdicts
+from controller.act.verdict import (
+    DecideAgain,
+    GiveUp,
+    Keep,
+    Verdict,
+    devices_are_needed,
+    is_about_all_nodes,
+    next_verdict,
+    verdicts,
+)
+from controller.engine.model.group import SchedulerRefusal
 from controller.engine.model.pod import Gated, Pending
+from controller.engine.model.reason import (
+    Behind,
+    ClosedQueue,
+    NoDomain,
+    NoRoom,
+    OverLimit,
+    OverQuota,
+    Reason,
+)
 from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.engine.scene import NOW, Scene, gpus_of
+from tests.unit.controller.engine.scene import GPU, NOW, Scene, gpus_of
 
 
 def refused(*, devices: bool, **fields: Any) -> Mirror:
@@ -20,7 +40,8 @@ def refused(*, devices: bool, **fields: Any) -> Mirror:
     mirror.put_queue("q", declared_queue())
     allocation = gpus_of("n1", 0) if devices else None
     mirror.put_claim(decode(ResourceClaim, claim_body("c", allocation=allocation)))
-    body = pod_body("p", gates=(), given="n1", verdict="no", claims=["c"], **fields)
+    fields = {"verdict": "no"} | fields
+    body = pod_body("p", gates=(), given="n1", claims=["c"], **fields)
     mirror.put_pod(read_pod(body))
     mirror.refresh(NOW)
     return mirror
@@ -82,3 +103,68 @@ def test_a_refusal_that_is_repeated_lasts_since_the_first() -> None:
     again = pod_body("p", gates=(), given="n1", verdict="no", claims=["c"], owner=JOB, version=2)
     mirror.put_pod(read_pod(again))
     assert next_verdict(mirror, 5) == NOW + 5
+
+
+ALL_NODES = '0/4 nodes are available: persistentvolumeclaim "data" not found.'
+
+
+@pytest.mark.parametrize(
+    ("words", "is_about_all"),
+    [
+        (ALL_NODES, True),
+        ("0/4 nodes are available: 1 Insufficient cpu, 3 node(s) had taints.", False),
+        ("0/4 nodes are available: ", True),
+        ("no", False),
+        ("", False),
+    ],
+)
+def test_a_reason_with_a_number_of_nodes_depends_on_the_node(
+    words: str, *, is_about_all: bool
+) -> None:
+    assert is_about_all_nodes(words) is is_about_all
+
+
+@pytest.mark.parametrize(
+    ("words", "devices", "is_needed", "expected"),
+    [
+        pytest.param(ALL_NODES, True, False, Keep, id="no other node would do"),
+        pytest.param(ALL_NODES, True, True, GiveUp, id="others need the devices"),
+        pytest.param(ALL_NODES, False, False, GiveUp, id="it has none any more"),
+        pytest.param("0/4 nodes are available: 4 full", True, False, GiveUp, id="the node"),
+    ],
+)
+def test_a_pinned_pod_stays_where_no_other_node_would_do_and_nobody_needs_its_devices(
+    words: str, *, devices: bool, is_needed: bool, expected: type[Verdict]
+) -> None:
+    mirror = refused(devices=devices, owner=JOB, verdict=words)
+    (found,) = verdicts(mirror, NOW + 5, 5, is_needed=lambda: is_needed)
+    assert type(found) is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        (NoRoom("t/new-0", 1, ()), True),
+        (NoDomain("rack", 1), True),
+        (OverLimit("q", GPU, 1, 1, 1), True),
+        (OverQuota("q", GPU, 1, 1, 1), True),
+        (Behind("t/other"), False),
+        (ClosedQueue("q"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_devices_are_needed_by_who_waits_for_room(reason: Reason, *, expected: bool) -> None:
+    scene = Scene().node("n").queue("q").waits("new")
+    plan = replace(scene.plan(), waiting={"new": (Behind("t/other"), reason)})
+    assert devices_are_needed(scene.state(), plan) is expected
+
+
+def test_they_are_not_needed_by_groups_that_are_gone_or_refused_themselves() -> None:
+    room = (NoRoom("t/new-0", 1, ()),)
+    scene = Scene().node("n").queue("q").waits("new")
+    plan = replace(scene.plan(), waiting={"new": room, "gone": room})
+    scene.groups["new"] = replace(
+        scene.groups["new"], refusal=SchedulerRefusal("", holds=False, evicts=True)
+    )
+    assert not devices_are_needed(scene.state(), plan)
+    assert not devices_are_needed(scene.state(), None)
