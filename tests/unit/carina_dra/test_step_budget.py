@@ -2,7 +2,7 @@
 
 import pytest
 
-from carina_dra.step_budget import OutOfStepsError, StepBudget
+from carina_dra.step_budget import UNLIMITED, OutOfStepsError, StepBudget
 
 
 def test_work_goes_on_until_the_last_step_is_spent() -> None:
@@ -25,3 +25,32 @@ def test_what_was_spent_is_known_after_the_refusal() -> None:
     with pytest.raises(OutOfStepsError):
         budget.spend(3)
     assert budget.spent == 3
+    assert budget.left == 0
+
+
+def test_work_whose_result_is_remembered_is_charged_once_by_what_it_is_about() -> None:
+    budget = StepBudget(10)
+    for _ in range(2):
+        budget.spend_once("a", 3)
+    budget.spend_once("b", 4)
+    assert (budget.spent, budget.left) == (7, 3)
+
+
+def test_such_work_is_refused_too_if_the_budget_does_not_suffice() -> None:
+    with pytest.raises(OutOfStepsError):
+        StepBudget(2).spend_once("a", 3)
+
+
+def test_work_beyond_the_limit_leaves_as_much_as_before() -> None:
+    budget = StepBudget(10)
+    budget.spend(4)
+    budget.extend(100)
+    assert (budget.spent, budget.left) == (104, 6)
+
+
+def test_a_budget_without_a_limit_counts_all_work() -> None:
+    budget = StepBudget.unlimited()
+    for _ in range(2):
+        budget.spend_once("a", 3)
+    assert (budget.spent, budget.is_limited) == (6, False)
+    assert StepBudget(UNLIMITED - 1).is_limited
