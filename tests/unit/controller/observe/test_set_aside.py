@@ -69,3 +69,47 @@ def test_an_object_that_does_not_come_up_again_is_forgotten_in_the_end(
     assert set_aside.counts() == {"groups": 1}
     clock.now += 4000
     assert set_aside.counts() == {}
+
+
+def test_it_is_tried_at_least_every_quarter_of_an_hour(
+    clock: Clock, set_aside: SetAsideObjects
+) -> None:
+    waits = []
+    for _ in range(12):
+        set_aside.attempt_when_due("pods", "t/p", "judged", clock.fail)
+        until = set_aside.until("pods", "t/p")
+        waits.append(until - clock.now)
+        clock.now = until
+    assert waits == [10, 20, 40, 80, 160, 320, 640, 900, 900, 900, 900, 900]
+
+
+def test_success_ends_only_what_failed_under_the_same_word(
+    clock: Clock, set_aside: SetAsideObjects
+) -> None:
+    set_aside.attempt_when_due("pods", "t/p", "judged", clock.fail)
+    set_aside.attempt_when_due("pods", "t/p", "told", clock.fail)
+    clock.now += 10
+    assert set_aside.attempt_when_due("pods", "t/p", "told", clock.succeed)
+    assert set_aside.counts() == {"pods": 1}
+
+
+def test_what_fails_when_an_object_changes_is_tried_at_its_next_change_and_not_forgotten(
+    clock: Clock, set_aside: SetAsideObjects
+) -> None:
+    set_aside.attempt("pods", "t/p", "applied", clock.fail)
+    assert set_aside.until("pods", "t/p") == 0
+    clock.now += 100_000
+    assert set_aside.counts() == {"pods": 1}
+    set_aside.attempt("pods", "t/p", "applied", clock.fail)
+    assert clock.tries == 2
+    set_aside.forget("pods", "t/p")
+    assert set_aside.counts() == {}
+
+
+def test_an_object_is_set_aside_until_the_last_of_what_failed_is_due(
+    clock: Clock, set_aside: SetAsideObjects
+) -> None:
+    set_aside.attempt_when_due("pods", "t/p", "judged", clock.fail)
+    clock.now += 5
+    set_aside.attempt_when_due("pods", "t/p", "told", clock.fail)
+    assert set_aside.until("pods", "t/p") == 1015
