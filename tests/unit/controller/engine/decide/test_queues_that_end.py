@@ -2,7 +2,9 @@
 
 import pytest
 
+from controller.engine.model.group import PodSet
 from controller.engine.model.plan import Action
+from controller.engine.model.pod import Evicting
 from controller.engine.model.reason import ClosedQueue
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, only
 
@@ -100,6 +102,28 @@ def test_no_further_group_goes_while_many_pods_are_leaving() -> None:
     plan = scene.plan()
 
     assert {each.group for each in plan.evictions} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("stuck", "leaving", "expected"),
+    [(False, 16, []), (False, 15, ["b-0"]), (True, 16, ["b-0"])],
+    ids=["leaving", "few", "stuck"],
+)
+def test_the_next_group_goes_when_enough_of_the_first_are_gone_or_do_not_end(
+    leaving: int, expected: list[str], *, stuck: bool
+) -> None:
+    scene = Scene().node("n", 40).queue("q", evicts=True).queue("other").group("a")
+    for _ in range(leaving):
+        scene.pod("a", "n", state=Evicting("n", stuck=stuck))
+    scene.runs("not-of-it", *["n"] * 2, queue="other").runs("b", "n")
+    assert evicted(scene.plan()) == expected
+
+
+def test_of_a_group_that_lacks_pods_anyhow_those_go_that_no_budget_keeps() -> None:
+    scene = _closed(evicts=True).group("g", "q", PodSet("", 3))
+    scene.pod("g", "n", budgets=("b",)).pod("g", "n")
+    scene.budgets = {"b": 0}
+    assert evicted(scene.plan()) == ["g-1"]
 
 
 @pytest.mark.parametrize(
