@@ -134,3 +134,14 @@ def test_a_queue_that_is_gone_is_not_written(cluster: Cluster) -> None:
     cluster.finalizers.want({"q", "r"})
     eventually(lambda: "finalizers" in cluster.client.get(QUEUES, "r")["metadata"])
     assert cluster.finalizers_of_queue() == ["example.com/other"]
+
+
+def test_a_deleted_queue_gets_no_finalizer_any_more(cluster: Cluster) -> None:
+    """The API server would refuse it, and the writes for others would wait after that."""
+    cluster.client.delete(QUEUES, "q")
+    cluster.show()
+    cluster.client.create(QUEUES, {"metadata": {"name": "r"}, "spec": {}})
+    cluster.finalizers.observe("r", cluster.client.get(QUEUES, "r"))
+    cluster.finalizers.want({"q", "r"})
+    eventually(lambda: "finalizers" in cluster.client.get(QUEUES, "r")["metadata"])
+    assert cluster.finalizers_of_queue() == ["example.com/other"]
