@@ -1,10 +1,16 @@
 """What fails is in the log, and nobody fills the log with it."""
 
 import logging
+from dataclasses import replace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from controller.engine.model.plan import Failure, Plan, SetAside
+from controller.engine.model.reason import Undecided
 from controller.report.failures import FailureLog
+from controller.report.metrics import Metrics
+from tests.unit.controller.engine.scene import Scene
 
 
 class Log:
@@ -74,3 +80,83 @@ def test_a_deep_traceback_is_cut(log: Log, caplog: pytest.LogCaptureFixture) -> 
     text = logging.Formatter().format(caplog.records[-1])
     assert "a defect" in text
     assert text.count("in deep") <= 12
+
+
+class TestPlans:
+    """What has failed in a cycle, or was undecided in it."""
+
+    def _plan(self, *failed: str, undecided: str = "", times: int = 1) -> Plan:
+        plan = Scene().node("n").plan()
+        traceback = "Traceback (most recent call last):\n  File\nKeyError: 'of somebody'\n"
+        reason = Undecided(5_000, "pod t/p", 10)
+        return replace(
+            plan,
+            failures=tuple(Failure(group, times, traceback) for group in failed),
+            undecided=(undecided,) if undecided else (),
+            memory=replace(plan.memory, set_aside={undecided: SetAside(10, 1, (reason,))}),
+        )
+
+    def test_the_first_failure_of_a_group_is_logged_with_its_traceback_the_next_without(
+        self, log: Log, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for times in (1, 2, 3):
+            log.failures.plan(self._plan("t/g", times=times), Metrics())
+            log.now += 300
+        first, again = (vars(record) for record in caplog.records)
+        assert first["error"].startswith("Traceback")
+        assert (again["error"], again["times"], again["repeated"]) == (
+            "KeyError: 'of somebody'",
+            3,
+            1,
+        )
+
+    def test_a_group_that_is_undecided_is_logged_with_the_price_once_in_a_while(
+        self, log: Log, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        for _ in range(2):
+            log.failures.plan(self._plan(undecided="t/g"), Metrics())
+        (record,) = caplog.records
+        assert "5000 steps" in vars(record)["reason"]
+
+    def test_failures_of_a_tenant_do_not_keep_those_of_others_out(
+        self, log: Log, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        groups = [f"hostile/{number}" for number in range(100)]
+        log.failures.plan(self._plan(*groups, "other/g"), Metrics())
+        assert [vars(record)["group"] for record in caplog.records] == [*groups[:20], "other/g"]
+
+    def test_all_are_counted(self, log: Log) -> None:
+        metrics = Metrics()
+        for _ in range(2):
+            log.failures.plan(self._plan("t/a", "t/b", undecided="t/g"), metrics)
+        found = {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(metrics.exposition().decode())
+            for sample in family.samples
+            if sample.name.endswith("set_aside_total")
+        }
+        assert found == {"failed": 4, "undecided": 2}
+
+
+def test_what_was_left_out_is_told_once(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(30):
+        log.fail(f"t/{number}")
+    for number in (30, 31):
+        log.now += 60
+        log.fail(f"t/{number}")
+    assert [vars(record).get("others_left_out") for record in caplog.records[20:]] == [10, None]
+
+
+def test_what_is_logged_after_the_log_had_no_room_says_how_often_it_failed_meanwhile(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.fail("t/p")
+    log.now = 599.0
+    for number in range(30):
+        log.fail(f"t/{number}")
+    log.now = 600.0
+    log.fail("t/p")
+    log.now = 660.0
+    log.fail("t/p")
+    assert vars(caplog.records[-1])["repeated"] == 1
