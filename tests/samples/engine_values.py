@@ -19,6 +19,7 @@ from hypothesis.strategies import SearchStrategy
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Order, Policy
+from carina_dra.placement.cluster.gpu import GPU
 from carina_dra.resource import (
     Allocation,
     DeviceClass,
@@ -35,8 +36,8 @@ from controller.engine.model.group import Group
 from controller.engine.model.node import ClusterNode, Taint
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod, PodNeeds
-from controller.engine.model.queue import Entitlement, Queue
-from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf, Memory, Pods
+from controller.engine.model.queue import Entitlement, Queue, RespectBudgets
+from controller.engine.model.resource import CapacityOf, Cpu, DevicesOf, Gpus, Memory, Pods
 from controller.engine.model.snapshot import Snapshot
 from tests.samples.resources import EXAMPLES, example
 
@@ -130,17 +131,29 @@ _resources = st.one_of(
     st.sampled_from((Cpu(), Memory(), Pods())),
 )
 entitlements = st.builds(Entitlement, st.none() | _amounts, st.none() | _amounts, _weights)
+_gpus = st.none() | st.integers(0, 10**6).map((GPU // 1000).__mul__)
+_entitlements = st.builds(
+    lambda gpus, others: {**gpus, **others},
+    st.dictionaries(
+        st.builds(Gpus, st.just("") | _names), st.builds(Entitlement, _gpus, _gpus, _weights)
+    ),
+    st.dictionaries(_resources, entitlements, max_size=3),
+)
 queues = st.builds(
     Queue,
     name=_names,
     parent=st.none() | _names,
     priority=st.integers(-(2**31), 2**31 - 1),
     created=st.integers(0, 2**31).map(float),
-    entitlements=st.dictionaries(_resources, entitlements, max_size=3),
+    entitlements=_entitlements,
     preempt_min_runtime=st.none() | _seconds,
     reclaim_min_runtime=st.none() | _seconds,
+    eviction_grace=st.none() | _seconds,
+    respect_budgets=st.none() | st.sampled_from(RespectBudgets),
     placement=st.none() | values(Policy),
     reserves=st.booleans(),
+    deleted=st.none() | st.integers(0, 2**31).map(float),
+    evicts=st.booleans(),
 )
 """Amounts are those that a quantity can be, and times are in the seconds of meta/v1 Time."""
 
