@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Action, BudgetClock, Memory, Plan
-from controller.engine.model.pod import Evicting
-from controller.engine.model.queue import RespectBudgets
+from controller.engine.model.pod import Evicting, PodNeeds
+from controller.engine.model.queue import Entitlement, RespectBudgets
+from controller.engine.model.resource import Cpu
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, nominated, only, started
 
 LINGERING = Evicting("n", stuck=True, lingers=True)
@@ -55,6 +58,11 @@ class TestLingeringPods:
     def test_those_of_a_queue_within_its_quota_are_left_alone(self) -> None:
         scene = self._lingering().queue("thief", quota=4).queue("q", quota=0)
         assert evicted(scene.waits("new", gpus=4).plan()) == []
+
+    def test_a_preemption_does_not(self) -> None:
+        scene = Scene(**only(Action.PREEMPT)).node("n", 4).queue("q").group("old")
+        scene.pod("old", "n", gpus=4, state=LINGERING).waits("new", gpus=4, priority=1)
+        assert evicted(scene.plan()) == []
 
     def test_those_whose_time_is_over_are_left_alone(self) -> None:
         scene = _borrowed().group("old", "thief")
@@ -135,6 +143,30 @@ class TestDisruptionBudgets:
         plan = self._later(scene, 10)
         assert sorted(evicted(plan)) == ["b-0", "c-0", "d-0"]
 
+    @pytest.mark.parametrize(("quota", "expected"), [(7, ["old-0"]), (8, [])])
+    def test_so_does_what_is_within_the_quota_of_a_queue_above(
+        self, quota: int, expected: list[str]
+    ) -> None:
+        """Although the queue above that one has more than its own."""
+        scene = Scene(**only(Action.RECLAIM)).node("n", 8).queue("q", quota=4)
+        scene.queue("top", quota=4).queue("middle", "top", quota=quota)
+        scene.queue("thief", "middle", eviction_grace=10)
+        scene.runs("old", "n", gpus=8, queue="thief", budgets=("b",)).waits("new", gpus=4)
+        scene.budgets["b"] = 0
+        assert evicted(self._later(scene, 10)) == expected
+
+    def test_what_is_beyond_the_quota_of_one_resource_is_borrowed(self) -> None:
+        scene = Scene(**only(Action.RECLAIM)).node("n", 4).queue("q", quota=4)
+        scene.queue("thief", eviction_grace=10)
+        for name, cpu in (("q", None), ("thief", 64_000)):
+            of = scene.queues[name]
+            both = {**of.entitlements, Cpu(): Entitlement(cpu)}
+            scene.queues[name] = replace(of, entitlements=both)
+        needs = PodNeeds(cpu=8_000)
+        scene.group("old", "thief").pod("old", "n", gpus=4, needs=needs, budgets=("b",))
+        scene.budgets["b"] = 0
+        assert evicted(self._later(scene.waits("new", gpus=4, needs=needs), 10)) == ["old-0"]
+
     def test_pods_without_a_budget_go_first(self) -> None:
         scene = _borrowed().runs("guarded", "n", gpus=2, queue="thief", budgets=("b",))
         scene.budgets["b"] = 0
@@ -206,6 +238,14 @@ class TestGracePeriodsAfterBudgets:
         scene = self._refused(scene, 50)
         scene = self._refused(scene.waits("again", gpus=4), 50)
         assert [one.past_budgets for one in _plan(scene).evictions] == [True]
+
+    def test_the_time_of_one_that_waits_beside_it_goes_on_without_it(self) -> None:
+        scene = self._guarded().waits("next", gpus=4)
+        scene = self._refused(scene, 100)
+        del scene.groups["new"], scene.pods["new-0"]
+        plan = _plan(scene)
+        assert plan.memory.budget_refusals == {"q": {"thief": BudgetClock(NOW, ("next",))}}
+        assert plan.wake == NOW + 600
 
     def test_one_that_comes_long_after_it_does(self) -> None:
         scene = self._refused(self._guarded(), 500)
