@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.model.plan import Plan
+from controller.engine.decide.overrun import Overruns
+from controller.engine.model.plan import Memory, Plan
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
@@ -326,6 +327,17 @@ class TestNamespacesThatAreNotBelieved:
     def test_not_longer_than_a_day(self) -> None:
         cluster = self._ended(after=200_000)
         assert cluster.state.memory.barred == {"t": 201_000 + 86_400}
+
+    @pytest.mark.parametrize("barred", [0.0, 100.0, 500.0])
+    @pytest.mark.parametrize("first", ["t/a", "t/b"])
+    def test_of_several_groups_the_one_that_overran_longest_counts(
+        self, first: str, barred: float
+    ) -> None:
+        scene = Scene().queue("q", reserves=True)
+        ends = {"t/a": NOW - 300, "t/b": NOW - 10}
+        ends = {first: ends.pop(first)} | ends
+        scene.memory = Memory(declared_ends=ends, barred={"t": NOW + barred})
+        assert Overruns(scene.state()).barred == {"t": NOW + max(300, barred)}
 
     def test_they_are_asked_again_then(self) -> None:
         cluster = self._ended()
