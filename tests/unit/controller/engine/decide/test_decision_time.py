@@ -71,6 +71,32 @@ class TestAccounts:
             time.charge(_group(f"n/g{index}"), 1_000)
         assert time.debts() == {"q": 10_000, "q/n": 10_000}
 
+    def test_namespaces_that_asked_in_vain_are_asked_after_others_until_their_time_is_over(
+        self,
+    ) -> None:
+        time = DecisionTime({}, LIMIT, LIMIT, {"q/a": NOW + 1, "q/b": NOW}, NOW)
+        groups = [_group("a/g"), _group("b/g"), _group("a/g", "r")]
+        assert time.turn(groups) == (groups[1:], groups[:1])
+        assert time.late() == {"q/a": NOW + 1}
+
+    def test_who_asks_in_vain_is_late_and_is_asked_no_more_in_the_cycle(self) -> None:
+        time = DecisionTime({}, LIMIT, LIMIT, {"q/b": NOW + 1}, NOW)
+        assert not time.is_overdrawn(_group("a/g"))
+        time.overdraw(_group("a/g"))
+        assert time.is_overdrawn(_group("a/h"))
+        assert not time.is_overdrawn(_group("b/g"))
+        assert not time.is_overdrawn(_group("a/g", "r"))
+        assert time.late() == {"q/a": NOW + 300, "q/b": NOW + 1}
+
+    @pytest.mark.parametrize(("steps", "has_spent"), [(99, False), (100, True)])
+    def test_a_queue_has_had_its_part_of_the_cycle_once_it_is_spent(
+        self, steps: int, *, has_spent: bool
+    ) -> None:
+        time = DecisionTime({}, LIMIT, 100)
+        time.charge(_group("a/g"), steps)
+        assert time.has_spent(_group("b/g")) is has_spent
+        assert not time.has_spent(_group("a/g", "r"))
+
 
 class TestCycles:
     """Gangs that cost more than an attempt may, and pods that arrive before each cycle."""
