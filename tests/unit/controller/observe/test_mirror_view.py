@@ -326,6 +326,18 @@ def test_a_pod_whose_eviction_was_refused_is_counted_by_its_budgets_too() -> Non
     assert "t/b" in known(seen, "t/p").budgets
 
 
+@pytest.mark.parametrize(("grace", "lingers"), [(10, False), (11, True)])
+def test_a_queue_may_allow_less_than_what_is_left_at_least_of_the_grace(
+    grace: int, *, lingers: bool
+) -> None:
+    seen = mirror()
+    seen.put_queue("q", declared_queue(eviction_grace=10))
+    end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=grace)
+    seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=grace))
+    seen.refresh(NOW)
+    assert known(seen, "t/p").state == Evicting("n1", stuck=lingers, lingers=lingers)
+
+
 @pytest.mark.parametrize(
     ("since", "groups", "grace", "lingers"),
     [
