@@ -33,6 +33,8 @@ def test_a_queue_without_faults_says_so() -> None:
         "QuotasCovered": True,
         "GivesBack": True,
     }
+    assert found["ReferencesResolved"].message == "all that it names exists"
+    assert found["QuotasCovered"].message == "there is what its quotas promise"
 
 
 def test_a_device_class_that_does_not_exist_is_named() -> None:
