@@ -317,3 +317,19 @@ def test_a_bounded_number_of_accepted_owners_is_remembered() -> None:
     pods.put("known", "rs1", NOW)
     assert pods.holds("forgotten", NOW)
     assert pods.holds("known", NOW) is None
+
+
+def test_the_pod_that_is_refused_is_held_back_although_the_roster_has_it_no_more() -> None:
+    pods = Pods()
+    pod = pods.put("a", "rs", NOW, gates=(), given="n1", verdict=WORDS)
+    pods.backoffs.refuse(pod, group_of(pod), NOW, (), WORDS)
+    assert not pods.evicts("a", NOW)
+
+
+def test_one_owner_that_is_refused_again_and_again_does_not_keep_new_ones_waiting() -> None:
+    pods = Pods()
+    for number in range(6):
+        pods.refuse(f"p{number}", "rs", NOW + number * LONGEST)
+        pods.put(f"p{number + 1}", "rs", NOW + number * LONGEST)
+    pods.put("new", "another", NOW + 6 * LONGEST)
+    assert pods.holds("new", NOW + 6 * LONGEST) is None
