@@ -1,5 +1,6 @@
 """Topology spread constraints that must hold; also in random clusters, by the rules one by one."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -73,6 +74,19 @@ def test_a_skew_is_allowed() -> None:
 
 def test_a_pod_that_does_not_count_itself_may_go_to_the_fullest() -> None:
     assert _allowed(_zones(1, 0, 2), _spread(), labels={}) == ["n0", "n1"]
+
+
+def test_nodes_that_come_and_go_count_as_they_are() -> None:
+    scene = _zones(1, 1).group("g")
+    scene.pod("g", gpus=0, name="new", needs=PodNeeds(spread=(_spread(),)), labels=_WEB)
+    state = scene.state()
+    rules, found = SpreadRules(state, LabelledNodes(state)), []
+    node = replace(state.nodes["n1"], node=Node("n2", {"zone": "2"}))
+    for change in (lambda: None, lambda: state.put_node(node), lambda: state.remove_node("n2")):
+        change()
+        names = frozenset(state.nodes)
+        found.append(rules.allowed(state.pods["t/new"], names, StepBudget(UNLIMITED)))
+    assert found == [{"n0", "n1"}, {"n2"}, {"n0", "n1"}]
 
 
 def test_nodes_without_the_key_are_not_allowed() -> None:
