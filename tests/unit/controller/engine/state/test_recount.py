@@ -29,6 +29,7 @@ from controller.engine.model.reason import NoRoom
 from controller.engine.model.resource import CapacityOf, DevicesOf, Gpus, Resource
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.simulate.fleet import DRIVER, Kind, NodeTemplate, device_classes
+from controller.engine.state.recount import Recount
 from controller.engine.state.state import State
 
 _TEMPLATE = NodeTemplate("n", cpu=96_000, memory=2**40, gpus=2, devices=tuple(Kind), product="H100")
@@ -163,6 +164,19 @@ def test_slices_of_other_nodes_leave_the_accounts_alone() -> None:
         state.put_devices(one)
     state.refresh()
     assert state.accounts.moment == moment
+
+
+def test_a_claim_that_has_no_devices_any_more_is_not_counted_again() -> None:
+    (claim,) = _holding(_SEVENTH).claims
+    recount = Recount()
+    for key in ("t/c", "t/other"):
+        recount.follow(key, None, claim)
+    recount.follow("t/c", claim, None)
+    recount.note(_CLASS)
+    assert recount.take([DevicesOf(_CLASS.metadata.name)]) == ["t/other"]
+    recount.note(_DEVICES)
+    assert recount.take([]) == ["t/other"]
+    assert recount.take([DevicesOf(_CLASS.metadata.name)]) == []
 
 
 def _with_memory(name: str, amount: int) -> ResourceSlice:
