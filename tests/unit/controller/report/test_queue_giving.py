@@ -1,13 +1,15 @@
 """A Queue that does not give back what others reclaim says what keeps it from that."""
 
+from dataclasses import replace
+
 import pytest
 
-from controller.engine.model.plan import Action
+from controller.engine.model.plan import Action, BudgetClock
 from controller.engine.model.pod import Evicting
 from controller.report.condition import DesiredCondition
 from controller.report.giving_log import GivingLog
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back, holdups
-from tests.unit.controller.engine.scene import Scene, only
+from tests.unit.controller.engine.scene import NOW, Scene, only
 
 
 def _guarded(*budgets: str) -> Scene:
@@ -34,6 +36,13 @@ def test_those_that_let_their_pods_go_are_not() -> None:
     assert "t/free" not in _condition(scene).message
 
 
+def test_a_queue_that_nothing_keeps_is_left_out() -> None:
+    scene = _guarded("t/free").waits("new", gpus=4)
+    plan = scene.plan()
+    scene.budgets["t/free"] = 1
+    assert holdups(scene.state(), plan) == {}
+
+
 def test_of_many_budgets_some_are_named() -> None:
     names = [f"t/b{number}" for number in range(9)]
     condition = _condition(_guarded(*names).waits("new", gpus=4))
@@ -42,6 +51,18 @@ def test_of_many_budgets_some_are_named() -> None:
 
 def test_budgets_that_nobody_waits_for_are_not_in_the_way() -> None:
     assert _condition(_guarded("t/mine")).holds
+
+
+@pytest.mark.parametrize(("groups", "holds"), [(("q/new",), False), ((), True)])
+def test_they_are_while_a_group_waits_that_they_have_refused(
+    groups: tuple[str, ...], *, holds: bool
+) -> None:
+    scene = _guarded("t/mine")
+    plan = scene.plan()
+    clocks = {"q": {"thief": BudgetClock(NOW, groups)}}
+    plan = replace(plan, memory=replace(plan.memory, budget_refusals=clocks))
+    found = holdups(scene.state(), plan).get("thief", NO_HOLDUP)
+    assert gives_back(found, 1).holds is holds
 
 
 def test_the_queue_that_waits_says_nothing_of_them() -> None:
