@@ -199,6 +199,13 @@ _OTHERS: list[Notice] = [
 _OTHERS += [DoubleAllocation("d/p/gpu-0", "secret/name"), DeviceLost("d/p/gpu-0", "secret/name")]
 
 
+@pytest.mark.parametrize("kind", [DoubleAllocation, DeviceLost])
+def test_a_claim_of_the_same_namespace_that_keeps_a_device_is_named(
+    kind: type[DoubleAllocation | DeviceLost],
+) -> None:
+    assert "; claim t/other keeps it" in event_text(kind("d/p/gpu-0", "t/other"), "t").note
+
+
 @pytest.mark.parametrize("notice", _OTHERS)
 def test_no_event_names_what_another_namespace_has(notice: Notice) -> None:
     assert "secret" not in event_text(notice, "t").note
