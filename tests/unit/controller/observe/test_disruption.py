@@ -1,6 +1,7 @@
 """Which pods a change of a disruption budget concerns, and what asking for them costs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -137,3 +138,33 @@ def test_budgets_that_come_and_go_count_the_pods_that_their_selectors_match(seed
         for pod in pods.values():
             counting = (key for key, one in budgets.items() if one.counts("team", pod.labels))
             assert known.budgets_of(pod, 0)[0] == tuple(sorted(counting))
+
+
+def test_a_pod_that_is_gone_or_names_no_queue_any_more_concerns_no_budget() -> None:
+    known, gone, plain = Disruptions(), _pod("gone", app="a"), _pod("plain", app="a")
+    for pod in (gone, plain, _pod("there", app="a")):
+        known.put_pod(pod)
+    known.remove_pod(gone)
+    known.put_pod(replace(plain, labels={"app": "a"}))
+    assert known.put_budget("team", "team/x", _budget("x", app="a")) == {"team/there": None}
+
+
+def test_a_pod_is_evicted_once_and_not_again_while_the_api_server_refuses_it() -> None:
+    known, pod = Disruptions(), _pod("a")
+    assert known.may_be_evicted("team/a", 0)
+    known.assume_evicted(pod, 3)
+    assert not known.may_be_evicted("team/a", 0)
+    assert known.evicted_at(pod) == 3
+    assert known.forget_eviction(pod, 10)
+    assert not known.forget_eviction(pod, 20)
+    assert known.evicted_at(pod) is None
+    assert [known.may_be_evicted("team/a", now) for now in (9, 10)] == [False, True]
+    assert [known.budgets_of(pod, now) for now in (9, 10)] == [(("(refused)",), 10), ((), None)]
+
+
+def test_another_pod_of_the_name_has_not_been_evicted() -> None:
+    known, pod = Disruptions(), _pod("a")
+    known.assume_evicted(pod, 3)
+    assert known.evicted_at(replace(pod, uid="new")) is None
+    assert not known.forget_eviction(replace(pod, uid="new"), 10)
+    assert known.evicted_at(pod) == 3
