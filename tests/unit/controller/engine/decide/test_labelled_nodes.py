@@ -95,3 +95,12 @@ def test_selectors_that_pods_name_are_forgotten() -> None:
 
     before = ask_for(0, 1_024)
     assert ask_for(1_024, 3_000) <= before
+
+
+@pytest.mark.parametrize(
+    ("operator", "found"), [("In", {"n1"}), ("NotIn", {"n2", "n3"})], ids=["in", "not in"]
+)
+def test_by_their_names(operator: str, found: set[str]) -> None:
+    requirement = NodeSelectorRequirement("metadata.name", NodeSelectorOperator(operator), ("n1",))
+    selector = NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
+    assert _nodes().select(selector) == found
