@@ -82,8 +82,11 @@ def test_nodes_that_come_and_go_count_as_they_are() -> None:
     state = scene.state()
     rules, found = SpreadRules(state, LabelledNodes(state)), []
     node = replace(state.nodes["n1"], node=Node("n2", {"zone": "2"}))
-    for change in (lambda: None, lambda: state.put_node(node), lambda: state.remove_node("n2")):
-        change()
+    for comes in (None, True, False):
+        if comes:
+            state.put_node(node)
+        elif comes is not None:
+            state.remove_node("n2")
         names = frozenset(state.nodes)
         found.append(rules.allowed(state.pods["t/new"], names, StepBudget(UNLIMITED)))
     assert found == [{"n0", "n1"}, {"n2"}, {"n0", "n1"}]
