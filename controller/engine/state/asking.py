@@ -286,19 +286,23 @@ class Asking:
 def expressions_of(claim: ResourceClaim) -> Iterator[str]:
     """The expressions that are written in a claim."""
     for request in claim.spec.devices.requests:
-        match request.wants:
-            case Exactly(request=exact):
-                alternatives: Sequence[ExactDeviceRequest | DeviceSubRequest] = (exact,)
-            case FirstAvailable(alternatives=several):
-                alternatives = several
-            case None:
-                alternatives = ()
-        for one in alternatives:
+        for one in _alternatives(request):
             for selector in one.selectors:
                 if selector.cel is not None:
                     yield selector.cel.expression
             for derived in one.derived_attributes:
                 yield derived.expression
+
+
+def _alternatives(request: DeviceRequest) -> Sequence[ExactDeviceRequest | DeviceSubRequest]:
+    match request.wants:
+        case Exactly(request=exact):
+            return (exact,)
+        case FirstAvailable(alternatives=alternatives):
+            return alternatives
+        case None:
+            return ()
+    assert_never(request.wants)
 
 
 def qualified(driver: str, name: str) -> str:
