@@ -29,7 +29,7 @@ def nvmlInitWithFlags(nvml: Session, _flags: Any) -> None:
     match nvml.state.driver:
         case "loaded":
             # A process may have been killed before it had written them.
-            nvml.file.update(lambda node: node, nvml.write_capabilities)
+            nvml.update(lambda node: node, nvml.write_capabilities)
             nvml.begin()
         case "unloaded":
             answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)

@@ -58,8 +58,8 @@ def nvmlDeviceRegisterEvents(nvml: Session, device: Any, types: Any, event_set: 
 def nvmlEventSetWait_v2(nvml: Session, event_set: Any, data: Any, timeout_ms: Any) -> None:
     waiting = _event_set(nvml, event_set)
     deadline = time.monotonic() + number(timeout_ms) / 1000
+    state = nvml.state
     while True:
-        state = nvml.state
         for event in state.events:
             if event.number > waiting.seen and waiting.types.get(event.minor, 0) & event.type:
                 waiting.seen = event.number
@@ -77,6 +77,7 @@ def nvmlEventSetWait_v2(nvml: Session, event_set: Any, data: Any, timeout_ms: An
         if time.monotonic() >= deadline:
             answer(pynvml.NVML_ERROR_TIMEOUT)
         time.sleep(_POLL_SECONDS)
+        state = nvml.look()
 
 
 def _event_set(nvml: Session, event_set: Any) -> _EventSet:

@@ -1,12 +1,14 @@
 """The simulated libnvidia-ml.so.1: an object with a method for each C function it implements.
 
 Every call hangs while the node's state says so, returns the code of a fault if one applies, and
-otherwise runs the function on the current state. As with ctypes, a function that is not implemented
-or newer than the simulated driver is not an attribute.
+otherwise runs the function on the state as it was when the call began. As with ctypes, a function
+that is not implemented or newer than the simulated driver is not an attribute.
 """
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,11 +57,18 @@ class Attached:
     state: GpuState
 
 
+class _OfCall(threading.local):
+    """What the call in progress in this thread has found; None between calls."""
+
+    state: NodeState | None = None
+
+
 class Session:
     """The library's state in one process between nvmlInit and nvmlShutdown."""
 
     def __init__(self, directory: Path) -> None:
-        self.file = StateFile(directory)
+        self._file = StateFile(directory)
+        self._of_call = _OfCall()
         self.directory = directory
         self.hardware: Hardware = HARDWARE.validate_json((directory / "hardware.json").read_bytes())
         self.driver_version = self.state.driver_version
@@ -72,8 +81,30 @@ class Session:
 
     @property
     def state(self) -> NodeState:
-        """The node's current state."""
-        return self.file.read()
+        """The node's state as the call in progress knows it; between calls, the current state."""
+        return self._of_call.state or self._file.read()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Within the context, `state` is what it was at the beginning, or at the last `look`."""
+        self.look()
+        try:
+            yield
+        finally:
+            self._of_call.state = None
+
+    def look(self) -> NodeState:
+        """The node's current state, which is then that of the call in progress."""
+        self._of_call.state = self._file.read()
+        return self._of_call.state
+
+    def update(
+        self,
+        change: Callable[[NodeState], NodeState],
+        written: Callable[[NodeState], object] = lambda _: None,
+    ) -> None:
+        """Changes the node's state, see `StateFile.update`, during a call."""
+        self._of_call.state = self._file.update(change, written)
 
     def begin(self) -> None:
         """nvmlInit: finds the GPUs that are present."""
@@ -136,7 +167,7 @@ class Session:
 
     def change_gpu(self, minor: int, change: Callable[[GpuState], GpuState]) -> None:
         """Changes a GPU's state; `change` may end the call with `answer` instead."""
-        self.file.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
+        self.update(lambda node: node.with_gpu(minor, change(node.gpus[minor])))
 
 
 class SimulatedLibrary:
@@ -157,23 +188,25 @@ class SimulatedLibrary:
 
     def _call(self, symbol: str, implementation: CFunction, *arguments: Any) -> int:
         session = self._session
-        while symbol in session.state.hanging:
-            time.sleep(_POLL_SECONDS)
-        try:
-            # pynvml keeps function pointers: a symbol that goes missing later has to answer so.
-            if symbol in session.state.missing:
-                answer(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-            self._fail(symbol, arguments)
-            if symbol not in _WITHOUT_DRIVER:
-                if session.references == 0:
-                    answer(pynvml.NVML_ERROR_UNINITIALIZED)
-                if session.state.driver != "loaded":
-                    answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
-                if session.state.driver_version != session.driver_version:
-                    answer(pynvml.NVML_ERROR_UNKNOWN)
-            implementation(session, *arguments)
-        except AnswerError as error:
-            return error.code
+        with session.call():
+            while symbol in session.state.hanging:
+                time.sleep(_POLL_SECONDS)
+                session.look()
+            try:
+                # pynvml keeps function pointers: a symbol that goes missing later has to answer so.
+                if symbol in session.state.missing:
+                    answer(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+                self._fail(symbol, arguments)
+                if symbol not in _WITHOUT_DRIVER:
+                    if session.references == 0:
+                        answer(pynvml.NVML_ERROR_UNINITIALIZED)
+                    if session.state.driver != "loaded":
+                        answer(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+                    if session.state.driver_version != session.driver_version:
+                        answer(pynvml.NVML_ERROR_UNKNOWN)
+                implementation(session, *arguments)
+            except AnswerError as error:
+                return error.code
         return int(pynvml.NVML_SUCCESS)
 
     def _fail(self, symbol: str, arguments: tuple[Any, ...]) -> None:
@@ -197,7 +230,7 @@ class SimulatedLibrary:
                     left.append(replace(fault, remaining=fault.remaining - 1))
             return replace(state, faults=tuple(left))
 
-        self._session.file.update(count_down)
+        self._session.update(count_down)
         if hit:
             answer(hit[0].code)
 

@@ -246,7 +246,7 @@ def profile_of(nvml: Session, handle: Handle) -> MigProfile:
 def repartition(nvml: Session, minor: int, change: Callable[[GpuState], GpuState]) -> None:
     """Changes the GPU's instances and their capability files in /proc."""
     try:
-        nvml.file.update(
+        nvml.update(
             lambda node: node.with_gpu(minor, change(node.gpus[minor])), nvml.write_capabilities
         )
     except mig.NoSuchPlacementError:
