@@ -1,25 +1,60 @@
-"""`carina inventory`, run as a program on simulated nodes."""
+"""`carina inventory` on simulated nodes: most tests run it in this process, some as a program."""
 
+import io
 import json
+import logging
+import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from subprocess import CompletedProcess
+from unittest.mock import patch
 
 import pytest
 import yaml
 
-from simulation.nvml import SimulatedNode
+from carina_dra.cli.command import run
+from kubelet_plugin.commands.inventory import COMMAND
+from simulation.nvml import SimulatedNode, installed
+from simulation.nvml.device_files import links_seen_as_nodes
+
+_NODE_NAME = {"CARINA_NODE_NAME": "node-1"}
 
 
-def inventory(
+def inventory(node: SimulatedNode, *options: str, **environment: str) -> "CompletedProcess[str]":
+    """Runs it in this process: a new one needs more than a second before it does anything."""
+    arguments = ["inventory", f"--host-root={node.root}", *options]
+    output, errors = io.StringIO(), io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    try:
+        with (
+            installed(node.directory),
+            links_seen_as_nodes(),
+            patch.dict(os.environ, _NODE_NAME | environment, clear=True),
+            redirect_stdout(output),
+            redirect_stderr(errors),
+        ):
+            status = run(arguments, {"inventory": COMMAND})
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+    return CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
+
+
+def inventory_program(
     node: SimulatedNode, *options: str, **environment: str
-) -> "subprocess.CompletedProcess[str]":
+) -> "CompletedProcess[str]":
+    """Runs it as a program."""
     return subprocess.run(
         [
             *(sys.executable, "-m", "simulation.nvml", "--node", node.directory),
             *("-m", "carina_dra", "inventory", f"--host-root={node.root}", *options),
         ],
-        env={"CARINA_NODE_NAME": "node-1", **environment},
+        env=_NODE_NAME | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -36,7 +71,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 def test_table_shows_the_gpus_and_the_slices(node: SimulatedNode) -> None:
-    done = inventory(node)
+    done = inventory_program(node)
 
     assert (done.returncode, done.stderr) == (0, "")
     gpus, slices = done.stdout.split("\n\n")
@@ -197,7 +232,7 @@ def test_json_and_yaml_say_the_same(node: SimulatedNode) -> None:
 
 
 def test_flags_go_before_the_settings_of_the_plugin_s_pod(node: SimulatedNode) -> None:
-    done = inventory(node, "--node-name=flag", CARINA_DRIVER_NAME="gpu.example.com")
+    done = inventory_program(node, "--node-name=flag", CARINA_DRIVER_NAME="gpu.example.com")
 
     assert "00000-gpu.example.com-flag-" in done.stdout
 
@@ -217,7 +252,7 @@ def test_without_a_driver_it_says_so_and_ends_with_3(node: SimulatedNode, output
 def test_a_driver_that_does_not_work_ends_with_4(node: SimulatedNode) -> None:
     node.fail("nvmlInitWithFlags", 4)  # NVML_ERROR_NO_PERMISSION
 
-    done = inventory(node)
+    done = inventory_program(node)
 
     assert done.returncode == 4
     assert "NVML_ERROR_NO_PERMISSION" in done.stderr
