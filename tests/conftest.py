@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.real_kubernetes", "tests.oracle.fixtures")
+pytest_plugins = ("tests.length", "tests.oracle.fixtures", "tests.real_kubernetes")
 
 # How long an example takes says more about the machine, which may be busy, than about the code.
-settings.register_profile("carina", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `tests.length` says which examples there are; in CI, Hypothesis would try the same in every run.
+settings.register_profile(
+    "carina", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("carina")
 
 

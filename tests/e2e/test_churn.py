@@ -3,7 +3,7 @@
 Scheduler, kubelet and containerd are the real ones. Whenever the node comes to rest, the GPUs have
 what the allocated claims say, and nothing else.
 
-By default, this is a tenth of 500 claims and 200 kills: CARINA_TEST_LENGTH=10 makes them all.
+At full length, this is a tenth of 500 claims and 200 kills: CARINA_TEST_LENGTH=10 makes them all.
 """
 
 import random
@@ -21,10 +21,9 @@ from simulation.kubernetes.process import wait_for
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
 from tests.e2e.workloads import RETRY_S, Object, Workloads, request
-from tests.length import scaled
+from tests.length import scaled, seed
 
 CLAIMS, KILLS = scaled(50), scaled(20)
-SEED = 20261122
 _ALIVE = 14
 """Pods at a time: more than the node has room for, now and then."""
 _REST_EVERY = 5
@@ -181,8 +180,7 @@ def _instances(gpus: SimulatedNode) -> list[tuple[int, int, int]]:
 def test_nothing_is_leaked_doubled_or_left_behind(
     workloads: Workloads, gpus: SimulatedNode, plugin: Plugin
 ) -> None:
-    print(f"seed {SEED}")
-    chance = random.Random(SEED)
+    chance = random.Random(seed())
     workloads.kubectl(
         *("label", "namespace", workloads.namespace, "resource.kubernetes.io/admin-access=true")
     )

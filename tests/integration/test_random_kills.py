@@ -28,10 +28,9 @@ from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.eventually import eventually
 from tests.integration.plugin_host import DRIVER, START_PATIENCE, Host, running_host
-from tests.length import scaled
+from tests.length import scaled, seed
 
 KILLS, CLAIMS, USERS, GPUS = scaled(200), scaled(500), 4, 8
-SEED = 20261120
 PLACEMENT = 3
 SHARE_ID = "00000000-0000-4000-8000-000000000000"
 AMOUNTS = {"memory": "8Gi", "cores": "40"}
@@ -131,8 +130,7 @@ def _claim(host: Host, number: int) -> tuple[Body, str, int]:
 
 @pytest.mark.timeout(_KILLING + CLAIMS)  # a claim that nothing disturbs takes a few milliseconds
 def test_nothing_is_lost_doubled_or_leaked() -> None:
-    chance = random.Random(SEED)
-    print(f"seed {SEED}")
+    chance = random.Random(seed())
     with running_host() as host:
         claims = [_claim(host, number) for number in range(CLAIMS)]
         process = host.start()

@@ -20,10 +20,10 @@ from kubelet_plugin.claims.checkpoint import parse_checkpoint
 from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
 from tests.integration.plugin_host import DRIVER, Host, running_host
+from tests.length import seed
 
 PLUGINS = ("old", "new")
 KILLS, CLAIMS, USERS, GPUS = 8, 48, 4, 8
-SEED = 20261122
 _SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 _RECONNECT_AT_ONCE = [
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -39,7 +39,7 @@ class User:
     def __init__(self, host: Host, number: int) -> None:
         self._host = host
         self.devices = [f"gpu-{minor}" for minor in range(number, GPUS, USERS)]
-        self._random = random.Random(SEED + number)
+        self._random = random.Random(f"{seed()}:{number}")
         self._deadline = time.monotonic() + _DEADLINE
 
     def use(self, claim: pb.Claim, device: str) -> None:
@@ -110,8 +110,7 @@ def read_specs_as_a_runtime(host: Host, until: threading.Event) -> int:
 
 
 def test_two_plugins_that_are_killed_lose_double_and_leak_nothing() -> None:
-    chance = random.Random(SEED)
-    print(f"seed {SEED}")
+    chance = random.Random(seed())
     with running_host() as host:
         claims = [
             (

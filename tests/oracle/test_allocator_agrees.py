@@ -4,7 +4,6 @@ With the policy `upstream` the devices are the same. With any other policy the c
 allocated if and only if upstream allocates them.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from carina_dra.allocator.preference import UPSTREAM, Policy
 from carina_dra.allocator.request import Claim
 from carina_dra.allocator.search import Impossible
 from tests.conformance.answer import read, share_ids, written
+from tests.length import parts, seeds
 from tests.model.checker import choices_of, violation
 from tests.model.exhaustive import ranks
 from tests.model.problem import Problem
@@ -29,8 +29,8 @@ from tests.samples.allocator_cases import random_case
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 
-_CASES = int(os.environ.get("CARINA_ORACLE_CASES", "20000"))
-"""Each is answered by every policy."""
+_SEEDS = seeds(20_000)
+"""Of cases, each of which is answered by every policy."""
 _PART = 1_000
 _POLICIES = ("binpack", "spread", "fragmentation", "spread/binpack")
 _STEPS_BEFORE_PARTS = 5_000
@@ -53,15 +53,15 @@ class _Case:
         return "allocations" in self.expected
 
 
-@pytest.fixture(scope="module", params=range(0, _CASES, _PART))
+@pytest.fixture(scope="module", params=parts(_SEEDS, _PART))
 def cases(request: pytest.FixtureRequest, upstream_allocator: Upstream) -> list[_Case]:
     """Some of the random cases."""
-    seeds = range(request.param, request.param + _PART)
-    bodies = [random_case(Random(seed)) for seed in seeds]
+    some: range = request.param
+    bodies = [random_case(Random(seed)) for seed in some]
     expected = upstream_allocator.answers(bodies)
     return [
         _Case(seed, body, _question(body), of_upstream)
-        for seed, body, of_upstream in zip(seeds, bodies, expected, strict=True)
+        for seed, body, of_upstream in zip(some, bodies, expected, strict=True)
     ]
 
 
@@ -74,7 +74,7 @@ def _question(body: Object) -> tuple[list[Claim], NodeState] | AllocationError:
 
 def test_cases_are_of_every_kind(cases: list[_Case]) -> None:
     kinds = Counter(next(iter(case.expected)) for case in cases)
-    assert min(kinds[kind] for kind in ("allocations", "unsatisfiable", "error")) > _PART / 20
+    assert min(kinds[kind] for kind in ("allocations", "unsatisfiable", "error")) > len(cases) / 20
 
 
 def test_policy_upstream_gives_the_same_devices_in_no_more_steps(cases: list[_Case]) -> None:

@@ -22,7 +22,6 @@ from tests.fakes.first_fit_node import (
     partition,
     share,
 )
-from tests.length import scaled
 
 POLICIES = (DeviceOrder.BINPACK, DeviceOrder.SPREAD, DeviceOrder.FRAGMENTATION)
 SMALL = partition("1g.10gb")
@@ -162,7 +161,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, st.sampled_from(POLICIES))
 def test_the_first_fit_is_the_choice_of_the_policy(
     scheduler: Scheduler, steps: list[Ask | int], order: DeviceOrder

@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.observe.needs import needs_of
-from tests.length import scaled
 from tests.oracle.upstream import Upstream
 
 pytestmark = pytest.mark.oracle
@@ -48,7 +47,7 @@ def _pods(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=scaled(500),
+    max_examples=500,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -23,7 +23,6 @@ from simulation.nvml import uninstall
 from simulation.nvml.state import GpuInstance
 from tests.fakes.mig_node import DRIVER
 from tests.integration.mig.agreement import Expected, TwoGpus, assert_agrees
-from tests.length import scaled
 
 SETTINGS = PublishSettings(DRIVER)
 GPUS = (0, 1)
@@ -234,6 +233,4 @@ _WHOLE = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 """The compute instance profile that has all slices, by their number."""
 
 TestAnyInterleaving = World.TestCase
-TestAnyInterleaving.settings = settings(
-    max_examples=scaled(20), stateful_step_count=25, deadline=None
-)
+TestAnyInterleaving.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)

@@ -3,7 +3,6 @@
 The best allocation is found by trying all, see `tests.model`.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -17,13 +16,14 @@ from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.preference import UPSTREAM, Policy, rank_devices
 from carina_dra.allocator.request import Claim
 from tests.conformance.answer import read, share_ids, written
+from tests.length import parts, seeds
 from tests.model.checker import choices_of, violation
 from tests.model.exhaustive import Best, best, ranks
 from tests.model.pools import Key
 from tests.model.problem import ModelChoice, Problem
 from tests.samples.allocator_cases import small_case
 
-_CASES = int(os.environ.get("CARINA_SMALL_CASES", "1500"))
+_SEEDS = seeds(1500)
 _PART = 500
 _POLICIES = ("binpack", "spread")
 """Those that order the devices of a node in each way."""
@@ -56,10 +56,10 @@ class _Given:
         return allocations
 
 
-@pytest.fixture(scope="module", params=range(0, _CASES, _PART))
+@pytest.fixture(scope="module", params=parts(_SEEDS, _PART))
 def cases(request: pytest.FixtureRequest) -> list[_Case]:
     """Some of the random cases, those whose claims are valid."""
-    return list(_cases(range(request.param, request.param + _PART)))
+    return list(_cases(request.param))
 
 
 def _cases(seeds: range) -> Iterator[_Case]:

@@ -27,12 +27,13 @@ from carina_dra.resource import (
     decode,
 )
 from tests.conformance.answer import answer, attempt, share_ids
+from tests.length import seeds
 from tests.model.checker import violation
 from tests.model.problem import Problem
 from tests.samples.allocator_cases import random_case
 
 _POLICIES = ("upstream", "binpack", "spread", "spread/binpack")
-_CASES = 300
+_SEEDS = seeds(300)
 
 
 def _case(seed: int) -> dict[str, Any]:
@@ -42,17 +43,17 @@ def _case(seed: int) -> dict[str, Any]:
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_allocations_are_valid(policy: str) -> None:
     allocated = 0
-    for seed in range(_CASES):
+    for seed in _SEEDS:
         given = answer(_case(seed), Policy.parse(policy)).get("allocations")
         if given:
             allocated += 1
             assert violation(Problem(_case(seed)), given) is None, f"seed {seed}"
-    assert allocated > _CASES / 5
+    assert allocated > len(_SEEDS) / 5
 
 
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_order_of_input_does_not_matter(policy: str) -> None:
-    for seed in range(_CASES):
+    for seed in _SEEDS:
         case = _case(seed)
         expected = answer(case, Policy.parse(policy))
         for name in ("slices", "classes", "allocatedDevices", "allocatedSharedDevices"):
@@ -63,7 +64,7 @@ def test_order_of_input_does_not_matter(policy: str) -> None:
 def test_releasing_undoes_allocating() -> None:
     device = DeviceId("d", "p", "x")
     before = Usage({device: 1}, {DeviceId("d", "p", "y"): Share(2, {"memory": 5})})
-    for seed in range(_CASES):
+    for seed in _SEEDS:
         results = [
             decode(Allocation, allocation).devices.results
             for allocation in answer(_case(seed)).get("allocations", ())
@@ -104,7 +105,7 @@ def _cluster(
 
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_whether_claims_fit_does_not_depend_on_the_policy(policy: str) -> None:
-    for seed in range(_CASES):
+    for seed in _SEEDS:
         case = _case(seed)
         expected = answer(case)
         if "error" in expected:

@@ -25,10 +25,11 @@ from carina_dra.resource import (
     ResourceSlice,
 )
 from tests.conformance.answer import answer
+from tests.length import seeds
 from tests.samples.allocator_cases import random_case
 from tests.samples.fleet import CLASSES, DRIVER, claim, claim_of, consumption, model_is, slices
 
-_CASES = 150
+_SEEDS = seeds(150)
 _FEATURES = replace(DEFAULT_FEATURES, compatibility_groups=True)
 _TWO = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
 _MEMORY = {"capacity": {"memory": {"value": "8"}}, "allowMultipleAllocations": True}
@@ -301,7 +302,7 @@ def test_device_of_a_pool_whose_counters_are_overdrawn_is_not_interchangeable() 
 
 def test_search_that_tries_one_of_interchangeable_devices_gives_the_same_answer() -> None:
     used = 0
-    for seed in range(_CASES):
+    for seed in _SEEDS:
         case = random_case(Random(seed))
         with patch.object(search_module, "_PATIENCE", 10**9):
             expected = answer(case)
@@ -311,4 +312,4 @@ def test_search_that_tries_one_of_interchangeable_devices_gives_the_same_answer(
         ):
             assert answer(case) == expected, f"seed {seed}"
         used += now.called
-    assert used > _CASES / 10
+    assert used > len(_SEEDS) / 10

@@ -1,6 +1,5 @@
 """A changing cluster answers as a new one with the same objects, and as its nodes one by one."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,13 +28,14 @@ from carina_dra.resource import (
     encode,
 )
 from tests.conformance.answer import share_ids
+from tests.length import parts, seeds
 from tests.model.checker import violation
 from tests.model.problem import Problem
 from tests.samples.followed_cluster import FollowedCluster
 from tests.samples.random_cluster import RandomCluster
 from tests.samples.random_pools import Object
 
-_CLUSTERS = int(os.environ.get("CARINA_RANDOM_CLUSTERS", "20"))
+_CLUSTERS = seeds(20)
 """Each is followed with every policy."""
 _PART = 10
 _EVENTS = 24
@@ -70,17 +70,18 @@ class _Asked:
     """What is wrong with the allocations of the placements."""
 
 
-@pytest.fixture(scope="module", params=range(0, _CLUSTERS, _PART))
-def seeds(request: pytest.FixtureRequest) -> range:
-    """Some of the clusters."""
-    return range(request.param, request.param + _PART)
+@pytest.fixture(scope="module", params=parts(_CLUSTERS, _PART))
+def clusters(request: pytest.FixtureRequest) -> range:
+    """The seeds of some of the clusters."""
+    some: range = request.param
+    return some
 
 
 @pytest.fixture(scope="module", params=_POLICIES)
-def asked(request: pytest.FixtureRequest, seeds: range) -> list[_Asked]:
+def asked(request: pytest.FixtureRequest, clusters: range) -> list[_Asked]:
     """The questions to these clusters between their events; what is placed is allocated."""
     policy = Policy.parse(request.param)
-    return [asked for seed in seeds for asked in _history(seed, policy)]
+    return [asked for seed in clusters for asked in _history(seed, policy)]
 
 
 def _history(seed: int, policy: Policy) -> Iterator[_Asked]:

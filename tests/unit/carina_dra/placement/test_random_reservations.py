@@ -1,6 +1,5 @@
 """Claims of reservations get the best node of a changing cluster, as its nodes one by one say."""
 
-import os
 from collections import Counter
 from contextlib import suppress
 from random import Random
@@ -15,9 +14,10 @@ from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.resource import DeviceResult
 from tests.conformance.answer import share_ids
+from tests.length import seeds
 from tests.samples.followed_cluster import FollowedCluster
 
-_CLUSTERS = int(os.environ.get("CARINA_RANDOM_CLUSTERS", "20"))
+_CLUSTERS = seeds(20)
 _EVENTS = 16
 _RESERVED = 4
 """The number of devices that a reservation keeps at most."""
@@ -28,7 +28,7 @@ _Device = tuple[str, str, str]
 @pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation", "spread/binpack"])
 def test_claims_with_reservations_get_the_best_node(policy: str) -> None:
     outcomes: Counter[str] = Counter()
-    for seed in range(_CLUSTERS):
+    for seed in _CLUSTERS:
         followed, random = FollowedCluster(seed), Random(seed)
         placer = Placer(followed.cluster, Policy.parse(policy), new_share_id=share_ids())
         for event in range(_EVENTS):
@@ -43,7 +43,7 @@ def test_claims_with_reservations_get_the_best_node(policy: str) -> None:
                 outcome = _compare(followed.cluster, placer, request, Policy.parse(policy))
                 assert " instead of " not in outcome, f"{seed}, {event}: {outcome}"
                 outcomes[outcome] += 1
-    assert outcomes["placed"] > max(4 * _CLUSTERS, 50 * outcomes["placed better"])
+    assert outcomes["placed"] > max(4 * len(_CLUSTERS), 50 * outcomes["placed better"])
 
 
 def _change_reservations(cluster: Cluster, request: PlacementRequest, random: Random) -> None:

@@ -2,17 +2,14 @@
 
 from hypothesis import Phase, settings
 
-from tests.length import is_longer, scaled
-
 
 def examples(number: int) -> settings:
-    """So many examples, the same in every run of the default length; longer runs look for new ones.
+    """So many examples at full length, see `tests.length`.
 
     A whole cluster takes minutes to shrink, in which the test would time out instead of saying what
     is wrong: the first example that fails is shown as it is.
     """
     return settings(
-        max_examples=scaled(number),
-        derandomize=not is_longer(),
+        max_examples=number,
         phases=(Phase.explicit, Phase.reuse, Phase.generate),
     )

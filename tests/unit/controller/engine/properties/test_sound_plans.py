@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.engine.decide.cycle import plan
 from controller.engine.model.plan import Plan
 from controller.engine.model.resource import describe
-from tests.length import scaled
+from tests.length import seeds
 from tests.unit.controller.engine.properties.clusters import leaves
 from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.properties.rules import entitlement_of, violations
@@ -28,7 +28,7 @@ def test_no_plan_of_a_random_cluster_breaks_a_rule(rng: Random) -> None:
 
 
 def test_no_plan_of_a_long_run_breaks_a_rule() -> None:
-    for seed in range(scaled(120)):
+    for seed in seeds(120):
         cluster = random_cluster(Random(seed), plan)
         for _ in range(_ROUNDS):
             _decide_soundly(cluster, f"seed {seed}")
