@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("tests.length", "tests.oracle.fixtures", "tests.real_kubernetes")
+pytest_plugins = (
+    "tests.length",
+    "tests.memory",
+    "tests.oracle.fixtures",
+    "tests.real_kubernetes",
+)
 
 # How long an example takes says more about the machine, which may be busy, than about the code.
 # `tests.length` says which examples there are; in CI, Hypothesis would try the same in every run.

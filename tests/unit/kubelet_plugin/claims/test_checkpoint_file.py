@@ -1,4 +1,7 @@
-"""The checkpoint's file: what was stored can be read by any process, whatever happened."""
+"""The checkpoint's file: what was stored can be read by any process, whatever happened.
+
+It is on a disk here; the files of all other tests are in memory, see `tests.memory`.
+"""
 
 import errno
 import os
@@ -28,8 +31,8 @@ states = st.builds(
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint.jsonl"
+def path(disk_path: Path) -> Path:
+    return disk_path / "checkpoint.jsonl"
 
 
 def _store(path: Path, *stored: Checkpoint) -> None:
