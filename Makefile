@@ -38,18 +38,19 @@ format: setup ## formats the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The rest yields to the tests on Kubernetes, which have deadlines, and the build yields to both.
+# Each of `python -m tests` keeps two cores busy. The rest yields to the tests on Kubernetes, which have
+# deadlines and wait a lot, and so does the build.
 test: lint ## everything: lint, then all tests, on a real Kubernetes where there is Go
 	@mkdir -p $(dir $(REST_LOG))
-	nice -n 5 $(BIN)/pytest -m "not ($(ON_KUBERNETES))" > $(REST_LOG) 2>&1 & rest=$$!; \
+	nice -n 10 $(BIN)/python -m tests -m "not ($(ON_KUBERNETES))" > $(REST_LOG) 2>&1 & rest=$$!; \
 	trap "kill $$rest" INT TERM; \
 	nice -n 10 $(BIN)/python -m simulation.kubernetes.build; \
-	$(BIN)/pytest -m "$(ON_KUBERNETES)"; on_kubernetes=$$?; \
+	$(BIN)/python -m tests -m "$(ON_KUBERNETES)"; on_kubernetes=$$?; \
 	wait $$rest; rest=$$?; cat $(REST_LOG); \
 	test $$on_kubernetes = 0 && test $$rest = 0
 
 test-fast: setup ## the inner loop: all that needs no real Kubernetes and no Go
-	$(BIN)/pytest -m "not ($(ON_KUBERNETES) or oracle or gpu)"
+	$(BIN)/python -m tests -m "not ($(ON_KUBERNETES) or oracle or gpu)"
 
 demo: setup ## shows it working on this machine (CLUSTER=real: on a real Kubernetes)
 	$(BIN)/python -m simulation.demo $(if $(filter real,$(CLUSTER)),--real)

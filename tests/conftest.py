@@ -10,6 +10,8 @@ pytest_plugins = (
     "tests.memory",
     "tests.oracle.fixtures",
     "tests.real_kubernetes",
+    "tests.time_spent",
+    "tests.together",
 )
 
 # How long an example takes says more about the machine, which may be busy, than about the code.

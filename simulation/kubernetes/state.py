@@ -21,6 +21,11 @@ from typing import IO
 from simulation.kubernetes import reaper
 
 ROOT = Path("/tmp/carina")
+FIRST_NUMBER = "CARINA_FIRST_CLUSTER"
+"""The environment variable with the least number of this process' clusters, by default 0.
+
+Processes that begin apart do not take the number of a cluster that another has just ended.
+"""
 _FIRST_PORT = 21000  # below the ports that Linux uses for outgoing connections
 _PORTS_EACH = 10
 _PODS_OF_A_NODE = 48  # five nodes share the 240 addresses that services do not use
@@ -90,7 +95,7 @@ def claimed() -> Iterator[StateDirectory]:
         RuntimeError: the maximum number of clusters is running.
     """
     _make_root()
-    for number in range(len(_SUBNETS)):
+    for number in range(int(os.environ.get(FIRST_NUMBER, "0")), len(_SUBNETS)):
         directory = StateDirectory(number)
         with _lock(directory) as lock:
             if lock is None or reaper.kept_marker(directory.path).exists():

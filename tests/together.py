@@ -1,0 +1,69 @@
+"""Lets several processes do one run: each takes the next test file that no other has taken.
+
+Files are taken when they are reached, so that all processes are busy until the end.
+The tests with a real node are taken together, by one process, because they share its node.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+_NODE = "node"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the folder by which processes know of each other."""
+    parser.addoption(
+        "--together",
+        metavar="DIR",
+        type=Path,
+        help="run only test files that no other process with this empty folder has taken",
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after -m has chosen, and tests are marked
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Brings the tests of a part together, those with a node first: they take longest."""
+    if config.option.together:
+        items.sort(key=lambda item: _part(item) != _NODE)  # stable
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> object:
+    """Runs what this process takes, as pytest runs all tests."""
+    folder: Path | None = session.config.option.together
+    if folder is None or session.config.option.collectonly or session.testsfailed:
+        return None
+    taken = _taken(session.items, folder)
+    item = next(taken, None)
+    while item is not None:
+        next_item = next(taken, None)  # teardown depends on what follows
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = next_item
+    return True
+
+
+def _taken(items: list[pytest.Item], folder: Path) -> Iterator[pytest.Item]:
+    for part, of_part in groupby(items, key=_part):
+        if _take(folder / hashlib.sha256(part.encode()).hexdigest()):
+            yield from of_part
+
+
+def _take(path: Path) -> bool:
+    """Whether nobody has taken a part before."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _part(item: pytest.Item) -> str:
+    return _NODE if item.get_closest_marker(_NODE) else item.nodeid.partition("::")[0]
