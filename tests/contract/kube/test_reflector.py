@@ -223,8 +223,8 @@ def test_it_stops_at_once(api: Client, namespace: str) -> None:
         create(api, namespace, "a")
         eventually(lambda: len(reflector.store) == 1)
         began = time.monotonic()
-        reflector.stop(timeout=10)
-        assert time.monotonic() - began < 1
+        reflector.stop(timeout=60)
+        assert time.monotonic() - began < 60 / 10
     create(api, namespace, "b")
     assert len(reflector.store) == 1
 
