@@ -1,12 +1,13 @@
 """Temporary files of tests are in memory, where there is room: most of them are synchronized often.
 
-A disk takes milliseconds for each fsync, and memory none. Tests of what has to be on a disk use the
-fixture `disk_path`.
+A disk takes milliseconds for each fsync, and memory none. What has to be on a disk asks for
+`disk_path` or makes a `disk_folder`.
 """
 
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,20 @@ _DISK = pytest.StashKey[str]()
 _LINE = pytest.StashKey[str]()
 
 
+@contextmanager
+def disk_folder(config: pytest.Config) -> Iterator[Path]:
+    """A temporary folder on a disk, if the machine's usual temporary folder is on one."""
+    with tempfile.TemporaryDirectory(
+        prefix="carina-", dir=config.stash[_DISK], ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture
 def disk_path(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A temporary folder on a disk, if the machine's usual temporary folder is on one."""
-    with tempfile.TemporaryDirectory(dir=request.config.stash[_DISK]) as folder:
-        yield Path(folder)
+    """The test's temporary folder on a disk."""
+    with disk_folder(request.config) as folder:
+        yield folder
 
 
 def pytest_configure(config: pytest.Config) -> None:

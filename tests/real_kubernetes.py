@@ -32,9 +32,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
-    """A node that runs containers; `node.cluster` is the cluster it is in."""
+    """A node that runs containers, and retries failed pods soon; `node.cluster` is its cluster."""
     with running_cluster() as running:
-        yield nodes.start(running)
+        yield nodes.start(running, sync_period="5s")
 
 
 @pytest.fixture(scope="session", name="plugin_image")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.kubernetes import node as nodes
-from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials, running_cluster
+from simulation.kubernetes.cluster import Cluster, ServiceAccountCredentials
 from simulation.kubernetes.node import Node
 from simulation.nvml.node import SimulatedNode
 from tests.e2e.plugin import Plugin
@@ -17,13 +16,6 @@ from tests.e2e.workloads import Workloads
 _NAMESPACE, _SERVICE_ACCOUNT = "carina-system", "carina-kubelet-plugin"
 _FIRST_HTTP_PORT = 8
 """The last two ports of a cluster, which only its fourth and fifth node would use."""
-
-
-@pytest.fixture(scope="session")
-def node() -> Iterator[Node]:
-    """A node that runs containers, and retries failed pods soon."""
-    with running_cluster() as running:
-        yield nodes.start(running, sync_period="5s")
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +35,12 @@ def credentials(cluster: Cluster, node: Node) -> ServiceAccountCredentials:
     cluster.kubectl("delete", "daemonset,deployment", "--namespace", _NAMESPACE, "--all")
     cluster.assign_pod(_NAMESPACE, "plugin", service_account=_SERVICE_ACCOUNT, node=node.name)
     return cluster.service_account_credentials(_NAMESPACE, _SERVICE_ACCOUNT, pod="plugin")
+
+
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """The test's folder, on a disk: a container has a /dev/shm of its own instead of the host's."""
+    return disk_path
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from simulation.nvml.node import SimulatedNode
 from tests.e2e.daemonset import DaemonSet, Pod
 from tests.e2e.plugin import DRIVER
 from tests.e2e.workloads import Gpu, Workloads
+from tests.memory import disk_folder
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +40,13 @@ def cluster(node: Node) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def daemonset(node: Node, tmp_path_factory: pytest.TempPathFactory) -> DaemonSet:
+def daemonset(node: Node, request: pytest.FixtureRequest) -> Iterator[DaemonSet]:
     """Carina on the node, ready."""
-    folder = tmp_path_factory.mktemp("daemonset")
-    gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
-    daemonset = DaemonSet(node, gpus)
-    daemonset.install(folder)
-    return daemonset
+    with disk_folder(request.config) as folder:
+        gpus = SimulatedNode.create(folder / "gpus", "hgx-h200-sxm", name="node")
+        daemonset = DaemonSet(node, gpus)
+        daemonset.install(folder)
+        yield daemonset
 
 
 @pytest.fixture
