@@ -58,7 +58,6 @@ def inventory_program(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
 
