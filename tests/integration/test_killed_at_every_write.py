@@ -134,7 +134,7 @@ class Node:
         """
         child = processes.Process(target=_child, args=(self.folder, operation, name, kill_before))
         child.start()
-        child.join(30)
+        child.join()
         assert child.exitcode in (0, -signal.SIGKILL), f"{operation} ended with {child.exitcode}"
         return child.exitcode == 0
 

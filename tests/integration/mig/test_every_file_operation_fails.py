@@ -59,7 +59,7 @@ def _failures(node: TwoGpus, operation: Operation, reset: Callable[[], None]) ->
         reset()
         child = processes.Process(target=_child, args=(node, operation, failing))
         child.start()
-        child.join(60)
+        child.join()
         assert child.exitcode in (_SUCCEEDED, _FAILED, _NOTHING_FAILED), child.exitcode
         yield child.exitcode != _FAILED
         if child.exitcode == _NOTHING_FAILED:

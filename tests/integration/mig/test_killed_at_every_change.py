@@ -61,7 +61,7 @@ def _ended(node: TwoGpus, operation: Operation, kill_before: int) -> bool:
     """
     child = processes.Process(target=_child, args=(node, operation, kill_before))
     child.start()
-    child.join(60)
+    child.join()
     assert child.exitcode in (0, -signal.SIGKILL), f"{operation} ended with {child.exitcode}"
     return child.exitcode == 0
 
