@@ -25,6 +25,7 @@ from kubelet_plugin import memory, settings
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
+from kubelet_plugin.claims.checkpoint import CheckpointFormError
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class ServeError(Exception):
-    """A folder, socket or address cannot be used; names the setting, the reason and the remedy."""
+    """A folder, file, socket or address cannot be used; names it, the reason and the remedy."""
 
 
 def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
@@ -110,6 +111,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
     kubelet would send that plugin's claims here.
     """
     _make_folders(chosen)
+    _check_checkpoint(chosen)
     with contextlib.ExitStack() as cleanup:
         metrics = Metrics()
         host = HostPaths(chosen.host_root)
@@ -200,6 +202,14 @@ def _make_folders(chosen: Settings) -> None:
                 f"kubelet_root {chosen.kubelet_root}: {folder} cannot be created: {error}; set "
                 "kubelet_root to the kubelet's --root-dir, mounted at the same path and writable"
             ) from error
+
+
+def _check_checkpoint(chosen: Settings) -> None:
+    """Refuses the record of another version before anything is published. Raises ServeError."""
+    try:
+        CheckpointFile(chosen.checkpoint).check_form()
+    except CheckpointFormError as error:
+        raise ServeError(str(error)) from error
 
 
 def _same_name_plugin(chosen: Settings) -> SameNamePlugin | None:

@@ -18,8 +18,6 @@ from kubelet_plugin.durable_file import replace_file, sync_folder
 
 _SUFFIX = ".json"
 _TEMPORARY = ".new"
-_TEMPORARY_0_1 = ".tmp"
-"""Suffix of version 0.1.0, which may run at the same time; the two must not share a file."""
 
 
 class CdiDirectory:
@@ -45,7 +43,7 @@ class CdiDirectory:
 
     def remove(self, uid: str) -> None:
         """Removes the claim's spec, if it exists."""
-        for suffix in ("", _TEMPORARY, _TEMPORARY_0_1):
+        for suffix in ("", _TEMPORARY):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(uid) + suffix)
         # Even if nothing was removed: another process may have been killed before its fsync.
@@ -63,10 +61,7 @@ class CdiDirectory:
     def uids(self) -> frozenset[str]:
         """Returns the UIDs of all claims with a file, including temporary files."""
         try:
-            names = [
-                entry.name.removesuffix(_TEMPORARY).removesuffix(_TEMPORARY_0_1)
-                for entry in self._path.iterdir()
-            ]
+            names = [entry.name.removesuffix(_TEMPORARY) for entry in self._path.iterdir()]
         except FileNotFoundError:
             return frozenset()
         return frozenset(

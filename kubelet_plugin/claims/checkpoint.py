@@ -9,8 +9,11 @@ The file consists of JSON lines: first a complete state, then one line for each 
 line without a newline is a change that was cut off before its call returned; it is ignored. Any
 other line that cannot be read makes the checkpoint unreadable. Unknown fields are ignored, so that
 a plugin can read what a newer plugin with the same format version wrote. For the same reason,
-`config` is always a GpuConfig, the only kind that every version knows. A configuration of another
-kind is in `deviceConfig`, and is ignored by versions that do not know the kind.
+`config` is always a GpuConfig, the kind that every plugin knows. A configuration of another kind is
+in `deviceConfig`, and is ignored by plugins that do not know the kind.
+
+A file whose `version` is another one is not damaged, but holds claims in a form that this plugin
+does not know. It is refused and left as it is.
 """
 
 import json
@@ -30,6 +33,10 @@ VERSION = 1
 
 class CheckpointError(Exception):
     """The checkpoint cannot be read; the message says why."""
+
+
+class CheckpointFormError(Exception):
+    """The checkpoint has another form than this plugin knows; names the field and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ def parse_checkpoint(content: bytes) -> Checkpoint:
 
     Raises:
         CheckpointError: a line cannot be read; the message names the line and the reason.
+        CheckpointFormError: the content has another form.
     """
     first, *later = content.split(b"\n")[:-1] or [content]
     checkpoint = _parsed(_parse_state, first, 1)
@@ -107,6 +115,20 @@ def parse_checkpoint(content: bytes) -> Checkpoint:
             case ClaimRemoved(uid) if claims.pop(uid, None) is None:
                 raise CheckpointError(f"line {number} removes claim {uid}, which is not recorded")
     return Checkpoint(checkpoint.boot_id, claims)
+
+
+def check_form(first_line: bytes) -> None:
+    """Checks the form of a file by its first line. Damage is found by `parse_checkpoint` alone.
+
+    Raises:
+        CheckpointFormError: the file has another form.
+    """
+    try:
+        content = json.loads(first_line)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(content, dict):
+        _check_version(content)
 
 
 def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeClaim, Hold] | None:
@@ -139,11 +161,19 @@ def _parsed(parse_line: Callable[[Any], T], line: bytes, number: int) -> T:
         raise CheckpointError(f"line {number} is damaged: {error}") from error
 
 
-def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
-    if content["version"] != VERSION:
-        raise CheckpointError(
-            f"has version {content['version']}; only version {VERSION} is supported"
+def _check_version(content: Mapping[str, Any]) -> None:
+    version = content.get("version")
+    if version != VERSION:
+        found = "no field version" if version is None else f"{version!r:.40} in field version"
+        raise CheckpointFormError(
+            f"line 1 has {found}, and this version of Carina reads only {VERSION}; run the version "
+            "that wrote the file, or rename the file, and the plugin restores its claims from "
+            "their CDI specs and the API server"
         )
+
+
+def _parse_state(content: Mapping[str, Any]) -> Checkpoint:
+    _check_version(content)
     claims = [_parse_claim(claim) for claim in content["claims"]]
     return Checkpoint(str(content["bootID"]), {claim.uid: claim for claim in claims})
 
@@ -198,7 +228,10 @@ def _config_json(config: DeviceConfig) -> dict[str, Any]:
 
 
 def _parse_config(content: Mapping[str, Any], device: str) -> DeviceConfig:
-    """Returns the configuration; the default if an older version has dropped `deviceConfig`."""
+    """Returns the configuration; the default if its kind is not known.
+
+    Also if a plugin that does not know the kind has dropped `deviceConfig`.
+    """
     recorded = content.get("deviceConfig")
     if recorded is not None and is_of_known_kind(recorded):
         config = read_recorded("deviceConfig", recorded)

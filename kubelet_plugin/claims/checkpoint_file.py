@@ -6,8 +6,10 @@ is replaced: temporary file, fsync, rename, fsync of the folder. During a rollin
 plugin processes share the file, protected by the node's lock in `kubelet_plugin.claims.lock`.
 """
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +18,9 @@ from kubelet_plugin.claims.checkpoint import (
     Change,
     Checkpoint,
     CheckpointError,
+    CheckpointFormError,
     change,
+    check_form,
     parse_checkpoint,
     render_change,
     render_checkpoint,
@@ -64,11 +68,27 @@ class CheckpointFile:
         """Path of the file."""
         return self._path
 
+    def check_form(self) -> None:
+        """Checks that the file, if there is one, has a form that this plugin knows.
+
+        Needs no lock, because no process changes a file's first line in place.
+
+        Raises:
+            CheckpointFormError: it has another form; names the file, the field and the remedy.
+        """
+        first_line = b""
+        # OSError is reported by the calls that need the file.
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            first_line = file.readline()
+        with self._named():
+            check_form(first_line)
+
     def load(self) -> Checkpoint | None:
         """Returns the checkpoint on disk; None if there is no file yet.
 
         Raises:
             CheckpointError: the content is damaged.
+            CheckpointFormError: the content has another form; the file must be left as it is.
             OSError: the file cannot be read, or cannot be synced to disk.
         """
         known, self._known = self._known, None
@@ -118,11 +138,17 @@ class CheckpointFile:
 
     def _read(self, stamp: _Stamp) -> _Known:
         content = self._path.read_bytes()
-        try:
+        with self._named():
             checkpoint = parse_checkpoint(content)
-        except CheckpointError as error:
-            raise CheckpointError(f"checkpoint {self._path}: {error}") from error
         return _Known(stamp, checkpoint, content.count(b"\n") - 1, whole=content.endswith(b"\n"))
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Adds the path of the file to an error."""
+        try:
+            yield
+        except (CheckpointError, CheckpointFormError) as error:
+            raise type(error)(f"checkpoint {self._path}: {error}") from error
 
     def _append(self, changed: Change, size: int) -> _Stamp:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)

@@ -16,7 +16,6 @@ and changes the record. So a slow GPU delays only the claims on that GPU.
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.abandonment import Abandonment
@@ -159,8 +158,7 @@ class ClaimLifecycle:
             _refuse_abandoned_call(reference, call)
             if locked.recorded is not None:
                 locked.unlock_node()  # else a call that prepares the claim has to record it first
-            confirm = partial(_refuse_abandoned_call, reference, call)
-            self._undo(locked.checkpoint, reference, confirm)
+            self._undo(locked.checkpoint, reference)
             partitions = self._nvidia_claims.unprepare(reference)
             if partitions:
                 self._reporter.partitions_of_nvidia_left(reference, partitions)
@@ -201,7 +199,7 @@ class ClaimLifecycle:
         )
         reallocated = before is not None and not before.holds_as(claim)
         if before != claim and not reallocated:
-            # A version that did not know all names and settings of the claim may have recorded it.
+            # A plugin that did not know all names and settings of the claim may have recorded it.
             self._record.store(checkpoint.with_claim(claim))
         locked.unlock_node()
         if before is not None and reallocated:
@@ -220,7 +218,6 @@ class ClaimLifecycle:
         others = checkpoint.without(old.uid)
         self._preparer.reconcile((old,), others.claims)
         with self._record.checkpoint() as current:
-            _refuse_conflict(current, new)  # version 0.1.0 records claims without locks of GPUs
             self._record.store(current.with_claim(new))
 
     def _roll_back(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
@@ -233,23 +230,12 @@ class ClaimLifecycle:
                 extra={"claim": reference.key, "reason": str(error)},
             )
 
-    def _undo(
-        self,
-        checkpoint: Checkpoint,
-        reference: ClaimReference,
-        confirm: Callable[[], object] = lambda: None,
-    ) -> None:
-        """Removes what a claim needed, then its record. The caller holds the locks of its GPUs.
-
-        `confirm` is called under the node's lock before the record is removed, and may raise
-        ClaimError: version 0.1.0 of the plugin takes no locks of GPUs, and may have prepared the
-        claim again.
-        """
+    def _undo(self, checkpoint: Checkpoint, reference: ClaimReference) -> None:
+        """Removes what a claim needed, then its record. The caller holds the locks of its GPUs."""
         claim = checkpoint.claims.get(reference.uid) or NodeClaim.unknown(reference)
         self._preparer.reconcile((claim,), checkpoint.without(claim.uid).claims)
         if claim.uid in checkpoint.claims:
             with self._record.checkpoint() as current:
-                confirm()
                 self._record.store(current.without(claim.uid))
 
     def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:

@@ -1,7 +1,8 @@
 """The record of claims on this node, under its locks.
 
-It joins the checkpoint's file with the locks that protect it. A file that cannot be read is rebuilt
-from what is on the node and what the API server says.
+It joins the checkpoint's file with the locks that protect it. A damaged file is set aside and
+rebuilt from what is on the node and what the API server says. A file of another form stays as it
+is, and fails every call.
 """
 
 import logging
@@ -11,7 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.allocation import Gone, Misconfigured, Refused, Unknown, Wanted
-from kubelet_plugin.claims.checkpoint import Checkpoint, CheckpointError
+from kubelet_plugin.claims.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointFormError,
+)
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.claim_reader import ClaimReader
@@ -161,6 +166,8 @@ class ClaimRecord:
             known = self._file.load()
         except CheckpointError as error:
             return self._rebuild(str(error))
+        except CheckpointFormError as error:
+            raise ClaimError(CheckpointUnusable(str(error))) from error
         except OSError as error:
             raise self._unusable(error) from error
         if known is None:

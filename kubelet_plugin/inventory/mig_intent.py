@@ -91,7 +91,7 @@ def parse_intents(content: bytes, boot_id: str) -> MigIntents | None:
             str(read["pciBusID"]),
             read["mode"] is True,
             instances,
-            read.get("timeSlice") is True,  # absent in files from before there were time slices
+            read["timeSlice"] is True,
         )
         return intents if read["bootID"] == boot_id else None
     except KeyError as error:

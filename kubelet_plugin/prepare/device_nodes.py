@@ -235,8 +235,7 @@ def _replace(host: HostPaths, node: str, wanted: CharacterDevice) -> None:
         os.chown(new, permissions.uid, permissions.gid)
         new.chmod(permissions.mode)  # mknod is subject to the umask, and chown clears bits
         new.rename(path)
-        before = path.with_name(f".{path.name}.new")  # as version 0.1.0 names it
-        for leftover in (before, *path.parent.glob(f".{path.name}.*.new")):
+        for leftover in path.parent.glob(f".{path.name}.*.new"):
             leftover.unlink(missing_ok=True)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():

@@ -347,6 +347,12 @@ def test_what_it_cannot_use_ends_it_with_the_setting_s_name(host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert f"http_address {address} cannot be bound" in said("http-address", address)
+    checkpoint = host.plugin / "checkpoint.jsonl"
+    host.plugin.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_bytes(b'{"version":0,"bootID":"b","claims":[]}\n')
+    message = f"carina-kubelet-plugin: checkpoint {checkpoint}: line 1 has 0 in field version"
+    assert message in said("http-address", "off")
+    checkpoint.unlink()
     (host.plugin / "dra.sock").mkdir(parents=True)
     assert "dra.sock" in said("http-address", "off")
 

@@ -174,15 +174,14 @@ def test_sockets_fit_differ_by_pod_and_are_found_by_their_patterns(
     driver=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
     uid=st.none() | st.uuids().map(str),
 )
-def test_sockets_are_named_as_by_0_1_0_wherever_that_version_runs(
+def test_sockets_have_the_names_of_driver_and_pod_wherever_these_fit(
     root: int, driver: str, uid: str | None
 ) -> None:
-    """So that either version finds and removes the sockets that a killed one has left."""
     infix = "" if uid is None else f"-{uid}"
     kubelet_root = Path("/" + "r" * root)
     dra = kubelet_root / f"plugins/{driver}/dra{infix}.sock"
     registration = kubelet_root / f"plugins_registry/{driver}{infix}-reg.sock"
-    assume(max(len(str(dra)), len(str(registration))) <= 107)  # 0.1.0 refuses longer ones
+    assume(max(len(str(dra)), len(str(registration))) <= 107)
     settings = loaded(
         *("--node-name", "n", "--kubelet-root", str(kubelet_root), "--driver-name", driver),
         *(() if uid is None else ("--pod-uid", uid)),

@@ -12,9 +12,11 @@ from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     CheckpointError,
+    CheckpointFormError,
     ClaimRecorded,
     ClaimRemoved,
     change,
+    check_form,
     parse_checkpoint,
     render_change,
     render_checkpoint,
@@ -115,7 +117,7 @@ def test_the_names_that_pods_know_are_recorded_where_other_versions_ignore_them(
     assert written == {**plain, "podClaimName": "gpu", "subrequests": {"gpu": "small"}}
 
 
-def test_a_configuration_of_another_kind_is_recorded_where_0_1_0_ignores_it() -> None:
+def test_a_configuration_of_another_kind_is_recorded_where_other_versions_ignore_it() -> None:
     config = ShareConfig(enforcement=Enforcement(memory="kernel"))
     share = allocated_share("gpu-0-share", share_id="s-1", config=config)
     (recorded_device,) = json.loads(render_change(ClaimRecorded(claim(share))))["claim"]["devices"]
@@ -154,7 +156,6 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
     [
         (b"", "line 1 is damaged"),
         (b"[]", "line 1 is damaged"),
-        (b'{"version": 2}', "line 1 has version 2; only version 1"),
         (b'{"version": 1, "bootID": "b"}', "line 1 has no field 'claims'"),
         (b'{"version": 1, "bootID": "b", "claims": [{"uid": 5}]}', "line 1 has 5 in field uid"),
         (EMPTY + b"\0\0\n", "line 2 is damaged"),
@@ -173,6 +174,28 @@ def test_fields_of_a_newer_plugin_are_passed_over() -> None:
 def test_what_is_wrong_is_said(content: bytes, problem: str) -> None:
     with pytest.raises(CheckpointError, match=problem):
         parse_checkpoint(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"version": 2}', "line 1 has 2 in field version, and .* reads only 1; run the version"),
+        (b'{"version": 0, "bootID": "b", "claims": []}\n', "line 1 has 0 in field version"),
+        (b'{"version": "v1"}', "line 1 has 'v1' in field version"),
+        (b'{"claims": []}', "line 1 has no field version"),
+        (b'{"data": {}, "checksum": 1}\n' + EMPTY, "line 1 has no field version"),
+    ],
+)
+def test_another_form_is_no_damage(content: bytes, problem: str) -> None:
+    with pytest.raises(CheckpointFormError, match=problem):
+        parse_checkpoint(content)
+    with pytest.raises(CheckpointFormError, match=problem):
+        check_form(content.partition(b"\n")[0])
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"5", b"\0", b"\xff", b"[" * 100_000, EMPTY])
+def test_damage_is_no_other_form(line: bytes) -> None:
+    check_form(line)
 
 
 @pytest.mark.parametrize("damage", [1, "x", None, [1]])

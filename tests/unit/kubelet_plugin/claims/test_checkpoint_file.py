@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_plugin.claims.checkpoint import Checkpoint, render_checkpoint
+from kubelet_plugin.claims.checkpoint import Checkpoint, CheckpointFormError, render_checkpoint
 from kubelet_plugin.claims.checkpoint_file import CHANGES_KEPT, CheckpointFile
 from tests.samples.claims import UID, allocated, claim
 
@@ -167,3 +167,20 @@ def test_a_copy_is_kept_once(path: Path) -> None:
     file.store(ONE)
     assert file.keep_copy().read_bytes() == render_checkpoint(ONE)
     assert UID.encode() in path.read_bytes()
+
+
+def test_a_file_of_another_form_is_refused_with_its_path(path: Path) -> None:
+    path.write_bytes(b'{"version":2}\n')
+    file = CheckpointFile(path)
+    for read in (file.check_form, file.load):
+        with pytest.raises(CheckpointFormError, match=f"^checkpoint {path}: line 1 has 2 in field"):
+            read()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", render_checkpoint(ONE)])
+def test_the_form_of_a_missing_a_damaged_and_a_present_file_is_not_refused(
+    path: Path, content: bytes | None
+) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    CheckpointFile(path).check_form()

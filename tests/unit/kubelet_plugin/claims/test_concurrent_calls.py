@@ -211,17 +211,6 @@ def test_nothing_is_done_for_a_caller_that_has_gone(world: World, operation: str
     assert set(world.node.made) == {OTHER.uid}
 
 
-def test_a_claim_stays_recorded_if_the_caller_goes_while_it_is_unprepared(world: World) -> None:
-    """The kubelet may have had it prepared again by version 0.1.0, which takes no GPU's lock."""
-    world.claims().prepare(TRAIN, PATIENT)
-    gone = threading.Event()
-    world.node.removing = lambda _: gone.set()
-    with pytest.raises(ClaimError) as caught:
-        world.claims().unprepare(TRAIN, Call(time.monotonic() + DEADLINE, gone.is_set))
-    assert caught.value.failure == CallerGone(TRAIN)
-    assert world.recorded() == {"train": ("gpu-0",)}
-
-
 def test_one_try_of_a_call_waits_ten_seconds_for_a_lock(world: World) -> None:
     world.now = 1000.0
 

@@ -217,21 +217,6 @@ def test_a_claim_that_was_recorded_without_its_names_gets_them_and_keeps_what_it
     assert checkpoint.claims[UID].pod_claim == world.node.made[UID].pod_claim == "gpu"
 
 
-def test_a_device_that_is_recorded_while_the_old_allocation_is_undone_is_refused(
-    world: World,
-) -> None:
-    """Version 0.1.0, which may run beside, takes the node's lock but no GPU's."""
-    world.claims().prepare(TRAIN, PATIENT)
-    world.api["train"] = body(TRAIN, "gpu-1")
-    world.node.removing = lambda _: world.recorded_by_0_1_0(
-        claim(allocated("gpu-1"), uid=OTHER.uid, name="other")
-    )
-    failure = refusal(world, TRAIN)
-    assert isinstance(failure, DeviceHeld)
-    assert failure.holder.name == "other"
-    assert world.recorded() == {"train": ("gpu-0",), "other": ("gpu-1",)}
-
-
 def test_the_name_of_an_alternative_is_not_reported(world: World) -> None:
     world.api["train"] = body(TRAIN, "gpu-0", request="gpu/big")
     (allocated,) = world.claims().prepare(TRAIN, PATIENT)

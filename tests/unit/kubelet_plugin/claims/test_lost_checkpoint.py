@@ -32,7 +32,7 @@ from tests.unit.kubelet_plugin.claims.world import (
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\0" * 50, b'{"version": 99}', b'{"version": 1, "claims": [{}]}']
+    "content", [b"", b"{", b"\0" * 50, b"[]", b'{"version": 1, "claims": [{}]}']
 )
 def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: bytes) -> None:
     world.claims().prepare(TRAIN, PATIENT)
@@ -44,6 +44,33 @@ def test_an_unreadable_checkpoint_is_kept_and_rebuilt(world: World, content: byt
     assert (named, found) == (str(kept), 1)
     assert reason.startswith(f"checkpoint {world.checkpoint}: line 1")
     assert kept.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b'{"version":99}\n', b'{"claims":[]}', b'{"version":0}\n{\n'])
+def test_a_checkpoint_of_another_form_fails_the_claim_and_stays_as_it_is(
+    world: World, content: bytes
+) -> None:
+    world.claims().prepare(OTHER, PATIENT)
+    world.checkpoint.write_bytes(content)
+    world.claims().repair()
+    failure = refusal(world, TRAIN)
+    assert isinstance(failure, CheckpointUnusable)
+    for words in (str(world.checkpoint), "field version", "rename the file"):
+        assert words in str(failure)
+    assert world.checkpoint.read_bytes() == content
+    assert list(world.folder.glob("*unreadable*")) == []
+    assert set(world.node.made) == {OTHER.uid}
+
+
+def test_once_it_is_renamed_a_checkpoint_of_another_form_is_rebuilt(world: World) -> None:
+    world.claims().prepare(TRAIN, PATIENT)
+    world.checkpoint.write_bytes(b'{"version":99}\n')
+    claims = world.claims()
+    with pytest.raises(ClaimError):
+        claims.prepare(TRAIN, PATIENT)
+    world.checkpoint.rename(world.folder / "checkpoint.jsonl.old")
+    claims.prepare(OTHER, PATIENT)
+    assert world.recorded() == {"train": ("gpu-0",), "other": ("gpu-1",)}
 
 
 @pytest.mark.parametrize("operation", ["load", "store"])

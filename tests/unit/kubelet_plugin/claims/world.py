@@ -15,7 +15,7 @@ from carina_dra.kube.errors import (
     ApiOperation,
 )
 from kubelet_plugin.claims.checkpoint_file import CheckpointFile
-from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import (
     ClaimError,
     ClaimFailure,
@@ -128,15 +128,6 @@ class World:
             claim.name: tuple(device.device for device in claim.devices)
             for claim in checkpoint.claims.values()
         }
-
-    def recorded_by_0_1_0(self, claim: NodeClaim) -> None:
-        """Records a claim as a plugin of version 0.1.0 does."""
-        file = CheckpointFile(self.checkpoint)
-        lock = FileLock(self.folder / "lock", clock=time.monotonic, pause=time.sleep)
-        with lock.held(time.monotonic() + DEADLINE):
-            checkpoint = file.load()
-            assert checkpoint is not None
-            file.store(checkpoint.with_claim(claim))
 
     def _clock(self) -> float:
         return self.now or time.monotonic()

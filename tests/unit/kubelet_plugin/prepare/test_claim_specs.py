@@ -286,8 +286,7 @@ def test_a_damaged_spec_names_no_claim_and_is_a_leftover(node: Node, content: st
 
 def test_what_a_killed_write_left_is_a_leftover(node: Node) -> None:
     node.folder.mkdir()
-    for suffix in (".new", ".tmp"):
-        node.spec.with_name(node.spec.name + suffix).write_text("{")
+    node.spec.with_name(f"{node.spec.name}.new").write_text("{")
     (leftover,) = node.preparer.leftovers(())
     node.preparer.remove(leftover)
     assert list(node.folder.iterdir()) == []

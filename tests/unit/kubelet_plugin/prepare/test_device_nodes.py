@@ -167,14 +167,6 @@ def test_what_a_killed_process_has_left_is_removed(host: HostPaths, kernel: Kern
     }
 
 
-def test_what_a_killed_process_of_version_0_1_0_has_left_is_removed(
-    host: HostPaths, kernel: Kernel
-) -> None:
-    kernel.has("/dev/.nvidia0.new", "195:0", 0o600)
-    NvidiaNodes(host).ensure_gpu(gpu(0))
-    assert [entry.name for entry in host.path("/dev").iterdir()] == ["nvidia0"]
-
-
 def test_permissions_are_those_of_the_modules_parameters(host: HostPaths, kernel: Kernel) -> None:
     kernel.parameters(DeviceFileUID=7, DeviceFileGID=44, DeviceFileMode=0o660, ModifyDeviceFiles=1)
     kernel.has("/dev/nvidia1", "195:1")
