@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from kubelet_plugin.cdi.driver_files import DriverFile, DriverFiles, Library
+from kubelet_plugin.claims.resource_failure import DriverFileUnreadable, DriverLibraryMissing
 from kubelet_plugin.rooted_path import RootedPath, RootedPaths
 
 _LIBRARY_FOLDERS = (
@@ -53,6 +54,10 @@ _LINK = re.compile(r"(?P<stem>lib.+)\.so(\.\d+)?")
 
 class DriverFilesError(Exception):
     """The driver's files are missing or cannot be read; names the root, the path and the remedy."""
+
+    def __init__(self, failure: DriverLibraryMissing | DriverFileUnreadable) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 def nvml_libraries(root: Path) -> tuple[RootedPath, ...]:
@@ -135,9 +140,9 @@ class _Search:
         missing = {f"{stem}.so.{version}" for stem in _REQUIRED} - names
         if missing:
             raise DriverFilesError(
-                f"{' and '.join(sorted(missing))} not found below the driver root {self._root}, in "
-                f"{', '.join(_LIBRARY_FOLDERS)}; install the libraries of driver {version} there, "
-                "or set driver_root and host_driver_root to the root of the installed driver"
+                DriverLibraryMissing(
+                    tuple(sorted(missing)), str(self._root), _LIBRARY_FOLDERS, version
+                )
             )
         hook = str(self._hook) if self._hook is not None else self._found_hook()
         sockets = (self._named(path) for path in _SOCKETS if self._is(path, stat.S_ISSOCK))
@@ -227,8 +232,7 @@ class _Search:
             yield
         except OSError as error:
             raise DriverFilesError(
-                f"{path} below the driver root {self._root} cannot be read: {error}; "
-                "the plugin must be able to read the driver's files"
+                DriverFileUnreadable(path, str(self._root), str(error))
             ) from error
 
 

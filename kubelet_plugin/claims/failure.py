@@ -1,13 +1,15 @@
 """Why a claim cannot be prepared or unprepared, as a closed union.
 
 The text of each failure names an object and a remedy; it becomes an Event. `retriable` says whether
-the same call may succeed later without intervention. `reason` is the label in metrics.
+the same call may succeed later without intervention. `reason` is the label in metrics, described in
+docs/claim-failures.md.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
+from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.inventory.health import Problem, Severity
 
@@ -267,21 +269,26 @@ class DriverUnknown:
 
 @dataclass(frozen=True, slots=True)
 class NodeResourceFailed:
-    """A node resource that the claim needs cannot be created or removed."""
+    """A node resource that the claim needs cannot be created, read or removed."""
 
-    reason: ClassVar[str] = "NodeResourceFailed"
     claim: ClaimReference | None
     """None if the resource belongs to no claim, or the claim is not known."""
-    problem: str
-    """Names the resource and the remedy."""
-    retriable: bool
+    cause: ResourceFailure
+
+    @property
+    def reason(self) -> str:
+        """The reason of the cause."""
+        return self.cause.reason
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the cause may pass."""
+        return self.cause.retriable
 
     def __str__(self) -> str:
-        return (
-            self.problem
-            if self.claim is None
-            else (f"ResourceClaim {self.claim.key} (UID {self.claim.uid}): {self.problem}")
-        )
+        if self.claim is None:
+            return str(self.cause)
+        return f"ResourceClaim {self.claim.key} (UID {self.claim.uid}): {self.cause}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from kubelet_plugin.claims.nvidia_checkpoint import (
     UnreadableCheckpoint,
     parse_nvidia_checkpoint,
 )
+from kubelet_plugin.claims.resource_failure import file_failure
 from kubelet_plugin.devices.conflict import Hold, first_conflict
 from kubelet_plugin.devices.name import PartitionName
 
@@ -80,9 +81,12 @@ class NvidiaClaims:
             raise ClaimError(
                 NodeResourceFailed(
                     claim.reference,
-                    f"CDI specs in {self._cdi_directory} cannot be listed: {error}; check that the "
-                    "folder exists and is readable",
-                    retriable=True,
+                    file_failure(
+                        f"CDI specs in {self._cdi_directory}",
+                        "listed",
+                        error,
+                        "check that the folder exists and is readable",
+                    ),
                 )
             ) from error
         if not left:
@@ -128,9 +132,12 @@ class NvidiaClaims:
             raise ClaimError(
                 NodeResourceFailed(
                     reference,
-                    f"the CDI spec {spec} of NVIDIA's DRA driver cannot be removed: {error}; "
-                    "delete the file manually",
-                    retriable=True,
+                    file_failure(
+                        f"the CDI spec {spec} of NVIDIA's DRA driver",
+                        "removed",
+                        error,
+                        "delete the file manually",
+                    ),
                 )
             ) from error
         match checkpoint:

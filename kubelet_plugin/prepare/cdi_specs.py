@@ -16,6 +16,7 @@ from kubelet_plugin.cdi.driver_root import DriverFilesError, DriverRoot
 from kubelet_plugin.cdi.spec import CdiSpecError, ContainerEdits, DeviceNode, Mount, render_spec
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ClaimError, DriverUnknown
+from kubelet_plugin.claims.resource_failure import NameInvalid, file_failure
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.partition import FoundPartition, Partition
@@ -23,7 +24,7 @@ from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
-from kubelet_plugin.prepare.device_nodes import DeviceNodeError, NvidiaNodes
+from kubelet_plugin.prepare.device_nodes import NvidiaNodes
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
     Identity,
@@ -69,10 +70,11 @@ class CdiSpecs:
         try:
             return {spec_identity(uid) for uid in self._directory.uids()}
         except OSError as error:
-            raise ResourceError(
-                f"CDI specs in {self._directory.path} cannot be listed: {error}; check that the "
-                "folder exists and is readable",
-                retriable=True,
+            raise _unusable(
+                f"CDI specs in {self._directory.path}",
+                "listed",
+                error,
+                "check that the folder exists and is readable",
             ) from error
 
     def owner(self, uid: str) -> ClaimReference | None:
@@ -86,11 +88,7 @@ class CdiSpecs:
         except IsADirectoryError:
             return None
         except OSError as error:
-            raise ResourceError(
-                f"the CDI spec of the claim with UID {uid} in {self._directory.path} cannot be "
-                f"read: {error}; check the folder and its file system",
-                retriable=True,
-            ) from error
+            raise _unusable(self._spec_of(uid), "read", error) from error
         owner = claim_of(content) if content is not None else None
         return owner if owner is not None and owner.uid == uid else None
 
@@ -123,17 +121,13 @@ class CdiSpecs:
                 )
             )
         except CdiSpecError as error:
-            raise ResourceError(str(error), retriable=False) from error
-        except (DeviceNodeError, DriverFilesError) as error:
-            raise ResourceError(str(error), retriable=True) from error
+            raise ResourceError(NameInvalid(str(error))) from error
+        except DriverFilesError as error:
+            raise ResourceError(error.failure) from error
         try:
             self._directory.write(spec.claim.uid, content)
         except OSError as error:
-            raise ResourceError(
-                f"its CDI spec in {self._directory.path} cannot be written: {error}; check the "
-                "folder and its file system",
-                retriable=True,
-            ) from error
+            raise _unusable(f"its CDI spec in {self._directory.path}", "written", error) from error
 
     def remove(self, uid: str) -> None:
         """Removes the spec of the claim with this UID, if it exists.
@@ -144,11 +138,12 @@ class CdiSpecs:
         try:
             self._directory.remove(uid)
         except OSError as error:
-            raise ResourceError(
-                f"the CDI spec of the claim with UID {uid} in {self._directory.path} cannot be "
-                f"removed: {error}; delete the file manually",
-                retriable=True,
+            raise _unusable(
+                self._spec_of(uid), "removed", error, "delete the file manually"
             ) from error
+
+    def _spec_of(self, uid: str) -> str:
+        return f"the CDI spec of the claim with UID {uid} in {self._directory.path}"
 
     def _shared(self, files: DriverFiles, control_nodes: tuple[DeviceNode, ...]) -> ContainerEdits:
         """Returns the edits of all devices, cached: composing them is a third of a prepare."""
@@ -187,6 +182,12 @@ class CdiSpecs:
 
     def _seen_by_runtime(self, paths: tuple[str, ...]) -> tuple[DeviceNode, ...]:
         return tuple(DeviceNode(path, self._host_device_root + path) for path in paths)
+
+
+def _unusable(
+    subject: str, action: str, error: OSError, remedy: str = "check the folder and its file system"
+) -> ResourceError:
+    return ResourceError(file_failure(subject, action, error, remedy))
 
 
 def _metadata_mounts(spec: ClaimSpec, made: Mapping[Identity, Made]) -> Mapping[str, Mount]:

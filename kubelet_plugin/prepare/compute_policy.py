@@ -12,6 +12,12 @@ from typing import Final
 
 from carina_dra.config.time_slice import TimeSliceInterval, interval_number
 from kubelet_plugin.cdi.driver_root import nvml_libraries, programs
+from kubelet_plugin.claims.resource_failure import (
+    NvidiaSmiFailed,
+    NvidiaSmiHangs,
+    NvidiaSmiMissing,
+    TimeSlicesUnsupported,
+)
 from kubelet_plugin.prepare.resource import ResourceError
 from kubelet_plugin.rooted_path import RootedPath
 
@@ -48,11 +54,7 @@ class ComputePolicy:
         self._refuse_hanging(uuid, task)
         program = _first(programs(self._driver_root, _PROGRAM))
         if program is None:
-            raise PolicyUnchangedError(
-                f"{task}: {_PROGRAM} not found below the driver root {self._driver_root}; install "
-                "it, or set driver_root to the root of the installed driver",
-                retriable=True,
-            )
+            raise PolicyUnchangedError(NvidiaSmiMissing(task, str(self._driver_root)))
         number = str(interval_number(interval))
         command = [program, "compute-policy", "-i", uuid, "--set-timeslice", number]
         library = _first(nvml_libraries(self._driver_root))
@@ -60,18 +62,15 @@ class ComputePolicy:
         try:
             status, output = self._run(uuid, command, environment)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ResourceError(
-                f"{task}: {error}; run `{' '.join(command)}`", retriable=True
-            ) from error
+            raise ResourceError(NvidiaSmiFailed(task, str(error), " ".join(command))) from error
         if status != 0:
             said = " ".join(output.decode(errors="replace").split())[-_SHOWN:]
+            problem = f"{_PROGRAM} ended with {status}: {said or 'no output'}"
+            unsupported = "not supported" in said.lower()
+            cause = TimeSlicesUnsupported if unsupported else NvidiaSmiFailed
             # After a signal, it is not known what the program has done.
             error_type = PolicyUnchangedError if status > 0 else ResourceError
-            raise error_type(
-                f"{task}: {_PROGRAM} ended with {status}: {said or 'no output'}; run "
-                f"`{' '.join(command)}`",
-                retriable="not supported" not in said.lower(),
-            )
+            raise error_type(cause(task, problem, " ".join(command)))
 
     def _run(
         self, uuid: str, command: Sequence[str], environment: Mapping[str, str]
@@ -105,11 +104,7 @@ class ComputePolicy:
         process = self._not_ended.pop(uuid, None)
         if process is not None and process.poll() is None:
             self._not_ended[uuid] = process
-            raise ResourceError(
-                f"{task}: {_PROGRAM} was killed, but its process {process.pid} does not end; reset "
-                "the GPU or reboot the node",
-                retriable=True,
-            )
+            raise ResourceError(NvidiaSmiHangs(task, process.pid))
 
 
 def _first(paths: Iterable[RootedPath]) -> str | None:

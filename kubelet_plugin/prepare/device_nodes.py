@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubelet_plugin.claims.resource_failure import DeviceNodeUnusable, DriverModuleMissing
 from kubelet_plugin.host import CharacterDevice, DeviceFileParameters, HostPaths
 from kubelet_plugin.inventory.gpu import Gpu
-from kubelet_plugin.prepare.resource import MadeInstance
+from kubelet_plugin.prepare.resource import MadeInstance, ResourceError
 
 _NVIDIA = ("nvidia", "nvidia-frontend", "nvidiactl")
 """Names of the NVIDIA module in /proc/devices: the first since driver 550, the second before."""
@@ -30,8 +31,13 @@ _ATTEMPTS = 10
 """An attempt fails without an error only if another process creates the same node."""
 
 
-class DeviceNodeError(Exception):
+class DeviceNodeError(ResourceError):
     """A device node is missing or wrong, and cannot be created; names the path and the remedy."""
+
+    @classmethod
+    def of(cls, subject: str, problem: str, remedy: str) -> "DeviceNodeError":
+        """Returns the error for a node, or for what it depends on."""
+        return cls(DeviceNodeUnusable(subject, problem, remedy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +138,10 @@ class NvidiaNodes:
     def _ensure_capability(self, name: str) -> str:
         capability = self._host.capability(name)
         if capability is None:
-            raise DeviceNodeError(
-                f"{self._host.path('/proc/driver/nvidia/capabilities')}/{name} is missing "
-                "or damaged, so that the number of its device node is not known; check that the "
-                "nvidia module is loaded and that nvidia-smi shows the MIG instance"
+            raise DeviceNodeError.of(
+                f"{self._host.path('/proc/driver/nvidia/capabilities')}/{name}",
+                "is missing or damaged, so that the number of its device node is not known",
+                "check that the nvidia module is loaded and that nvidia-smi shows the MIG instance",
             )
         node = _Node(
             f"{_CAPABILITIES}/nvidia-cap{capability.minor}", _CAPS, capability.minor, _LOAD_NVIDIA
@@ -149,9 +155,9 @@ class NvidiaNodes:
         host, path = self._host, self._host.path(node.path)
         major = node.major(self._majors)
         if major is None:
+            listing = str(host.path("/proc/devices"))
             raise DeviceNodeError(
-                f"the numbers of device node {path} are not known: {host.path('/proc/devices')} "
-                f"does not list {node.drivers[0]}; {node.load}"
+                DriverModuleMissing(str(path), listing, node.drivers[0], node.load)
             )
         wanted = CharacterDevice(major, node.minor, parameters.permissions)
         for _ in range(_ATTEMPTS):
@@ -162,11 +168,13 @@ class NvidiaNodes:
                 _check_unmodifiable(host, node, found, wanted)
                 return
             if found is None and _is_of_another_kind(path):
-                raise DeviceNodeError(f"{path} is not a character device; remove it")
+                raise DeviceNodeError.of(str(path), "is not a character device", "remove it")
             _replace(host, node.path, wanted)
-        raise DeviceNodeError(
-            f"device node {path} was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, "
-            "because another program changes it; stop that program"
+        raise DeviceNodeError.of(
+            f"device node {path}",
+            f"was replaced {_ATTEMPTS} times and still is not {_words(wanted)}, because another "
+            "program changes it",
+            "stop that program",
         )
 
 
@@ -178,8 +186,10 @@ def _make_folder(path: Path) -> None:
         path.mkdir(exist_ok=True)
         path.chmod(0o755)  # mkdir is subject to the umask
     except OSError as error:
-        raise DeviceNodeError(
-            f"folder {path} cannot be created: {error}; create it with `mkdir -m 755 {path}`"
+        raise DeviceNodeError.of(
+            f"folder {path}",
+            f"cannot be created: {error}",
+            f"create it with `mkdir -m 755 {path}`",
         ) from error
 
 
@@ -213,12 +223,12 @@ def _check_unmodifiable(
     if found is not None and (found.major, found.minor) == (wanted.major, wanted.minor):
         return
     state = "missing" if found is None else f"{found.major}:{found.minor}"
-    raise DeviceNodeError(
-        f"device node {host.path(node.path)} is {state} and must be "
-        f"{wanted.major}:{wanted.minor}; the plugin does not create it, because "
-        f"{host.path('/proc/driver/nvidia/params')} has ModifyDeviceFiles: 0; "
+    raise DeviceNodeError.of(
+        f"device node {host.path(node.path)}",
+        f"is {state} and must be {wanted.major}:{wanted.minor}; the plugin does not create it, "
+        f"because {host.path('/proc/driver/nvidia/params')} has ModifyDeviceFiles: 0",
         f"{_by_hand(host, node.path, wanted)}, or load the nvidia module with "
-        "NVreg_ModifyDeviceFiles=1"
+        "NVreg_ModifyDeviceFiles=1",
     )
 
 
@@ -241,9 +251,10 @@ def _replace(host: HostPaths, node: str, wanted: CharacterDevice) -> None:
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():
             return  # another process has removed the temporary node, and has created the node
         new.unlink(missing_ok=True)
-        raise DeviceNodeError(
-            f"device node {path} is missing or wrong and cannot be created: {error}; "
-            f"{_by_hand(host, node, wanted)}, or give the plugin's container the capability MKNOD"
+        raise DeviceNodeError.of(
+            f"device node {path}",
+            f"is missing or wrong and cannot be created: {error}",
+            f"{_by_hand(host, node, wanted)}, or give the plugin's container the capability MKNOD",
         ) from error
 
 

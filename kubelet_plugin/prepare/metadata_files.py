@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 from operator import attrgetter
 
+from kubelet_plugin.claims.resource_failure import NameInvalid, file_failure
 from kubelet_plugin.device_metadata.directory import MetadataDirectory
 from kubelet_plugin.device_metadata.document import (
     MetadataNameError,
@@ -82,7 +83,7 @@ class MetadataFiles:
                 for each in wanted
             }
         except MetadataNameError as error:
-            raise ResourceError(str(error), retriable=False) from error
+            raise ResourceError(NameInvalid(str(error))) from error
         try:
             self._directory.remove(claim.uid, keep=files)
             for each in wanted:
@@ -111,11 +112,14 @@ class MetadataFiles:
             content = render_metadata(metadata, generation + 1)
         self._directory.write(uid, request, content)
 
-    def _unusable(self, what: str, error: OSError) -> ResourceError:
+    def _unusable(self, action: str, error: OSError) -> ResourceError:
         return ResourceError(
-            f"device metadata in {self._directory.path} cannot be {what}: {error}; check the "
-            "folder and its file system",
-            retriable=True,
+            file_failure(
+                f"device metadata in {self._directory.path}",
+                action,
+                error,
+                "check the folder and its file system",
+            )
         )
 
 

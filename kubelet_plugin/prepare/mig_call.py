@@ -1,34 +1,41 @@
 """Calls of NVML that change a GPU's partitions, and what to do when one fails."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
+from kubelet_plugin.claims.resource_failure import (
+    GpuBusy,
+    GpuFellOff,
+    GpuGone,
+    GpuResetRequired,
+    MigPlacementRefused,
+    MigProfileRefused,
+    MigRoomTaken,
+    NvmlCallFailed,
+    NvmlHangs,
+    PermissionMissing,
+    ResourceFailure,
+)
 from kubelet_plugin.inventory.health import NvmlFailure
 from kubelet_plugin.nvml.library import NvmlBusyError, NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig_instance import FINDING
 from kubelet_plugin.prepare.resource import ResourceError
 
-_RETRIED: Final[Mapping[str, str]] = {
-    "NVML_ERROR_IN_USE": "a process on the node uses the GPU, which may be a monitoring agent; "
-    "`nvidia-smi` and `fuser -v /dev/nvidia*` list such processes",
-    "NVML_ERROR_INSUFFICIENT_RESOURCES": "other GPU instances take the room; `nvidia-smi mig -lgi` "
-    "lists them. If no claim has them, destroy them; otherwise, it becomes free when their pods "
-    "have ended",
+_CauseType: TypeAlias = Callable[[str, NvmlFailure], ResourceFailure]
+
+_OF_ANY_CALL: Final[Mapping[str, _CauseType]] = {
+    "NVML_ERROR_IN_USE": GpuBusy,
+    "NVML_ERROR_INSUFFICIENT_RESOURCES": MigRoomTaken,
+    "NVML_ERROR_RESET_REQUIRED": GpuResetRequired,
+    "NVML_ERROR_NO_PERMISSION": PermissionMissing,
 }
 _CREATION: Final = "nvmlDeviceCreateGpuInstanceWithPlacement"
-_NOT_CREATED: Final[Mapping[str, str]] = {
-    "NVML_ERROR_NOT_SUPPORTED": "the driver lists the profile, but does not make it on this GPU; "
-    "select another profile",
-    "NVML_ERROR_INVALID_ARGUMENT": "the driver lists the placement, but does not accept it on this "
-    "GPU; select another profile",
+_OF_CREATION: Final[Mapping[str, _CauseType]] = {
+    "NVML_ERROR_NOT_SUPPORTED": MigProfileRefused,
+    "NVML_ERROR_INVALID_ARGUMENT": MigPlacementRefused,
 }
-_FINAL: Final[Mapping[str, str]] = {
-    "NVML_ERROR_RESET_REQUIRED": "the GPU changes MIG mode only with a reset; switch the mode with "
-    "`nvidia-smi -mig` and reset the GPU when nothing uses it",
-    "NVML_ERROR_NO_PERMISSION": "run the plugin's container as root and privileged",
-}
-_REFUSALS: Final = frozenset({*_RETRIED, *_NOT_CREATED, *_FINAL})
+_REFUSALS: Final = frozenset({*_OF_ANY_CALL, *_OF_CREATION})
 _GONE: Final = frozenset({"NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED"})
 _LOST: Final = "NVML_ERROR_GPU_IS_LOST"
 
@@ -54,7 +61,7 @@ def mig_calls(library: NvmlLibrary, task: str) -> Iterator[None]:
         with library.lease():
             yield
     except NvmlBusyError as error:
-        raise ResourceError(f"{task}: {error}", retriable=True) from error
+        raise ResourceError(NvmlHangs(task, str(error))) from error
     except NvmlCallError as error:
         raise _failed(task, error.failure) from error
 
@@ -68,15 +75,10 @@ def was_refused(failure: NvmlFailure) -> bool:
 
 
 def _failed(task: str, failure: NvmlFailure) -> ResourceError:
-    final = {**_FINAL, **_NOT_CREATED} if failure.function == _CREATION else _FINAL
-    if failure.code in final:
-        return ResourceError(f"{task}: {failure}; {final[failure.code]}", retriable=False)
-    remedy = _RETRIED.get(failure.code, "check nvidia-smi and the kernel log")
-    return _kind(failure)(f"{task}: {failure}; {remedy}", retriable=True)
-
-
-def _kind(failure: NvmlFailure) -> type[ResourceError]:
     if failure.code == _LOST:
-        return GpuLostError
+        return GpuLostError(GpuFellOff(task, failure))
     not_found = failure.code == "NVML_ERROR_NOT_FOUND" and failure.function == FINDING
-    return GpuGoneError if not_found or failure.code in _GONE else ResourceError
+    if not_found or failure.code in _GONE:
+        return GpuGoneError(GpuGone(task, failure))
+    known = {**_OF_ANY_CALL, **_OF_CREATION} if failure.function == _CREATION else _OF_ANY_CALL
+    return ResourceError(known.get(failure.code, NvmlCallFailed)(task, failure))

@@ -10,6 +10,7 @@ Carina had recorded one; it is left, too.
 import logging
 from collections.abc import Callable, Collection
 
+from kubelet_plugin.claims.resource_failure import MigInstanceDivided, MigInstanceVanished
 from kubelet_plugin.inventory.mig import ComputeInstance, GpuInstance
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
@@ -136,11 +137,5 @@ def _made(instance: GpuInstance, compute: ComputeInstance) -> MadeInstance:
 
 def _not_whole(task: str, found: GpuInstance | None) -> ResourceError:
     if found is None:
-        return ResourceError(f"{task}: it vanished after it was made", retriable=True)
-    number = len(found.compute_instances)
-    return ResourceError(
-        f"{task}: GPU instance {found.id} is there already, with {number} compute instances, none "
-        "of which has all of it, since an administrator divided it; destroy it with "
-        "`nvidia-smi mig -dci` and `-dgi`, or give it one compute instance for all of it",
-        retriable=True,
-    )
+        return ResourceError(MigInstanceVanished(task))
+    return ResourceError(MigInstanceDivided(task, found.id, len(found.compute_instances)))

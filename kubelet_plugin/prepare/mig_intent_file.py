@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from kubelet_plugin.claims.resource_failure import file_failure
 from kubelet_plugin.devices.name import WholeGpuName
 from kubelet_plugin.durable_file import sync_folder
 from kubelet_plugin.inventory.gpu import Gpu
@@ -143,9 +144,12 @@ class MigIntentFiles:
             yield
         except OSError as error:
             raise ResourceError(
-                f"the record of MIG instances in {self._folder} cannot be used: {error}; check the "
-                "folder and its disk",
-                retriable=True,
+                file_failure(
+                    f"the record of MIG instances in {self._folder}",
+                    "used",
+                    error,
+                    "check the folder and its disk",
+                )
             ) from error
 
     def _file(self, uuid: str) -> Path:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import replace
 
+from kubelet_plugin.claims.resource_failure import MigModeInUse
 from kubelet_plugin.inventory.mig_intent import MigIntents
 from kubelet_plugin.nvml.library import NvmlCallError, NvmlLibrary
 from kubelet_plugin.nvml.mig import read_layout
@@ -74,11 +75,7 @@ class MigModes:
         for uuid, intents in self._intents.all().items():
             if intents.mode and intents.gpu == identity.name:
                 if intents.instances:
-                    raise ResourceError(
-                        f"MIG mode of {uuid} cannot be switched off: it has "
-                        f"{', '.join(sorted(intents.instances))}; wait until no claim has them",
-                        retriable=True,
-                    )
+                    raise ResourceError(MigModeInUse(uuid, tuple(sorted(intents.instances))))
                 self._switch_off(uuid, intents)
                 self._intents.store(uuid, replace(intents, mode=False))
 

@@ -119,7 +119,7 @@ class Preparer(Generic[R, M]):
 
 
 def _failed(error: ResourceError, claim: ClaimReference | None) -> ClaimError:
-    return ClaimError(NodeResourceFailed(claim, str(error), error.retriable))
+    return ClaimError(NodeResourceFailed(claim, error.failure))
 
 
 def _identity(leftover: Leftover) -> Identity:

@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from carina_dra.config.time_slice import TimeSliceInterval
 from kubelet_plugin.claims.claim import NodeClaim
+from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.name import WholeGpuName, gpu_name, parse_name
 from kubelet_plugin.devices.partition import FoundPartition, Partition
@@ -187,8 +188,8 @@ KINDS = (
 
 
 class ResourceError(Exception):
-    """A node resource cannot be read, created or removed; names it and the remedy."""
+    """A node resource cannot be read, created or removed."""
 
-    def __init__(self, problem: str, *, retriable: bool) -> None:
-        super().__init__(problem)
-        self.retriable = retriable
+    def __init__(self, failure: ResourceFailure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure

@@ -96,7 +96,7 @@ class TimeSlices:
         except GpuGoneError as error:
             _log.warning("time slices are gone with their GPU", extra={"reason": str(error)})
         except ResourceError as error:
-            if error.retriable:
+            if error.failure.retriable:
                 raise
             # The GPU does not support it, so that nothing was set either.
             _log.warning("time slices are not reset", extra={"reason": str(error)})

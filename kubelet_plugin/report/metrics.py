@@ -26,7 +26,8 @@ class Metrics:
         )
         self.call_failures = Counter(
             "carina_claim_call_failures",
-            "Failed calls of the kubelet per claim, by operation and reason.",
+            "Failed calls of the kubelet per claim, by operation and reason (one word for each "
+            "cause; docs/claim-failures.md lists them).",
             ("operation", "reason"),
             registry=registry,
         )
@@ -37,7 +38,8 @@ class Metrics:
         )
         self.repair_failures = Counter(
             "carina_claim_repair_failures",
-            "Failed attempts to restore what a prepared claim needs, by reason.",
+            "Failed attempts to restore what a prepared claim needs, by reason (as of failed "
+            "calls).",
             ("reason",),
             registry=registry,
         )

@@ -9,6 +9,7 @@ import pynvml
 import pytest
 
 from kubelet_plugin.claims.failure import ClaimError
+from kubelet_plugin.claims.resource_failure import GpuResetRequired
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.inventory.gpu import MigMode
@@ -314,7 +315,7 @@ def test_a_mode_that_needs_a_reset_is_refused_and_does_not_stay_pending(
     with pytest.raises(ResourceError, match="changes MIG mode only with a reset") as refused:
         modes.make(MigModeOn(gpu))
 
-    assert not refused.value.retriable
+    assert isinstance(refused.value.failure, GpuResetRequired)
     assert not node.simulated.state.gpus[0].mig_pending
 
 

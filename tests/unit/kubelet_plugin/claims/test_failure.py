@@ -1,6 +1,9 @@
 """Which failures may pass by themselves, and so are tried again while the kubelet waits."""
 
+import errno
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -28,8 +31,15 @@ from kubelet_plugin.claims.failure import (
     TimeSlicingMissing,
     UnexpectedError,
 )
+from kubelet_plugin.claims.resource_failure import (
+    DiskFull,
+    FileUnusable,
+    ResourceFailure,
+    file_failure,
+)
 from tests.samples.claims import claim
 from tests.samples.gpus import LOST, UNREADABLE
+from tests.samples.resource_failures import BUSY, FINAL, RETRIABLE
 
 TRAIN = ClaimReference("uid", "default", "train")
 CASES: list[tuple[ClaimFailure, bool]] = [
@@ -48,8 +58,8 @@ CASES: list[tuple[ClaimFailure, bool]] = [
     (TimeSliceDisagrees(claim(), "gpu-0-share", "Short", "Long", claim(uid="other")), True),
     (TimeSlicingMissing(claim(), "gpu-0", "Short", "Tesla P4"), False),
     (DriverUnknown(claim()), True),
-    (NodeResourceFailed(TRAIN, "read-only", retriable=True), True),
-    (NodeResourceFailed(TRAIN, "a bad name", retriable=False), False),
+    *((NodeResourceFailed(TRAIN, cause), True) for cause in RETRIABLE),
+    *((NodeResourceFailed(TRAIN, cause), False) for cause in FINAL),
     (CheckpointUnusable("disk full"), True),
     (LockUnavailable("held"), True),
     (CallerGone(TRAIN), False),
@@ -64,7 +74,52 @@ def test_what_may_pass_by_itself(failure: ClaimFailure, retriable: bool) -> None
 
 def test_every_failure_is_in_the_table_under_a_reason_of_its_own() -> None:
     assert {type(failure) for failure, _ in CASES} == set(get_args(ClaimFailure))
-    assert all(failure.reason == type(failure).__name__ for failure, _ in CASES)
+    own = [_cause(failure) for failure, _ in CASES]
+    assert {type(cause) for cause in own} >= set(get_args(ResourceFailure))
+    assert all(
+        failure.reason == type(cause).__name__
+        for (failure, _), cause in zip(CASES, own, strict=True)
+    )
+
+
+def test_every_reason_is_documented() -> None:
+    page = (Path(__file__).parents[4] / "docs/claim-failures.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert documented == sorted(documented)
+    assert set(documented) == {failure.reason for failure, _ in CASES}
+
+
+def test_a_cause_names_the_claim_if_it_is_known() -> None:
+    text = (
+        "MIG mode of GPU-1 cannot be switched on: nvmlDeviceSetMigMode returned NVML_ERROR_IN_USE; "
+        "a process on the node uses the GPU"
+    )
+    assert str(NodeResourceFailed(None, BUSY)).startswith(text)
+    assert str(NodeResourceFailed(TRAIN, BUSY)).startswith(
+        f"ResourceClaim default/train (UID uid): {text}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, DiskFull),
+        (errno.EDQUOT, DiskFull),
+        (errno.EIO, FileUnusable),
+        (None, FileUnusable),
+    ],
+)
+def test_a_full_disk_is_told_from_another_error(
+    number: int | None, kind: type[ResourceFailure]
+) -> None:
+    error = OSError("no number") if number is None else OSError(number, "said")
+    failure = file_failure("a file", "written", error, "do this")
+    assert type(failure) is kind
+    assert str(failure) == f"a file cannot be written: {error}; do this"
+
+
+def _cause(failure: ClaimFailure) -> ClaimFailure | ResourceFailure:
+    return failure.cause if isinstance(failure, NodeResourceFailed) else failure
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from kubelet_plugin.claims.failure import (
 )
 from tests.fakes.claims import PATIENT
 from tests.samples.claims import UID, allocated, claim
+from tests.samples.resource_failures import FULL
 from tests.unit.kubelet_plugin.claims.world import (
     GET,
     NO_NODE,
@@ -79,7 +80,7 @@ def test_a_failed_prepare_leaves_nothing_behind(world: World) -> None:
 
 def test_a_failed_prepare_that_cannot_be_rolled_back_stays_recorded(world: World) -> None:
     world.node.failing = NO_NODE
-    world.node.stuck[UID] = NodeResourceFailed(TRAIN, "read-only", retriable=True)
+    world.node.stuck[UID] = NodeResourceFailed(TRAIN, FULL)
     assert refusal(world, TRAIN) == NO_NODE
     assert world.recorded() == {"train": ("gpu-0",)}
 

@@ -17,6 +17,7 @@ from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.claims.lock import FileLock, LockError
 from tests.fakes.claims import PATIENT
 from tests.samples.claims import UID
+from tests.samples.resource_failures import BUSY
 from tests.unit.kubelet_plugin.claims.world import (
     NO_NODE,
     OTHER,
@@ -42,7 +43,7 @@ def test_a_leftover_that_cannot_be_removed_is_reported_once_and_stops_nothing_el
     prepared = world.node.made.pop(UID)
     for uid in ("a", "b"):
         world.node.made[uid] = replace(prepared, uid=uid)
-    busy = world.node.stuck["a"] = NodeResourceFailed(None, "busy", retriable=True)
+    busy = world.node.stuck["a"] = NodeResourceFailed(None, BUSY)
     claims.repair()
     claims.repair()
     assert set(world.node.made) == {UID, "a"}
@@ -53,7 +54,7 @@ def test_a_leftover_that_is_stuck_again_later_is_reported_again(world: World) ->
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
     orphan = replace(world.node.made[UID], uid="a")
-    world.node.stuck["a"] = NodeResourceFailed(None, "busy", retriable=True)
+    world.node.stuck["a"] = NodeResourceFailed(None, BUSY)
     for made in ({"a": orphan}, {}, {"a": orphan}):
         world.node.made = dict(made)
         claims.repair()

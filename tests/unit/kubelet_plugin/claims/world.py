@@ -26,13 +26,14 @@ from kubelet_plugin.claims.lifecycle import ClaimLifecycle
 from kubelet_plugin.claims.lock import FileLock
 from tests.fakes.claims import PATIENT, FakePreparer, FakeReporter
 from tests.fakes.lifecycle import lifecycle
+from tests.samples import resource_failures
 from tests.samples.claims import UID
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
 TRAIN = ClaimReference(UID, "default", "train")
 OTHER = ClaimReference("b2222222-bbbb", "default", "other")
 GET = ApiOperation.on("get", RESOURCE_CLAIMS, "default", "train")
-NO_NODE = NodeResourceFailed(TRAIN, "no device node", retriable=True)
+NO_NODE = NodeResourceFailed(TRAIN, resource_failures.NO_NODE)
 DEADLINE = 10.0
 
 

@@ -24,6 +24,7 @@ from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import ResourceError
 from tests.fakes.claims import PATIENT, FakeReporter
 from tests.fakes.lifecycle import lifecycle
+from tests.samples.resource_failures import BUSY
 from tests.unit.kubelet_plugin.prepare.made_up_kinds import MadeUpNode, identities, wanted
 
 CLAIMS = tuple(ClaimReference(f"uid-{n}", "default", f"claim-{n}") for n in range(3))
@@ -105,7 +106,7 @@ class World:
             if left == 0 and trouble == "kill":
                 raise KilledError
             if left == 0 and trouble == "fail":
-                raise ResourceError("out of order", retriable=True)
+                raise ResourceError(BUSY)
 
         self.node.trouble = step
         try:

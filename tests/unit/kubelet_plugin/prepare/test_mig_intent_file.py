@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_with_the_remedy(folder: Path) 
     ):
         with pytest.raises(ResourceError, match="check the folder and its disk") as failed:
             use()
-        assert failed.value.retriable
+        assert failed.value.failure.retriable
 
 
 def test_what_was_last_read_is_known_while_the_file_cannot_be_read(

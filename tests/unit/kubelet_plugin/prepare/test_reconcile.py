@@ -8,6 +8,7 @@ from kubelet_plugin.claims.claim import NodeClaim
 from kubelet_plugin.prepare.reconcile import plan, reconcile
 from kubelet_plugin.prepare.resource import ResourceError
 from tests.samples.claims import allocated, claim
+from tests.samples.resource_failures import BUSY
 from tests.unit.kubelet_plugin.prepare.made_up_kinds import MadeUpNode, identities, wanted
 
 
@@ -52,10 +53,10 @@ def test_what_cannot_be_removed_keeps_what_it_may_need_and_nothing_else() -> Non
         nonlocal calls
         calls += 1
         if calls == 3:  # before the first part: a file takes two steps
-            raise ResourceError("busy", retriable=True)
+            raise ResourceError(BUSY)
 
     node.trouble = trouble
-    with pytest.raises(ResourceError, match="busy"):
+    with pytest.raises(ResourceError, match="uses the GPU"):
         reconcile(node, identities(prepared), {})
     assert {identity.kind for identity in node.observe()} == {"part", "mode"}
     assert len(node.parts) == 1
@@ -67,7 +68,7 @@ def test_nothing_is_made_of_a_plan_that_cannot_be_cleared_first() -> None:
     node = node_with([old])
 
     def trouble() -> None:
-        raise ResourceError("busy", retriable=True)
+        raise ResourceError(BUSY)
 
     node.trouble = trouble
     with pytest.raises(ResourceError):

@@ -15,6 +15,7 @@ from kubelet_plugin.report.claim import ClaimReport
 from kubelet_plugin.report.metrics import Metrics
 from tests.fakes.events import RecordedEvents
 from tests.samples.claims import UID, claim
+from tests.samples.resource_failures import BUSY, FULL, NO_NODE
 
 TRAIN = ClaimReference(UID, "default", "train")
 MISSING = DeviceMissing(claim(), "gpu-0", ("gpu-1",))
@@ -87,11 +88,11 @@ def test_a_call_that_is_retried_says_why(report: ClaimReport, events: RecordedEv
         ),
         pytest.param(
             lambda report: report.leftover_not_removed(
-                "CDI spec x", NodeResourceFailed(None, "busy", retriable=True)
+                "CDI spec x", NodeResourceFailed(None, BUSY)
             ),
             "Node node-1",
             "LeftoverStuck",
-            "CDI spec x is not needed by any claim and cannot be removed: busy",
+            "CDI spec x is not needed by any claim and cannot be removed: MIG mode of GPU-1 cannot",
             id="leftover stuck",
         ),
         pytest.param(
@@ -135,7 +136,16 @@ def test_what_operators_have_to_know_is_an_event(
     assert words in note
 
 
-@pytest.mark.parametrize("failure", [MISSING, LockUnavailable("held")])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        MISSING,
+        LockUnavailable("held"),
+        NodeResourceFailed(TRAIN, BUSY),
+        NodeResourceFailed(TRAIN, NO_NODE),
+        NodeResourceFailed(TRAIN, FULL),
+    ],
+)
 def test_failed_repairs_are_counted_by_reason(
     report: ClaimReport, metrics: Metrics, failure: ClaimFailure
 ) -> None:

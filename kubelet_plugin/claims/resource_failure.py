@@ -1,0 +1,393 @@
+"""Why what a claim needs on the node cannot be created, read or removed, as a closed union.
+
+Each cause has its evidence; its text names an object and the remedy. `retriable` says whether the
+same step may succeed later without intervention. `reason` is the label in metrics.
+"""
+
+import errno
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from kubelet_plugin.inventory.health import NvmlFailure
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+# --- files ---
+
+
+@dataclass(frozen=True, slots=True)
+class _FileFailure:
+    retriable: ClassVar[bool] = True
+    subject: str
+    """The files with their path, such as `CDI specs in /var/run/cdi`."""
+    action: str
+    """What cannot be done, as a participle: `listed`, `read`, `written`, `removed` or `used`."""
+    problem: str
+    """What the system reports."""
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} cannot be {self.action}: {self.problem}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull(_FileFailure):
+    """The file system of files of the plugin has no room, or a quota is used up."""
+
+    reason: ClassVar[str] = "DiskFull"
+
+
+@dataclass(frozen=True, slots=True)
+class FileUnusable(_FileFailure):
+    """Files of the plugin cannot be read, written or removed for another reason."""
+
+    reason: ClassVar[str] = "FileUnusable"
+
+
+def file_failure(subject: str, action: str, error: OSError, remedy: str) -> DiskFull | FileUnusable:
+    """Returns the cause for an error of the file system."""
+    kind = DiskFull if error.errno in _FULL else FileUnusable
+    return kind(subject, action, str(error), remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class NameInvalid:
+    """A name or an amount in the claim is not valid in a CDI spec or in a path."""
+
+    reason: ClassVar[str] = "NameInvalid"
+    retriable: ClassVar[bool] = False
+    problem: str
+    """Names the value and the rule."""
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+# --- the installed driver ---
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLibraryMissing:
+    """Libraries of the driver that every container needs are not installed."""
+
+    reason: ClassVar[str] = "DriverLibraryMissing"
+    retriable: ClassVar[bool] = True
+    names: tuple[str, ...]
+    root: str
+    folders: tuple[str, ...]
+    """The folders that were searched, below the root."""
+    version: str
+
+    def __str__(self) -> str:
+        return (
+            f"{' and '.join(self.names)} not found below the driver root {self.root}, in "
+            f"{', '.join(self.folders)}; install the libraries of driver {self.version} there, "
+            "or set driver_root and host_driver_root to the root of the installed driver"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFileUnreadable:
+    """A file or folder of the driver cannot be read."""
+
+    reason: ClassVar[str] = "DriverFileUnreadable"
+    retriable: ClassVar[bool] = True
+    path: str
+    root: str
+    problem: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} below the driver root {self.root} cannot be read: {self.problem}; "
+            "the plugin must be able to read the driver's files"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DriverModuleMissing:
+    """A module of the driver is not loaded, so that the numbers of a device node are not known."""
+
+    reason: ClassVar[str] = "DriverModuleMissing"
+    retriable: ClassVar[bool] = True
+    path: str
+    """The device node."""
+    listing: str
+    """The file in which the kernel lists the modules' numbers."""
+    module: str
+    load: str
+    """How to load the module."""
+
+    def __str__(self) -> str:
+        return (
+            f"the numbers of device node {self.path} are not known: {self.listing} does not list "
+            f"{self.module}; {self.load}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNodeUnusable:
+    """A device node is missing or wrong, and cannot be created."""
+
+    reason: ClassVar[str] = "DeviceNodeUnusable"
+    retriable: ClassVar[bool] = True
+    subject: str
+    """The node, or what it depends on, with its path."""
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.problem}; {self.remedy}"
+
+
+# --- calls of NVML; `task` names the GPU and says what cannot be done ---
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlHangs:
+    """NVML cannot be opened, because another call does not return."""
+
+    reason: ClassVar[str] = "NvmlHangs"
+    retriable: ClassVar[bool] = True
+    task: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class _NvmlCall:
+    retriable: ClassVar[bool] = True
+    remedy: ClassVar[str] = "check nvidia-smi and the kernel log"
+    task: str
+    failure: NvmlFailure
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.failure}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBusy(_NvmlCall):
+    """A process uses the GPU or the GPU instance."""
+
+    reason: ClassVar[str] = "GpuBusy"
+    remedy: ClassVar[str] = (
+        "a process on the node uses the GPU, which may be a monitoring agent; `nvidia-smi` and "
+        "`fuser -v /dev/nvidia*` list such processes"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MigRoomTaken(_NvmlCall):
+    """Other GPU instances take the room of a GPU instance."""
+
+    reason: ClassVar[str] = "MigRoomTaken"
+    remedy: ClassVar[str] = (
+        "other GPU instances take the room; `nvidia-smi mig -lgi` lists them. If no claim has "
+        "them, destroy them; otherwise, it becomes free when their pods have ended"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MigProfileRefused(_NvmlCall):
+    """The driver does not make a GPU instance of a profile that it lists."""
+
+    reason: ClassVar[str] = "MigProfileRefused"
+    retriable: ClassVar[bool] = False
+    remedy: ClassVar[str] = (
+        "the driver lists the profile, but does not make it on this GPU; select another profile"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MigPlacementRefused(_NvmlCall):
+    """The driver does not make a GPU instance at a placement that it lists."""
+
+    reason: ClassVar[str] = "MigPlacementRefused"
+    retriable: ClassVar[bool] = False
+    remedy: ClassVar[str] = (
+        "the driver lists the placement, but does not accept it on this GPU; select another profile"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuResetRequired(_NvmlCall):
+    """The GPU changes its MIG mode only with a reset."""
+
+    reason: ClassVar[str] = "GpuResetRequired"
+    retriable: ClassVar[bool] = False
+    remedy: ClassVar[str] = (
+        "the GPU changes MIG mode only with a reset; switch the mode with `nvidia-smi -mig` and "
+        "reset the GPU when nothing uses it"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionMissing(_NvmlCall):
+    """The plugin may not change the GPU."""
+
+    reason: ClassVar[str] = "PermissionMissing"
+    retriable: ClassVar[bool] = False
+    remedy: ClassVar[str] = "run the plugin's container as root and privileged"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGone(_NvmlCall):
+    """The GPU or its driver is not there."""
+
+    reason: ClassVar[str] = "GpuGone"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFellOff(_NvmlCall):
+    """The GPU fell off the bus."""
+
+    reason: ClassVar[str] = "GpuFellOff"
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlCallFailed(_NvmlCall):
+    """NVML returned another error."""
+
+    reason: ClassVar[str] = "NvmlCallFailed"
+
+
+# --- MIG ---
+
+
+@dataclass(frozen=True, slots=True)
+class MigModeInUse:
+    """MIG mode cannot be switched off, because the GPU has instances that Carina made."""
+
+    reason: ClassVar[str] = "MigModeInUse"
+    retriable: ClassVar[bool] = True
+    gpu_uuid: str
+    instances: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"MIG mode of {self.gpu_uuid} cannot be switched off: it has "
+            f"{', '.join(self.instances)}; wait until no claim has them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstanceVanished:
+    """A GPU instance was made and is not there."""
+
+    reason: ClassVar[str] = "MigInstanceVanished"
+    retriable: ClassVar[bool] = True
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: it vanished after it was made"
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstanceDivided:
+    """An administrator has divided the GPU instance into compute instances."""
+
+    reason: ClassVar[str] = "MigInstanceDivided"
+    retriable: ClassVar[bool] = True
+    task: str
+    gpu_instance: int
+    compute_instances: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: GPU instance {self.gpu_instance} is there already, with "
+            f"{self.compute_instances} compute instances, none of which has all of it, since an "
+            "administrator divided it; destroy it with `nvidia-smi mig -dci` and `-dgi`, or give "
+            "it one compute instance for all of it"
+        )
+
+
+# --- time slices ---
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiMissing:
+    """`nvidia-smi`, which sets time slices, is not installed."""
+
+    reason: ClassVar[str] = "NvidiaSmiMissing"
+    retriable: ClassVar[bool] = True
+    task: str
+    root: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: nvidia-smi not found below the driver root {self.root}; install it, or "
+            "set driver_root to the root of the installed driver"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _NvidiaSmiRun:
+    task: str
+    problem: str
+    """How the program ended, and what it wrote."""
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.problem}; run `{self.command}`"
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiFailed(_NvidiaSmiRun):
+    """`nvidia-smi` failed, was killed, or did not end in time."""
+
+    reason: ClassVar[str] = "NvidiaSmiFailed"
+    retriable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlicesUnsupported(_NvidiaSmiRun):
+    """`nvidia-smi` reports that the GPU does not support time slices of another length."""
+
+    reason: ClassVar[str] = "TimeSlicesUnsupported"
+    retriable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiHangs:
+    """`nvidia-smi` was killed and does not end, because its GPU does not respond."""
+
+    reason: ClassVar[str] = "NvidiaSmiHangs"
+    retriable: ClassVar[bool] = True
+    task: str
+    pid: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.task}: nvidia-smi was killed, but its process {self.pid} does not end; reset "
+            "the GPU or reboot the node"
+        )
+
+
+ResourceFailure: TypeAlias = (
+    DiskFull
+    | FileUnusable
+    | NameInvalid
+    | DriverLibraryMissing
+    | DriverFileUnreadable
+    | DriverModuleMissing
+    | DeviceNodeUnusable
+    | NvmlHangs
+    | GpuBusy
+    | MigRoomTaken
+    | MigProfileRefused
+    | MigPlacementRefused
+    | GpuResetRequired
+    | PermissionMissing
+    | GpuGone
+    | GpuFellOff
+    | NvmlCallFailed
+    | MigModeInUse
+    | MigInstanceVanished
+    | MigInstanceDivided
+    | NvidiaSmiMissing
+    | NvidiaSmiFailed
+    | TimeSlicesUnsupported
+    | NvidiaSmiHangs
+)
