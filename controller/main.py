@@ -3,26 +3,19 @@
 import contextlib
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 
 from carina_dra.kube.client import Client
-from carina_dra.kube.configuration import find
-from carina_dra.kube.connection import ConfigurationError, Connection
+from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
 from carina_dra.kube.lease import LeaderElector, Outcome, WorkNotStopped
-from carina_dra.kube.service_account import from_service_account
-from carina_dra.process import logs, termination
-from carina_dra.process.http_endpoint import HttpEndpoint
-from carina_dra.process.settings import SettingsError
-from controller import settings
+from carina_dra.process.program import ProgramError, run_program, served_http
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.queue_finalizer import QueueFinalizers
 from controller.act.writer import Writer
@@ -53,36 +46,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exits with 2 if the settings are invalid, and with 1 if the Lease is lost: the next process
     starts anew.
     """
+    run_program(PROGRAM, Settings, _run_or_end, arguments)
+
+
+def _run_or_end(chosen: Settings, connection: Connection, stop: threading.Event) -> None:
     try:
-        chosen = settings.load(
-            sys.argv[1:] if arguments is None else arguments,
-            os.environ,
-            program=PROGRAM,
-            version=version("carina-dra"),
-        )
-        connection = _connection(chosen)
-    except (SettingsError, ConfigurationError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    logs.configure(chosen.log_format, chosen.log_level)
-    terminated = termination.watch()
-    try:
-        run(chosen, connection, terminated.stop)
-    except ServeError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        run(chosen, connection, stop)
     except WorkNotStopped as error:
         _log.critical("the process ends", extra={"error": str(error)})
         os._exit(1)  # another may lead now, so nothing more may be written
-    terminated.exit_if_failed()
-
-
-class ServeError(Exception):
-    """The address cannot be used, or leadership is lost; names the remedy."""
 
 
 def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None:
-    """Runs the controller until `stop` is set. Raises ServeError, or what ended the work."""
+    """Runs the controller until `stop` is set.
+
+    Raises ProgramError if the address cannot be used or leadership is lost, or what ended the work.
+    """
     metrics, health = Metrics(), Health()
     with contextlib.ExitStack() as cleanup:
         connect = partial(Client, connection, user_agent=PROGRAM)
@@ -92,7 +71,15 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
             chosen.identity,
             timing=chosen.lease_timing,
         )
-        _serve_http(chosen, metrics, health, cleanup)
+        cleanup.enter_context(
+            served_http(
+                chosen.http_address,
+                metrics=metrics.exposition,
+                content_type=Metrics.CONTENT_TYPE,
+                healthy=health.healthy,
+                ready=health.ready,
+            )
+        )
 
         def work(stopping: threading.Event) -> None:
             metrics.leading(leads=True)
@@ -112,7 +99,7 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
                 metrics.leading(leads=False)
 
         if elector.run(work, stop) is Outcome.LOST:
-            raise ServeError("the Lease was lost to another process, or could not be renewed")
+            raise ProgramError("the Lease was lost to another process, or could not be renewed")
 
 
 def lead(
@@ -192,31 +179,3 @@ def lead(
         health.lead(watches.unsynced)
         loop.run(watches, stopping)
     return loop.settled and (writer is None or writer.settled)
-
-
-def _connection(chosen: Settings) -> Connection:
-    if chosen.kubeconfig is None:
-        return from_service_account(chosen.service_account)
-    return find(chosen.kubeconfig)
-
-
-def _serve_http(
-    chosen: Settings, metrics: Metrics, health: Health, cleanup: contextlib.ExitStack
-) -> None:
-    if chosen.http_address == "off":
-        return
-    try:
-        endpoint = HttpEndpoint(
-            chosen.http_address,
-            metrics=metrics.exposition,
-            content_type=Metrics.CONTENT_TYPE,
-            healthy=health.healthy,
-            ready=health.ready,
-        )
-    except OSError as error:
-        raise ServeError(
-            f"http_address {chosen.http_address} cannot be used: {error}; set it to a free "
-            "HOST:PORT, or to off"
-        ) from error
-    endpoint.start()
-    cleanup.callback(endpoint.stop)

@@ -1,6 +1,6 @@
 """The controller's settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -41,6 +41,11 @@ Levels = Annotated[tuple[LabelKey, ...], Field(min_length=1)]
 
 class Settings(ProcessSettings):
     """The settings of the controller."""
+
+    DESCRIPTION = (
+        "Carina's controller. It decides which pods of the cluster's queues start, when, and on "
+        "which devices."
+    )
 
     identity: str = Field(
         min_length=1,
@@ -210,25 +215,6 @@ class Settings(ProcessSettings):
             attempt_steps_per_pod=self.attempt_steps_per_pod,
             driver=self.driver_name,
         )
-
-
-def load(
-    arguments: Sequence[str], environment: Mapping[str, str], *, program: str, version: str
-) -> Settings:
-    """Returns the settings. `--help` and `--version` end the process, as argparse does.
-
-    Raises:
-        SettingsError: a setting is unknown, missing or invalid.
-    """
-    return process_settings.load(
-        Settings,
-        arguments,
-        environment,
-        program=program,
-        version=version,
-        description="Carina's controller. It decides which pods of the cluster's queues start, "
-        "when, and on which devices.",
-    )
 
 
 def read(source: str, text: str) -> Settings:

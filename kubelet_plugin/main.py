@@ -2,26 +2,19 @@
 
 import contextlib
 import logging
-import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from importlib.metadata import version
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_CLAIMS
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
-from carina_dra.kube.configuration import find
-from carina_dra.kube.connection import ConfigurationError, Connection
+from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
-from carina_dra.kube.service_account import from_service_account
-from carina_dra.process import logs, termination
-from carina_dra.process.http_endpoint import HttpEndpoint
-from carina_dra.process.settings import SettingsError
-from kubelet_plugin import memory, settings
+from carina_dra.process.program import ProgramError, run_program, served_http
+from kubelet_plugin import memory
 from kubelet_plugin.cdi.claim_spec import prepared_devices
 from kubelet_plugin.cdi.directory import CdiDirectory
 from kubelet_plugin.cdi.driver_root import DriverRoot, nvml_libraries
@@ -75,36 +68,18 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
-    try:
-        chosen = settings.load(
-            sys.argv[1:] if arguments is None else arguments,
-            os.environ,
-            program=PROGRAM,
-            version=version("carina-dra"),
-        )
-        connection = _connection(chosen)
-    except (SettingsError, ConfigurationError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    logs.configure(chosen.log_format, chosen.log_level)
-    terminated = termination.watch()
+    run_program(PROGRAM, Settings, _connect_and_run, arguments)
+
+
+def _connect_and_run(chosen: Settings, connection: Connection, stop: threading.Event) -> None:
     with Client(connection, user_agent=PROGRAM) as client:
-        try:
-            run(chosen, client, terminated.stop)
-        except ServeError as error:
-            print(f"{PROGRAM}: {error}", file=sys.stderr)
-            raise SystemExit(1) from None
-    terminated.exit_if_failed()
-
-
-class ServeError(Exception):
-    """A folder, file, socket or address cannot be used; names it, the reason and the remedy."""
+        run(chosen, client, stop)
 
 
 def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
     """Runs the plugin until `stop` is set, or until the loaded driver library was replaced.
 
-    Raises ServeError.
+    Raises ProgramError: a folder, file, socket or address cannot be used.
 
     The order matters: publishing starts first. The kubelet's sockets are created last and removed
     first. They are not created while another product's plugin has the driver's name, because the
@@ -176,7 +151,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
             reporter=node_report,
         )
         serving = threading.Event()
-        _serve_http(chosen, metrics, publisher, registration, serving, cleanup)
+        cleanup.enter_context(_served_http(chosen, metrics, publisher, registration, serving))
         if not _wait_for_the_name(chosen, stop):
             return
         _serve_kubelet(chosen, service, registration, cleanup)
@@ -198,18 +173,18 @@ def _make_folders(chosen: Settings) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ServeError(
+            raise ProgramError(
                 f"kubelet_root {chosen.kubelet_root}: {folder} cannot be created: {error}; set "
                 "kubelet_root to the kubelet's --root-dir, mounted at the same path and writable"
             ) from error
 
 
 def _check_checkpoint(chosen: Settings) -> None:
-    """Refuses the record of another version before anything is published. Raises ServeError."""
+    """Refuses the record of another version before anything is published. Raises ProgramError."""
     try:
         CheckpointFile(chosen.checkpoint).check_form()
     except CheckpointFormError as error:
-        raise ServeError(str(error)) from error
+        raise ProgramError(str(error)) from error
 
 
 def _same_name_plugin(chosen: Settings) -> SameNamePlugin | None:
@@ -219,7 +194,7 @@ def _same_name_plugin(chosen: Settings) -> SameNamePlugin | None:
 def _wait_for_the_name(chosen: Settings, stop: threading.Event) -> bool:
     """Waits until no other product's plugin has the driver's name; False if it is to stop.
 
-    Raises ServeError.
+    Raises ProgramError.
     """
     reported = False
     while chosen.beside_other_drivers == "withhold" and (other := _same_name_plugin(chosen)):
@@ -235,7 +210,7 @@ def _wait_for_the_name(chosen: Settings, stop: threading.Event) -> bool:
     try:
         chosen.lock.touch(mode=0o600)
     except OSError as error:
-        raise ServeError(
+        raise ProgramError(
             f"kubelet_root {chosen.kubelet_root}: {chosen.lock} cannot be created: {error}; check "
             "that its folder is writable"
         ) from error
@@ -257,12 +232,6 @@ def _repair_periodically(
         except Exception:  # noqa: BLE001 - a bug is logged, and must not end the thread
             _log.exception("prepared claims could not be repaired; retrying")
         gpus_changed.wait(interval)
-
-
-def _connection(chosen: Settings) -> Connection:
-    if chosen.kubeconfig is None:
-        return from_service_account(chosen.service_account)
-    return find(chosen.kubeconfig)
 
 
 def _claims(
@@ -346,16 +315,13 @@ def _boot_id(host: HostPaths) -> str:
     return host.boot_id() or UNKNOWN_BOOT
 
 
-def _serve_http(
+def _served_http(
     chosen: Settings,
     metrics: Metrics,
     publisher: Publisher,
     registration: Registration,
     serving: threading.Event,
-    cleanup: contextlib.ExitStack,
-) -> None:
-    if chosen.http_address == "off":
-        return
+) -> contextlib.AbstractContextManager[None]:
     probe = socket_probe(chosen.registration_socket, chosen.dra_socket)
 
     def ready() -> str | None:
@@ -365,20 +331,13 @@ def _serve_http(
             return "the node's ResourceSlices are not published yet"
         return None if registration.registered else "the kubelet has not registered the plugin yet"
 
-    try:
-        endpoint = HttpEndpoint(
-            chosen.http_address,
-            metrics=metrics.exposition,
-            content_type=Metrics.CONTENT_TYPE,
-            healthy=lambda: probe() if serving.is_set() else None,
-            ready=ready,
-        )
-    except OSError as error:
-        raise ServeError(
-            f"http_address {chosen.http_address} cannot be bound: {error}; set another address"
-        ) from error
-    endpoint.start()
-    cleanup.callback(endpoint.stop)
+    return served_http(
+        chosen.http_address,
+        metrics=metrics.exposition,
+        content_type=Metrics.CONTENT_TYPE,
+        healthy=lambda: probe() if serving.is_set() else None,
+        ready=ready,
+    )
 
 
 def _serve_kubelet(
@@ -400,7 +359,7 @@ def _serve_kubelet(
     try:
         server.start()
     except (OSError, RuntimeError) as error:
-        raise ServeError(
+        raise ProgramError(
             f"kubelet_root {chosen.kubelet_root}: socket {chosen.dra_socket} or "
             f"{chosen.registration_socket} cannot be bound: {error}; check that both folders are "
             "writable"

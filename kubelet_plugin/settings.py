@@ -1,7 +1,6 @@
 """The plugin's settings."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +10,6 @@ from pydantic import Field, model_validator
 from pydantic.functional_validators import BeforeValidator, PlainValidator
 
 from carina_dra.least_share import DEFAULT_LEAST_SHARE, parse_least_share
-from carina_dra.process import settings as process_settings
 from carina_dra.process.settings import DNS_LABELS, AbsolutePath, ProcessSettings
 from kubelet_plugin.devices.kind import DeviceKind, default_kinds, parse_kinds
 from kubelet_plugin.devices.order import DeviceOrder
@@ -38,6 +36,11 @@ LeastShare = Annotated[Fraction, PlainValidator(_least_share)]
 
 class Settings(ProcessSettings):
     """The settings of the plugin."""
+
+    DESCRIPTION = (
+        "Carina's kubelet plugin. It offers this node's GPUs through Dynamic Resource Allocation "
+        "(DRA)."
+    )
 
     node_name: str = Field(
         pattern=DNS_LABELS, max_length=253, description="name of this node's Node object"
@@ -241,22 +244,3 @@ def _fits(socket: Path) -> bool:
 def _digest(text: str) -> str:
     """48 bits of a SHA-256 in 8 characters: enough to keep a node's drivers and pods apart."""
     return urlsafe_b64encode(sha256(text.encode()).digest()[:6]).decode()
-
-
-def load(
-    arguments: Sequence[str], environment: Mapping[str, str], *, program: str, version: str
-) -> Settings:
-    """Returns the settings. `--help` and `--version` end the process, as argparse does.
-
-    Raises:
-        SettingsError: a setting is unknown, missing or invalid.
-    """
-    return process_settings.load(
-        Settings,
-        arguments,
-        environment,
-        program=program,
-        version=version,
-        description="Carina's kubelet plugin. It offers this node's GPUs through Dynamic Resource "
-        "Allocation (DRA).",
-    )

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.functional_validators import AfterValidator, BeforeValidator
@@ -23,7 +23,7 @@ FILE_ONLY: Final = "only in the settings file"
 """Metadata of a setting whose values are too large for a flag: `Annotated[Table, FILE_ONLY]`."""
 _DRIVER_NAME: Final = r"^(?=[a-z])" + DNS_LABELS[1:]  # the CDI vendor, which begins with a letter
 
-SettingsT = TypeVar("SettingsT", bound=BaseModel)
+SettingsT = TypeVar("SettingsT", bound="ProcessSettings")
 
 
 class SettingsError(ValueError):
@@ -57,6 +57,9 @@ HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address
 
 class ProcessSettings(BaseModel):
     """The settings that every process has."""
+
+    DESCRIPTION: ClassVar[str]
+    """What the program does, for `--help`."""
 
     model_config = ConfigDict(
         allow_inf_nan=False,
@@ -96,7 +99,6 @@ def load(
     *,
     program: str,
     version: str,
-    description: str,
 ) -> SettingsT:
     """Returns the settings. `--help` and `--version` end the process, as argparse does.
 
@@ -106,7 +108,9 @@ def load(
     anywhere = {
         name: field for name, field in model.model_fields.items() if FILE_ONLY not in field.metadata
     }
-    parser = argparse.ArgumentParser(prog=program, description=description, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=program, description=model.DESCRIPTION, allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"{program} {version}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with settings")
     for name, field in anywhere.items():

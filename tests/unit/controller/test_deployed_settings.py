@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from carina_dra.process.settings import ENVIRONMENT_PREFIX
+from carina_dra.process.settings import ENVIRONMENT_PREFIX, load
 from controller import names
-from controller.settings import Settings, load
+from controller.settings import Settings
 
 _DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -19,9 +19,8 @@ def documents(name: str) -> dict[str, dict[str, Any]]:
 
 
 def loaded(file: Path) -> Settings:
-    return load(
-        ["--config", str(file)], {"CARINA_IDENTITY": "pod"}, program="controller", version="1"
-    )
+    environment = {"CARINA_IDENTITY": "pod"}
+    return load(Settings, ["--config", str(file)], environment, program="controller", version="1")
 
 
 def container() -> dict[str, Any]:

@@ -6,22 +6,21 @@ import pytest
 
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.kube.body import ObjectKey
-from carina_dra.process.settings import SettingsError
+from carina_dra.process.settings import SettingsError, load
 from controller import settings
 from controller.engine.model.plan import Action
 from controller.engine.model.snapshot import Settings as EngineSettings
-from controller.settings import Settings, load
+from controller.settings import Settings
 
 
 def loaded(*flags: str, **environment: str) -> Settings:
-    return load(
-        ("--identity", "controller-1", *flags), environment, program="controller", version="1"
-    )
+    flags = ("--identity", "controller-1", *flags)
+    return load(Settings, flags, environment, program="controller", version="1")
 
 
 def test_the_identity_has_to_be_set() -> None:
     with pytest.raises(SettingsError, match="identity is not set; set --identity or CARINA_IDENT"):
-        load((), {}, program="controller", version="1")
+        load(Settings, (), {}, program="controller", version="1")
 
 
 def test_the_engine_decides_as_it_does_by_default() -> None:

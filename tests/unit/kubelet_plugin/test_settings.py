@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from carina_dra.process.settings import SettingsError
+from carina_dra.process.settings import SettingsError, load
 from kubelet_plugin.devices.order import DeviceOrder
-from kubelet_plugin.settings import Settings, load
+from kubelet_plugin.settings import Settings
 
 
 def loaded(*flags: str, **environment: str) -> Settings:
-    return load(flags, environment, program="plugin", version="1")
+    return load(Settings, flags, environment, program="plugin", version="1")
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,7 @@ def test_sockets_have_the_names_of_driver_and_pod_wherever_these_fit(
 
 def test_a_driver_name_that_cannot_be_in_cdi_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"driver_name is '3d\.example\.com'"):
-        load(
-            ["--node-name", "node", "--driver-name", "3d.example.com"], {}, program="p", version="1"
-        )
+        loaded("--node-name", "node", "--driver-name", "3d.example.com")
 
 
 def test_alpha_fields_are_published_only_if_they_are_set() -> None:

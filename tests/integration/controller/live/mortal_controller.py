@@ -15,10 +15,11 @@ from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import ApiOperation, Unreachable
-from controller import settings
+from carina_dra.process.settings import load
 from controller.main import lead
 from controller.report.health import Health
 from controller.report.metrics import Metrics
+from controller.settings import Settings
 
 _OF_PLANS: Final = frozenset({PODS, RESOURCE_CLAIMS})
 _ENDS_WITHIN: Final = 10.0
@@ -108,9 +109,8 @@ class MortalController:
             return self._fault is not None and self._writes == self._fault.number
 
     def _run(self) -> None:
-        chosen = settings.load(
-            ["--identity=mortal", "--verdict-seconds=1"], {}, program="mortal", version="0"
-        )
+        flags = ["--identity=mortal", "--verdict-seconds=1"]
+        chosen = load(Settings, flags, {}, program="mortal", version="0")
         lead(
             chosen,
             lambda: _MortalClient(self._connection, self),

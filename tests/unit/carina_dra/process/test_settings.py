@@ -13,15 +13,15 @@ from carina_dra.process.settings import FILE_ONLY, ProcessSettings, SettingsErro
 class Settings(ProcessSettings):
     """A process with one required setting, one with a default, and one for the file alone."""
 
+    DESCRIPTION = "A process."
+
     node_name: str = Field(pattern=r"^[a-z]+\Z", description="name of the node")
     poll_seconds: float = Field(5.0, gt=0, description="seconds between reads, 100 % of them")
     topologies: Annotated[Mapping[str, str], FILE_ONLY] = Field({}, description="levels by name")
 
 
 def loaded(*flags: str, **environment: str) -> Settings:
-    return load(
-        Settings, flags, environment, program="process", version="1", description="A process."
-    )
+    return load(Settings, flags, environment, program="process", version="1")
 
 
 def written(folder: Path, text: str) -> tuple[str, str]:

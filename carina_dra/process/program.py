@@ -1,0 +1,95 @@
+"""A program of Carina, from its arguments to its exit status, and its HTTP endpoint."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+
+from carina_dra.kube.configuration import find
+from carina_dra.kube.connection import ConfigurationError, Connection
+from carina_dra.kube.service_account import from_service_account
+from carina_dra.process import logs, settings, termination
+from carina_dra.process.http_endpoint import HttpEndpoint, Probe
+from carina_dra.process.settings import ProcessSettings, SettingsError, SettingsT
+
+
+class ProgramError(Exception):
+    """The program cannot go on, for a reason that is no bug; names the object and the remedy."""
+
+
+def run_program(
+    name: str,
+    model: type[SettingsT],
+    run: Callable[[SettingsT, Connection, threading.Event], None],
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Calls `run` with the settings, the API server's connection, and an event that ends it.
+
+    The event is set by SIGTERM and SIGINT, and when a thread fails. Without `arguments`, they are
+    those of the process.
+
+    Raises:
+        SystemExit: with 2 if the settings are invalid, and with 1 if `run` raises ProgramError or a
+            thread has failed.
+    """
+    try:
+        chosen = settings.load(
+            model,
+            sys.argv[1:] if arguments is None else arguments,
+            os.environ,
+            program=name,
+            version=version("carina-dra"),
+        )
+        connection = _connection(chosen)
+    except (SettingsError, ConfigurationError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    logs.configure(chosen.log_format, chosen.log_level)
+    terminated = termination.watch()
+    try:
+        run(chosen, connection, terminated.stop)
+    except ProgramError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    terminated.exit_if_failed()
+
+
+@contextlib.contextmanager
+def served_http(
+    address: str,
+    *,
+    metrics: Callable[[], bytes],
+    content_type: str,
+    healthy: Probe,
+    ready: Probe,
+) -> Iterator[None]:
+    """Serves the HTTP endpoint inside the `with` block, unless `address` is `off`.
+
+    Raises:
+        ProgramError: the address cannot be bound.
+    """
+    if address == "off":
+        yield
+        return
+    try:
+        endpoint = HttpEndpoint(
+            address, metrics=metrics, content_type=content_type, healthy=healthy, ready=ready
+        )
+    except OSError as error:
+        raise ProgramError(
+            f"http_address {address} cannot be bound: {error}; set it to a free HOST:PORT, or to "
+            "off"
+        ) from error
+    endpoint.start()
+    try:
+        yield
+    finally:
+        endpoint.stop()
+
+
+def _connection(chosen: ProcessSettings) -> Connection:
+    if chosen.kubeconfig is None:
+        return from_service_account(chosen.service_account)
+    return find(chosen.kubeconfig)
