@@ -10,6 +10,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.lease import LeaseTiming
 from carina_dra.process import settings as process_settings
+from carina_dra.process.metavar import Metavar
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
 from controller.engine.model.plan import Action
 from controller.engine.model.snapshot import Settings as EngineSettings
@@ -34,7 +35,7 @@ def _actions(value: object) -> object:
 
 ObjectName = Annotated[str, StringConstraints(pattern=DNS_LABELS, max_length=253)]
 PlacementPolicy = Annotated[Policy, BeforeValidator(_policy)]
-Actions = Annotated[tuple[Action, ...], BeforeValidator(_actions)]
+Actions = Annotated[tuple[Action, ...], BeforeValidator(_actions), Metavar("ACTION,...")]
 LabelKey = Annotated[str, StringConstraints(min_length=1, max_length=317)]
 Levels = Annotated[tuple[LabelKey, ...], Field(min_length=1)]
 
@@ -73,13 +74,12 @@ class Settings(ProcessSettings):
     )
     exclusive: bool = Field(
         default=False,
-        description="true or false: whether a device taint keeps kube-scheduler from allocating "
+        description="whether a device taint keeps kube-scheduler from allocating "
         "the driver's devices to pods without a queue",
     )
     dry_run: bool = Field(
         default=False,
-        description="true or false: whether the controller only decides and reports, and writes "
-        "nothing",
+        description="whether the controller only decides and reports, and writes nothing",
     )
     actions: Actions = Field(
         "consolidate,reclaim,preempt,stale",

@@ -124,12 +124,12 @@ class Settings(ProcessSettings):
     )
     partition_types: bool = Field(
         default=False,
-        description="true or false: whether ResourcePoolStatusRequests can count which partitions "
+        description="whether ResourcePoolStatusRequests can count which partitions "
         "are left; needs the feature gate DRAPartitionableDevicesType",
     )
     device_metadata: bool = Field(
         default=False,
-        description="true or false: whether containers get files with the attributes of their "
+        description="whether containers get files with the attributes of their "
         "devices, below /var/run/kubernetes.io/dra-device-attributes (KEP-5304)",
     )
     beside_other_drivers: Literal["withhold", "publish"] = Field(

@@ -16,6 +16,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.functional_validators import AfterValidator, BeforeValidator
 
+from carina_dra.process.metavar import Metavar, metavar
+
 ENVIRONMENT_PREFIX: Final = "CARINA_"
 DNS_LABELS: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
 """A pattern of the names of most Kubernetes objects: a DNS subdomain."""
@@ -52,7 +54,9 @@ def _off(value: object) -> object:
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-HttpAddress = Annotated[str, BeforeValidator(_off), AfterValidator(_http_address)]
+HttpAddress = Annotated[
+    str, BeforeValidator(_off), AfterValidator(_http_address), Metavar("HOST:PORT")
+]
 
 
 class ProcessSettings(BaseModel):
@@ -114,11 +118,12 @@ def load(
     parser.add_argument("--version", action="version", version=f"{program} {version}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with settings")
     for name, field in anywhere.items():
-        default = "" if field.is_required() or field.default is None else f" [{field.default}]"
+        unset = field.is_required() or field.default is None
+        default = "" if unset else f" [{_written(field.default)}]"
         parser.add_argument(
             "--" + name.replace("_", "-"),
             default=argparse.SUPPRESS,
-            metavar=name.rpartition("_")[2].upper(),
+            metavar=metavar(field.annotation, field.metadata),
             help=f"{field.description}{default}".replace("%", "%%"),
         )
     flags = vars(parser.parse_args(arguments))
@@ -130,6 +135,11 @@ def load(
     if file is not None:
         layers = {str(file): _from_file(file), **layers}
     return _combined(model, layers)
+
+
+def _written(default: object) -> str:
+    """Returns a default as a flag has it."""
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def read(model: type[SettingsT], source: str, text: str, **given: str) -> SettingsT:

@@ -16,6 +16,7 @@ class Settings(ProcessSettings):
     DESCRIPTION = "A process."
 
     node_name: str = Field(pattern=r"^[a-z]+\Z", description="name of the node")
+    dry_run: bool = Field(default=False, description="whether nothing is written")
     poll_seconds: float = Field(5.0, gt=0, description="seconds between reads, 100 % of them")
     topologies: Annotated[Mapping[str, str], FILE_ONLY] = Field({}, description="levels by name")
 
@@ -103,8 +104,11 @@ def test_help_has_every_flag_with_its_default(capsys: pytest.CaptureFixture[str]
         loaded("--help")
     shown = " ".join(capsys.readouterr().out.split())
     assert "A process." in shown
-    assert "--poll-seconds SECONDS seconds between reads, 100 % of them [5.0]" in shown
-    assert "--node-name NAME name of the node" in shown
+    assert "--poll-seconds NUMBER seconds between reads, 100 % of them [5.0]" in shown
+    assert "--node-name TEXT name of the node" in shown
+    assert "--dry-run true|false whether nothing is written [false]" in shown
+    assert "--http-address HOST:PORT HOST:PORT that serves" in shown
+    assert "--kubeconfig PATH kubeconfig file" in shown
 
 
 @pytest.mark.parametrize("value", ["off", "'off'", "no", "false"])
