@@ -207,7 +207,7 @@ def _gpu_document(observed: ObservedGpu) -> dict[str, Any]:
         "pcieRoot": gpu.pcie_root,
         "nvlink": {"domain": nvlink.domain, "peers": list(nvlink.peers)} if nvlink else None,
         "mig": _mig(observed),
-        "foundMIGInstances": [_instance_document(each) for each in observed.state.instances],
+        "foundMIGInstances": [_instance_document(found) for found in observed.state.instances],
         "state": health.state(observed.state.problems),
     }
     return {name: value for name, value in document.items() if value is not None}

@@ -116,7 +116,7 @@ def _own_attributes(
 def render_metadata(metadata: RequestMetadata, generation: int) -> bytes:
     """Returns the content of the file. Equal metadata of one generation has equal content."""
     objects = (_object(metadata, version, generation) for version in _VERSIONS)
-    return "".join(f"{_go_json(each)}\n" for each in objects).encode()
+    return "".join(f"{_go_json(document)}\n" for document in objects).encode()
 
 
 def generation_of(content: bytes) -> int:

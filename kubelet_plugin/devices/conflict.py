@@ -35,12 +35,13 @@ class Hold:
         return None in (self.time_slice, other.time_slice) or self.time_slice == other.time_slice
 
 
-def first_conflict(ones: Iterable[Hold], others: Iterable[Hold]) -> tuple[Hold, Hold] | None:
-    """Returns one of `ones` and one of `others` that cannot be held at the same time, or None."""
-    return next(((one, other) for other in others for one in ones if conflict(one, other)), None)
+def first_conflict(wanted: Iterable[Hold], held: Iterable[Hold]) -> tuple[Hold, Hold] | None:
+    """Returns one of `wanted` and one of `held` that cannot be held at the same time, or None."""
+    pairs = ((hold, other) for other in held for hold in wanted)
+    return next((pair for pair in pairs if conflict(*pair)), None)
 
 
-def conflict(one: Hold, other: Hold) -> bool:
+def conflict(hold: Hold, other: Hold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
     Shares of one device can, because the scheduler accounts for their capacity, unless they demand
@@ -48,26 +49,26 @@ def conflict(one: Hold, other: Hold) -> bool:
     says. Different partitions of a GPU can as far as their names tell; NVML refuses to make one
     that overlaps. A device of an unknown kind conflicts with every other device on its GPU.
     """
-    if gpu_name(one.device) != gpu_name(other.device):
+    if gpu_name(hold.device) != gpu_name(other.device):
         return False
-    if one.device == other.device:
-        return not _can_be_held_together(one, other)
-    match one.device, other.device:
+    if hold.device == other.device:
+        return not _can_be_held_together(hold, other)
+    match hold.device, other.device:
         case (MonitorName(), _) | (_, MonitorName()) | (PartitionName(), PartitionName()):
             return False
         case (WholeGpuName() | PartitionName() | ShareName() | UnknownName(), _):
             return True
-    assert_never(one.device)
+    assert_never(hold.device)
 
 
-def _can_be_held_together(one: Hold, other: Hold) -> bool:
+def _can_be_held_together(hold: Hold, other: Hold) -> bool:
     """Returns whether two claims can hold this same device."""
-    match one.device:
+    match hold.device:
         case MonitorName():
             return True
         case ShareName() | UnknownName():
-            shares = one.share_id is not None and other.share_id is not None
-            return shares and one.agrees(other)
+            shares = hold.share_id is not None and other.share_id is not None
+            return shares and hold.agrees(other)
         case WholeGpuName() | PartitionName():
             return False
-    assert_never(one.device)
+    assert_never(hold.device)

@@ -41,10 +41,10 @@ def devices(inventory: Inventory | None) -> tuple[GpuDevice, ...]:
     """
     gpus = known_gpus(inventory)
     return (
-        *(WholeGpu(one.gpu, one.state) for one in gpus if _can_be_used_whole(one)),
-        *(Share(one.gpu, one.state) for one in gpus if _can_be_shared(one)),
-        *(partition for one in gpus for partition in _partitions(one)),
-        *(Monitor(one.gpu, one.state) for one in gpus),
+        *(WholeGpu(known.gpu, known.state) for known in gpus if _can_be_used_whole(known)),
+        *(Share(known.gpu, known.state) for known in gpus if _can_be_shared(known)),
+        *(partition for known in gpus for partition in _partitions(known)),
+        *(Monitor(known.gpu, known.state) for known in gpus),
     )
 
 

@@ -69,7 +69,7 @@ def free_in_order(
         sequences = [_sequence(room, members, order) for room in rooms]
         names += [taken.name for taken in heapq.merge(*sequences, key=attrgetter("key"))]
         instead = members.difference(names)
-        names += [one.name for room in rooms for one in room.free if one.name in instead]
+        names += [free.name for room in rooms for free in room.free if free.name in instead]
     return tuple(names)
 
 
@@ -81,8 +81,8 @@ class _Taken:
 
 def _sequence(room: GpuRoom, members: Collection[str], order: DeviceOrder) -> Iterator[_Taken]:
     """Yields a group's devices on a GPU in the order in which a policy takes them."""
-    while free := [one for one in room.free if one.name in members]:
-        losses = [room.loss(one) for one in free]
+    while free := [device for device in room.free if device.name in members]:
+        losses = [room.loss(device) for device in free]
         least = min(losses)
         first = free[losses.index(least)]
         yield _Taken(first.name, _key(room, least, order))

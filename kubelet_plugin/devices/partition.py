@@ -82,7 +82,7 @@ class FoundPartition:
     def published(self, settings: PublishSettings) -> PublishedDevice:
         """Returns the device for a ResourceSlice, with a capacity for each memory slice."""
         slices = range(self.placement.start, self.placement.start + self.placement.size)
-        one = DeviceCapacity(Quantity.of(1))
+        memory_slice = DeviceCapacity(Quantity.of(1))
         return PublishedDevice(
             name=self.name,
             attributes=partition_attributes(
@@ -90,7 +90,7 @@ class FoundPartition:
             ),
             capacity={
                 **partition_capacity(self.profile),
-                **{f"memorySlice{index}": one for index in slices},
+                **{f"memorySlice{index}": memory_slice for index in slices},
             },
             taints=taints(self.state.problems, settings.driver),
             node_allocatable_resources=host_memory(settings),

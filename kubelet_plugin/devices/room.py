@@ -70,14 +70,16 @@ class GpuRoom:
         """Returns the room when a claim has this device as well."""
         left, guards = self.left - taken.need, self.guards
         free = tuple(
-            one for one in self.free if one is not taken and (left - one.need) & guards == guards
+            device
+            for device in self.free
+            if device is not taken and (left - device.need) & guards == guards
         )
         return GpuRoom(free, left, guards, self.fullness + taken.part)
 
     def loss(self, taken: FreeDevice) -> tuple[Size, ...]:
         """Returns the sizes of the free devices that this one rules out, the largest first."""
         left, guards = self.left - taken.need, self.guards
-        lost = [one.size for one in self.free if (left - one.need) & guards != guards]
+        lost = [device.size for device in self.free if (left - device.need) & guards != guards]
         return tuple(sorted(lost, reverse=True))
 
 

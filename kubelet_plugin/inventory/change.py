@@ -150,7 +150,7 @@ def _changes_of_gpus(before: Inventory | None, after: DriverReady) -> tuple[Inve
 def _changes_of_gpu(before: ObservedGpu, after: ObservedGpu) -> list[InventoryChange]:
     """Returns the changes of one GPU, without those that Carina makes, such as MIG instances."""
     changed: list[InventoryChange] = []
-    was_on, is_on = (each.state.mig_mode is MigMode.ON for each in (before, after))
+    was_on, is_on = (observed.state.mig_mode is MigMode.ON for observed in (before, after))
     if was_on != is_on:
         changed.append(MigModeChanged(after.gpu, MigMode.ON if is_on else MigMode.OFF))
     known = {type(problem) for problem in before.state.problems}

@@ -85,7 +85,7 @@ def parse_intents(content: bytes, boot_id: str) -> MigIntents | None:
             raise MigIntentError(
                 f"has version {read['version']!r}; only version {_VERSION} is supported"
             )
-        instances = {str(each["device"]): _site(each) for each in read["instances"]}
+        instances = {str(made["device"]): _site(made) for made in read["instances"]}
         intents = MigIntents(
             str(read["gpu"]),
             str(read["pciBusID"]),

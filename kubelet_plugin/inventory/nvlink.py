@@ -38,10 +38,10 @@ def nvlinks(
     known = {observed.gpu.minor: observed.gpu for observed in unresponsive} | responsive
     minors = {gpu.pci_bus_id: gpu.minor for gpu in known.values()}
     reached: dict[int, set[int]] = {minor: set() for minor in known}
-    for one, other in [*_edges(links, minors), *_remembered(unresponsive)]:
-        if one != other and one in reached and other in reached:
-            reached[one].add(other)
-            reached[other].add(one)
+    for minor, peer in [*_edges(links, minors), *_remembered(unresponsive)]:
+        if minor != peer and minor in reached and peer in reached:
+            reached[minor].add(peer)
+            reached[peer].add(minor)
     leaders = _leaders(reached)
     return {
         minor: NvLink(

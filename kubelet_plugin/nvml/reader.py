@@ -212,10 +212,10 @@ class NvmlReader:
         )
         instances = _read_instances(handle, gpu.mig, modes)
         # What Carina made and removed meanwhile is in one of the two.
-        intents = [each for each in (before, self._intents(uuid)) if each is not None]
-        own = {site for each in intents for site in each.instances.values()}
+        recorded = [intents for intents in (before, self._intents(uuid)) if intents is not None]
+        own = {site for intents in recorded for site in intents.instances.values()}
         others = tuple(instance for instance in instances if instance.site not in own)
-        own_mode = any(each.mode for each in intents) and not others
+        own_mode = any(intents.mode for intents in recorded) and not others
         return _GpuRead(gpu, _mig_mode(modes, own=own_mode), others, _read_links(handle))
 
     def _read_mig_support(

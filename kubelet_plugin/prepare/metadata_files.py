@@ -65,29 +65,30 @@ class MetadataFiles:
                 request,
                 tuple(
                     described(
-                        each,
-                        metadata.devices[each.device],
-                        _instance_uuid(each.device, made),
+                        allocated,
+                        metadata.devices[allocated.device],
+                        _instance_uuid(allocated.device, made),
                         self._settings,
                     )
-                    for each in devices
+                    for allocated in devices
                 ),
             )
             for request, devices in by_request
         ]
         try:
             files = {
-                each.request: MetadataFile(
-                    self._directory.file(claim.uid, each.request), each.container_path
+                described_request.request: MetadataFile(
+                    self._directory.file(claim.uid, described_request.request),
+                    described_request.container_path,
                 )
-                for each in wanted
+                for described_request in wanted
             }
         except MetadataNameError as error:
             raise ResourceError(NameInvalid(str(error))) from error
         try:
             self._directory.remove(claim.uid, keep=files)
-            for each in wanted:
-                self._write(each)
+            for described_request in wanted:
+                self._write(described_request)
         except OSError as error:
             raise self._unusable("written", error) from error
         return MadeMetadata(files)

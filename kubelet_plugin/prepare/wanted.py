@@ -129,9 +129,12 @@ def _refuse_excess(
         if not isinstance(device, Share):
             continue
         gpu = gpu_name(parse_name(name))
-        sharing = (each for each in live if gpu in each.gpus)
-        held = [amounts for each in sharing for shared, amounts in _shares(each) if shared == name]
-        memory, cores = sum(one.memory_mib for one in held), sum(one.cores for one in held)
+        sharing = (other for other in live if gpu in other.gpus)
+        held = [
+            amounts for other in sharing for shared, amounts in _shares(other) if shared == name
+        ]
+        memory = sum(amounts.memory_mib for amounts in held)
+        cores = sum(amounts.cores for amounts in held)
         total = device.total
         if memory > total.memory_mib:
             needed, present = f"{memory} MiB", f"{total.memory_mib} MiB"

@@ -92,7 +92,7 @@ def _consumption(device: Device) -> _Consumption:
         sorted(
             (
                 consumed.counter_set,
-                tuple(sorted((name, each.value.nanos) for name, each in consumed.counters.items())),
+                tuple(sorted((name, used.value.nanos) for name, used in consumed.counters.items())),
             )
             for consumed in device.consumes_counters
         )

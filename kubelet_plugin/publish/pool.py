@@ -67,9 +67,11 @@ def pool(
     order: DeviceOrder = DeviceOrder.NONE,
 ) -> Pool:
     """Returns the pool of a node's devices, in their order, by groups of `order`."""
-    by_group = [[device.published(settings) for device in one] for one in groups(devices, order)]
+    by_group = [
+        [device.published(settings) for device in group] for group in groups(devices, order)
+    ]
     published = tuple(device for group in by_group for device in group)
-    consumed = {each.counter_set for device in published for each in device.consumes_counters}
+    consumed = {use.counter_set for device in published for use in device.consumes_counters}
     sets = {counter_set_name(device.gpu): device for device in devices}
     counter_sets = [
         counter_set(device.gpu, device.state) for name, device in sets.items() if name in consumed
@@ -96,7 +98,7 @@ def _runs(
 def _device_slices(
     runs: Iterable[DeviceRun], groups: Iterable[Iterable[PublishedDevice]], driver: str
 ) -> Iterator[DeviceSlice]:
-    group_of = {device.name: number for number, one in enumerate(groups) for device in one}
+    group_of = {device.name: number for number, group in enumerate(groups) for device in group}
     for run in runs:
         of_run = groupby(run.devices, key=lambda device: group_of[device.name])
         for chunk in _packed(

@@ -162,7 +162,7 @@ def _rewritten(current: ResourceSlice, wanted: ResourceSlice) -> ResourceSlice:
 def _reordered(current: ResourceSlice, new: ResourceSlice) -> bool:
     """Returns whether the slices differ in nothing but the order of their devices."""
     devices = {device.name: device for device in current.spec.devices}
-    as_before = tuple(devices[one.name] for one in new.spec.devices if one.name in devices)
+    as_before = tuple(devices[device.name] for device in new.spec.devices if device.name in devices)
     reordered = replace(current, spec=replace(current.spec, devices=as_before))
     return reordered == new and len(as_before) == len(current.spec.devices)
 
