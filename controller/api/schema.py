@@ -16,7 +16,7 @@ from functools import cache
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from carina_dra.resource import JsonObject
-from controller.engine.files.checked import Checked, Rule
+from controller.engine.files.checked import Checked, Rule, WrittenAs
 from controller.engine.files.value import codec_of, json_name
 
 _PLAIN: Final[Mapping[Any, Mapping[str, Any]]] = {
@@ -77,6 +77,8 @@ def field_descriptions(cls: type) -> dict[str, str]:
 
 
 def _annotated(base: Any, metadata: tuple[Any, ...]) -> dict[str, Any]:
+    for form in (each.form for each in metadata if isinstance(each, WrittenAs)):
+        return schema_of(form)
     (keywords,) = (each.schema for each in metadata if isinstance(each, Checked))
     if "type" in keywords or "x-kubernetes-int-or-string" in keywords:
         return dict(keywords)

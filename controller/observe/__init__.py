@@ -4,7 +4,7 @@ The modules, from what is read to what is made of it:
 
     pod, needs, claim, budget      objects, read
     pod_affinity, spread, volume   what of pods and volumes chooses nodes, read
-    label_selector, template       parts of objects, read
+    template                       parts of objects, read
     declared_queues                Queues, and who may use them
     owner, owners, member          to which group a pod says that it belongs
     grouping, minimum              what each group is, and needs

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from carina_dra.resource import DecodeError, JsonObject, decode
-from controller.observe.label_selector import LabelSelector, selector_size
+from carina_dra.resource import JsonObject
+from controller.engine.files.label_selector import plain_selector, read_selector, selector_size
+from controller.engine.model.label_selector import LabelSelector
 
 _MOST_PARTS: Final = 16
 """The most labels, requirements and values of a selector that is looked at."""
@@ -68,6 +69,6 @@ def _selector(selector: JsonObject | None) -> LabelSelector | None:
     if selector_size(selector) > _MOST_PARTS:
         return _EVERY_POD
     try:
-        return decode(LabelSelector, selector)
-    except DecodeError:
+        return read_selector(plain_selector(selector))
+    except (KeyError, ValueError):  # of a newer API
         return None

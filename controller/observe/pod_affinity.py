@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from carina_dra.resource import JsonObject
+from controller.engine.files.label_selector import plain_selector, read_selector, selector_size
 from controller.engine.model.pod import MOST_TERMS, PodAffinity, PodSelection
-from controller.observe.label_selector import plain_selector, read_selector, selector_size
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _KINDS: Final = (("podAffinity", False), ("podAntiAffinity", True))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from carina_dra.resource import JsonObject
+from controller.engine.files.label_selector import plain_selector, read_selector, selector_size
 from controller.engine.model.label_selector import LabelSelectorOperator
 from controller.engine.model.pod import MOST_TERMS, PodSelection, SpreadConstraint
-from controller.observe.label_selector import plain_selector, read_selector, selector_size
 from controller.observe.pod_affinity import MOST_PARTS
 
 _DO_NOT_SCHEDULE: Final = "DoNotSchedule"

@@ -18,6 +18,7 @@ from carina_dra.resource import (
     NodeSelectorTerm,
     decode,
 )
+from controller.engine.files.label_selector import plain_selector, read_selector
 from controller.engine.model.label_selector import LabelSelector
 from controller.engine.model.volume import (
     AttachLimits,
@@ -28,7 +29,6 @@ from controller.engine.model.volume import (
     VolumeClaimState,
     VolumeDriver,
 )
-from controller.observe.label_selector import plain_selector, read_selector
 
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _NODE: Final = "volume.kubernetes.io/selected-node"

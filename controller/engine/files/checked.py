@@ -34,6 +34,13 @@ class Checked(Codec):
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenAs(Codec):
+    """A codec of values that are written as those of another class, which has their schema."""
+
+    form: type = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A CEL rule of a schema (x-kubernetes-validations), with `self` as the object."""
 

@@ -74,7 +74,7 @@ class Members:
     def __init__(self, cls: Any, *, without: Collection[str] = ()) -> None:
         """`without`: fields that have no member."""
         hints = get_type_hints(cls, include_extras=True)
-        self._kind = cls.__name__
+        self._kind = getattr(cls, "KIND", cls.__name__)
         self._members = {
             json_name(field.name): _Member(
                 field.name,

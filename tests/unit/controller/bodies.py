@@ -6,7 +6,8 @@ from typing import Any
 from carina_dra.kube.body import Body
 from carina_dra.resource import Allocation, encode
 from controller.api.queue import DeclaredQueue
-from controller.engine.files.namespaces import LabelSelector, Namespaces
+from controller.engine.files.namespaces import Namespaces
+from controller.engine.model.label_selector import LabelSelector
 from controller.engine.model.queue import QUEUE_LABEL, Entitlement, Queue
 from controller.names import GATE, GROUP_LABEL, NODE_ANNOTATION
 from tests.unit.controller.engine.scene import GPU

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from controller.engine.model.label_selector import LabelSelector
 from controller.observe.budget import read_budget
-from controller.observe.label_selector import LabelSelector
 
 _ALL: dict[str, Any] = {}
 

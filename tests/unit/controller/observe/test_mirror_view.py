@@ -9,13 +9,13 @@ import pytest
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
 from controller.engine.model.group import PodSet
+from controller.engine.model.label_selector import LabelSelector, with_labels
 from controller.engine.model.plan import BudgetClock, Memory
 from controller.engine.model.pod import Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot
 from controller.names import PREEMPTIBLE_ANNOTATION
 from controller.observe.budget import Budget
-from controller.observe.label_selector import LabelSelector
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
@@ -373,10 +373,10 @@ def test_no_budget_keeps_a_pod_that_is_being_deleted() -> None:
 def test_a_budget_that_selects_others_counts_them() -> None:
     seen = mirror()
     seen.put_pod(pod(gates=(), node="n1", labels={"app": "a"}))
-    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(match_labels={"app": "b"}), 1))
+    seen.put_budget("t", "t/b", Budget("t", "b", with_labels({"app": "b"}), 1))
     seen.refresh(NOW)
     assert known(seen, "t/p").budgets == ()
-    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(match_labels={"app": "a"}), 1))
+    seen.put_budget("t", "t/b", Budget("t", "b", with_labels({"app": "a"}), 1))
     seen.refresh(NOW)
     assert known(seen, "t/p").budgets == ("t/b",)
 

@@ -7,8 +7,9 @@ import pytest
 
 from carina_dra.kube.body import Body
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.engine.files.namespaces import LabelSelector, Namespaces
+from controller.engine.files.namespaces import Namespaces
 from controller.engine.files.priorities import Priorities
+from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import Gated, Pending, Placed
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot
@@ -218,7 +219,7 @@ def test_a_claim_counts_with_the_priority_that_its_queue_allows_nearest_to_none(
 
 
 def test_a_claim_asks_once_its_namespace_has_the_labels_that_its_queue_wants() -> None:
-    selector = LabelSelector(match_labels={"tier": "a"})
+    selector = with_labels({"tier": "a"})
     found = mirror()
     found.put_queue("q", replace(declared_queue(), namespaces=Namespaces(selector=selector)))
     found.put_claim(claim())
