@@ -24,6 +24,7 @@ from carina_dra.resource import JsonObject, ObjectMeta
 from carina_dra.resource.errors import BadValueError
 from controller.api import sub_group
 from controller.api.condition import Condition
+from controller.api.status import status_body
 from controller.api.sub_group import Count, SubGroupSpec, Topology
 from controller.engine.files.amount import DURATION, Duration, read_duration, write_duration
 from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, items
@@ -168,6 +169,10 @@ class PodGroupStatus:
     ] = ()
     """Why the group is in its phase. `Admitted` is true if its minimum has nodes and devices."""
 
+    def body(self) -> dict[str, Any]:
+        """Returns the status as an object of the API; desired conditions have no times."""
+        return status_body(self)
+
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
@@ -253,9 +258,3 @@ def read_pod_group(body: object) -> DeclaredGroup:
         run_time=spec.run_time,
         placement=spec.placement,
     )
-
-
-def write_status(status: PodGroupStatus) -> dict[str, Any]:
-    """The status as an object of the API."""
-    written: dict[str, Any] = codec_of(PodGroupStatus).write(status)
-    return written

@@ -1,10 +1,11 @@
 """Queue as an object: its status, and who may use it. Its spec is in `engine.files.queue`."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from carina_dra.resource.errors import BadValueError
 from controller.api.condition import Condition
+from controller.api.status import status_body
 from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, integer, items
 from controller.engine.files.namespaces import Namespaces
 from controller.engine.files.priorities import Priorities
@@ -16,6 +17,8 @@ from controller.engine.model.resource import describe
 _Amount: TypeAlias = Annotated[
     object, Checked(lambda value: value, lambda value: value, {"x-kubernetes-int-or-string": True})
 ]
+MOST_RESOURCES: Final = 64
+"""In a status; the queues of a tree may name more together."""
 _Count: TypeAlias = Annotated[int, integer(0, 2**31 - 1)]
 
 
@@ -39,6 +42,10 @@ class ResourceStatus:
     pending: _Amount = 0
     """What its groups ask for beside what they have."""
 
+    def body(self) -> dict[str, Any]:
+        """Returns the resource as an object of the API."""
+        return status_body(self)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
@@ -55,7 +62,7 @@ class QueueStatus:
     """What the controller says of a queue, with all queues below it."""
 
     resources: Annotated[
-        tuple[ResourceStatus, ...], items(lambda: codec_of(ResourceStatus), 64)
+        tuple[ResourceStatus, ...], items(lambda: codec_of(ResourceStatus), MOST_RESOURCES)
     ] = ()
     """What the queue has, may count on and asks for, by resource."""
     groups: GroupCounts = field(default_factory=GroupCounts)
@@ -66,6 +73,10 @@ class QueueStatus:
     """Whether the queue takes work (`Active`), whether all that it names exists
     (`ReferencesResolved`), whether there is what its quotas promise (`QuotasCovered`), and whether
     it can give back what other queues reclaim (`GivesBack`)."""
+
+    def body(self) -> dict[str, Any]:
+        """Returns the status as an object of the API; desired conditions have no times."""
+        return status_body(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +139,3 @@ def read_declared_queue(body: object) -> DeclaredQueue:
                 "quota, or raise or remove limit"
             )
     return DeclaredQueue(queue, metadata.uid, metadata.generation, spec.namespaces, spec.priorities)
-
-
-def write_status(status: QueueStatus) -> dict[str, Any]:
-    """The status as an object of the API."""
-    written: dict[str, Any] = codec_of(QueueStatus).write(status)
-    return written

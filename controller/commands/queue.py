@@ -8,7 +8,7 @@ from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.resource.errors import did_you_mean
 from carina_dra.text_table import columns
-from controller.api.queue import GroupCounts
+from controller.api.queue import GroupCounts, QueueStatus
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
 from controller.engine.decide.cycle import Engine
 from controller.engine.files.amount import write_amount
@@ -19,7 +19,12 @@ from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
 from controller.report.queue_giving import NO_HOLDUP, holdups
-from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_status import (
+    ResourceAmounts,
+    count_groups,
+    queue_amounts,
+    queue_status,
+)
 from controller.report.queue_use import use_of_closed_queues
 
 __all__ = ["COMMAND"]
@@ -83,6 +88,9 @@ class _Table:
             )
             for name in names
         }
+        self._amounts: dict[str, tuple[ResourceAmounts, ...]] = {
+            name: queue_amounts(state, plan, name) for name in names
+        }
 
     def chosen(self, queue: str | None) -> list[str]:
         """All queues, or one and those below it.
@@ -112,9 +120,9 @@ class _Table:
         """A queue for programs: its status, and what it may have."""
         status = self._statuses[name]
         resources = []
-        for resource in status.resources:
-            quota, limit = self._entitlement(name, resource.resource)
-            resources.append({**resource.body(), "quota": quota, "limit": limit})
+        for amounts in self._amounts[name]:
+            quota, limit = self._entitlement(name, amounts.resource)
+            resources.append({**amounts.status().body(), "quota": quota, "limit": limit})
         queue = self._tree.queues.get(name)
         parent = {"parent": queue.parent} if queue is not None and queue.parent else {}
         return {"name": name, **parent, **status.body(), "resources": resources}
@@ -125,18 +133,19 @@ class _Table:
         depth = len(self._tree.paths.get(name, (name,))) - 1
         title = f"{_INDENT * depth}{name}"
         groups = (str(status.groups.running), str(status.groups.pending))
-        if not status.resources:
+        if not self._amounts[name]:
             yield (title, "-", "-", "-", "-", "-", "-", *groups)
-        for one in status.resources:
-            quota, limit = self._entitlement(name, one.resource)
+        for amounts in self._amounts[name]:
+            quota, limit = self._entitlement(name, amounts.resource)
+            written = amounts.status()
             yield (
                 title,
-                describe(one.resource),
-                str(write_amount(one.resource, one.allocated)),
+                describe(amounts.resource),
+                str(written.allocated),
                 str(quota),
-                str(write_amount(one.resource, one.fair_share)),
+                str(written.fair_share),
                 "-" if limit is None else str(limit),
-                str(write_amount(one.resource, one.pending)),
+                str(written.pending),
                 *groups,
             )
             title, groups = "", ("", "")

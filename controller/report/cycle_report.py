@@ -9,6 +9,7 @@ from typing import Final
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
+from controller.api.pod_group import PodGroupStatus
 from controller.api.queue import GroupCounts
 from controller.engine.explain import what_helps
 from controller.engine.model.group import Group
@@ -24,7 +25,6 @@ from controller.observe.set_aside import SetAsideObjects
 from controller.report.giving_log import GivingLog
 from controller.report.group_events import GroupEvents, GroupNotice
 from controller.report.group_status import (
-    GroupStatus,
     Outlook,
     Settled,
     empty_status,
@@ -37,7 +37,12 @@ from controller.report.metrics import Metrics, QueueFigures
 from controller.report.notice import GroupRefused, GroupWaits
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
 from controller.report.queue_giving import NO_HOLDUP, holdups
-from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_status import (
+    ResourceAmounts,
+    count_groups,
+    queue_amounts,
+    queue_status,
+)
 from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
 from controller.report.turns import Turns
@@ -80,7 +85,7 @@ class _Basis:
     outlook: Outlook
     refused: str | None
 
-    def status(self, key: str) -> GroupStatus:
+    def status(self, key: str) -> PodGroupStatus:
         """The status that follows."""
         generation = self.version.generation
         if self.refused is not None:
@@ -154,7 +159,7 @@ class CycleReport:
                 generation=version.generation,
             )
             self._statuses.want(StatusTarget(QUEUES, ObjectKey("", queue)), status.body())
-            figures[queue] = _figures(status)
+            figures[queue] = _figures(queue_amounts(state, plan, queue), of_queue)
 
         for queue, version in observed.queues.items():
             self._attempt(QUEUES, queue, partial(report_queue, queue, version))
@@ -221,13 +226,13 @@ def group_waits(key: str, reasons: Sequence[Reason], queues: Iterable[Queue]) ->
     )
 
 
-def _figures(status: QueueStatus) -> QueueFigures:
-    resources = {describe(one.resource): one for one in status.resources}
+def _figures(resources: Iterable[ResourceAmounts], groups: GroupCounts) -> QueueFigures:
+    named = {describe(amounts.resource): amounts for amounts in resources}
     return QueueFigures(
-        allocated={name: figure(one.resource, one.allocated) for name, one in resources.items()},
-        fair_share={name: figure(one.resource, one.fair_share) for name, one in resources.items()},
-        pending={name: figure(one.resource, one.pending) for name, one in resources.items()},
-        pending_groups=status.groups.pending,
+        allocated={name: figure(of.resource, of.allocated) for name, of in named.items()},
+        fair_share={name: figure(of.resource, of.fair_share) for name, of in named.items()},
+        pending={name: figure(of.resource, of.pending) for name, of in named.items()},
+        pending_groups=groups.pending,
     )
 
 

@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
-from carina_dra.kube.body import Body
-from controller.api.pod_group import Phase, PodCounts
+from controller.api.condition import Condition, desired_condition
+from controller.api.pod_group import Phase, PodCounts, PodGroupStatus
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.reason import Reason
 from controller.names import GROUP_LABEL
-from controller.report.condition import DesiredCondition
 from controller.report.waiting import for_tenant, waiting_text, waiting_word
 
 ADMITTED: Final = "Admitted"
@@ -43,30 +42,6 @@ class Settled:
 
 Outlook: TypeAlias = Waits | Nominated | Settled
 """What the last decision means for a group."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """The status of a PodGroup."""
-
-    phase: Phase
-    queue: str
-    """Empty if its pods do not name one queue."""
-    pods: PodCounts
-    conditions: tuple[DesiredCondition, ...]
-
-    def body(self) -> Body:
-        """The status as an object of the API; the conditions are without times.
-
-        It has every field: the API server adds the default of one that is absent, and the status
-        would never be as desired.
-        """
-        return {
-            "phase": self.phase.value,
-            "queue": self.queue,
-            "pods": asdict(self.pods),
-            "conditions": [condition.body() for condition in self.conditions],
-        }
 
 
 def outlooks(plan: Plan, group_of: Callable[[str], str | None]) -> Mapping[str, Outlook]:
@@ -100,30 +75,30 @@ def count_pods(pods: Iterable[Pod]) -> PodCounts:
 
 def group_status(
     group: Group, pods: Sequence[Pod], outlook: Outlook, *, generation: int = 0
-) -> GroupStatus:
+) -> PodGroupStatus:
     """The status of a group. `generation` is that of the PodGroup which was decided on."""
     counts = count_pods(pods)
     phase, reason, message = _phase(group, pods, counts, outlook)
     is_running = phase is Phase.RUNNING
-    conditions = [DesiredCondition(ADMITTED, is_running, reason, message, generation)]
+    conditions = [_condition(ADMITTED, reason, message, generation, holds=is_running)]
     if is_running:
         conditions.append(_all_pods_placed(group, counts, outlook, generation))
-    return GroupStatus(phase, group.queue, counts, tuple(conditions))
+    return PodGroupStatus(phase, group.queue, counts, tuple(conditions))
 
 
 def refused_status(
     text: str, pods: Iterable[Pod], *, queue: str = "", generation: int = 0
-) -> GroupStatus:
+) -> PodGroupStatus:
     """The status of a PodGroup whose pods form no group; `text` says why, and the remedy."""
     condition = _not_admitted("Refused", text, generation)
-    return GroupStatus(Phase.REFUSED, queue, count_pods(pods), (condition,))
+    return PodGroupStatus(Phase.REFUSED, queue, count_pods(pods), (condition,))
 
 
-def empty_status(key: str, *, generation: int = 0) -> GroupStatus:
+def empty_status(key: str, *, generation: int = 0) -> PodGroupStatus:
     """The status of a PodGroup without pods, by its key."""
     reason, message = _no_pods(key)
     condition = _not_admitted(reason, message, generation)
-    return GroupStatus(Phase.PENDING, "", PodCounts(), (condition,))
+    return PodGroupStatus(Phase.PENDING, "", PodCounts(), (condition,))
 
 
 def _phase(
@@ -177,9 +152,13 @@ def _named(nodes: Sequence[str]) -> str:
     return f"nodes {', '.join(nodes[:_NODES_NAMED])}{others}"
 
 
-def _not_admitted(reason: str, message: str, generation: int) -> DesiredCondition:
-    return DesiredCondition(
-        ADMITTED, holds=False, reason=reason, message=message, observed_generation=generation
+def _not_admitted(reason: str, message: str, generation: int) -> Condition:
+    return _condition(ADMITTED, reason, message, generation, holds=False)
+
+
+def _condition(kind: str, reason: str, message: str, generation: int, *, holds: bool) -> Condition:
+    return desired_condition(
+        kind, holds=holds, reason=reason, message=message, observed_generation=generation
     )
 
 
@@ -189,12 +168,12 @@ def _no_pods(key: str) -> tuple[str, str]:
 
 def _all_pods_placed(
     group: Group, counts: PodCounts, outlook: Outlook, generation: int
-) -> DesiredCondition:
+) -> Condition:
     holds = not (counts.pending or counts.gated)
     reason, message = "Placed", "no pod waits for a place"
     if not holds:
         reason, message = _why_waiting(group, counts, outlook)
-    return DesiredCondition(ALL_PODS_PLACED, holds, reason, message, generation)
+    return _condition(ALL_PODS_PLACED, reason, message, generation, holds=holds)
 
 
 def _left(counts: PodCounts) -> int:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource.errors import did_you_mean
+from controller.api.condition import Condition, desired_condition
 from controller.engine.decide.shares import cluster_total
 from controller.engine.files.amount import write_amount
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import DevicesOf, Resource, describe
 from controller.engine.state.state import State
 from controller.observe.declared_queues import DeclaredQueues
-from controller.report.condition import DesiredCondition
 
 REFERENCES: Final = "ReferencesResolved"
 """The condition that holds if all that a Queue names exists."""
@@ -49,13 +49,11 @@ def access_of(queues: DeclaredQueues, namespaces: Collection[str]) -> Mapping[st
     }
 
 
-def checks(
-    state: State, queue: str, access: QueueAccess, generation: int
-) -> Iterator[DesiredCondition]:
+def checks(state: State, queue: str, access: QueueAccess, generation: int) -> Iterator[Condition]:
     """The conditions of a queue of the tree, beside whether it is active."""
     known = state.tree.queues[queue]
     missing = [*_missing_classes(state, known), *_missing_namespaces(access)]
-    yield DesiredCondition(
+    yield desired_condition(
         REFERENCES,
         holds=not missing,
         reason="NotFound" if missing else "Found",
@@ -65,7 +63,7 @@ def checks(
     below, beyond = list(_exceeded_by_children(state, known)), list(_beyond_cluster(state, known))
     reason = "ExceededBelow" if below else "ExceedsCluster" if beyond else "Covered"
     found = _some([*below, *beyond]) if below or beyond else "there is what its quotas promise"
-    yield DesiredCondition(
+    yield desired_condition(
         QUOTAS,
         holds=not (below or beyond),
         reason=reason,

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from controller.api.condition import Condition, desired_condition
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.pod import Evicting, Placed
 from controller.engine.model.reason import NoVictims
 from controller.engine.state.state import State
-from controller.report.condition import DesiredCondition
 
 GIVES_BACK: Final = "GivesBack"
 """The condition that holds if nothing keeps a queue from giving back what others reclaim."""
@@ -65,7 +65,7 @@ def _guarded(plan: Plan) -> Collection[str]:
     return found
 
 
-def gives_back(holdup: Holdup, generation: int) -> DesiredCondition:
+def gives_back(holdup: Holdup, generation: int) -> Condition:
     """The condition of a queue, by what keeps it from giving back."""
     found = []
     if holdup.budgets:
@@ -79,7 +79,7 @@ def gives_back(holdup: Holdup, generation: int) -> DesiredCondition:
             "their kubelets answer; the queue is charged for the pods until they are gone"
         )
     reason = "BudgetsRefuse" if holdup.budgets else "PodsDoNotEnd" if holdup.nodes else "Free"
-    return DesiredCondition(
+    return desired_condition(
         GIVES_BACK,
         holds=not found,
         reason=reason,

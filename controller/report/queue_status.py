@@ -2,41 +2,30 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final, assert_never
+from typing import Final
 
-from carina_dra.kube.body import Body
-from controller.api.queue import GroupCounts
+from controller.api.condition import Condition, desired_condition
+from controller.api.queue import MOST_RESOURCES, GroupCounts, QueueStatus, ResourceStatus
 from controller.engine.decide.chunk import Fullness, fullness
 from controller.engine.files.amount import write_amount
+from controller.engine.files.queue import naming
 from controller.engine.model.plan import Plan
 from controller.engine.model.queue import EVICT_ANNOTATION, Queue
 from controller.engine.model.reason import CutOffQueue
-from controller.engine.model.resource import (
-    CapacityOf,
-    Cpu,
-    DevicesOf,
-    Gpus,
-    Memory,
-    Pods,
-    Resource,
-    describe,
-)
+from controller.engine.model.resource import Resource, describe
 from controller.engine.state.state import State
-from controller.report.condition import DesiredCondition
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess, checks
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back
 from controller.report.queue_use import QueueUse
 
 ACTIVE: Final = "Active"
 """The condition that holds if the queue, or queues below it, take work."""
-MOST_RESOURCES: Final = 64
-"""The API takes no more in a status; the queues of a tree may name more together."""
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceStatus:
+class ResourceAmounts:
     """One resource of a queue, with all queues below it. Amounts are in the resource's units."""
 
     resource: Resource
@@ -45,32 +34,14 @@ class ResourceStatus:
     pending: int
     """What groups ask for that they do not have."""
 
-    def body(self) -> Body:
-        """The resource as in a Queue's spec, with amounts as quantities."""
-        return {
-            **_named(self.resource),
-            "allocated": write_amount(self.resource, self.allocated),
-            "fairShare": write_amount(self.resource, self.fair_share),
-            "pending": write_amount(self.resource, self.pending),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """The status of a Queue."""
-
-    resources: tuple[ResourceStatus, ...]
-    """At most `MOST_RESOURCES`."""
-    groups: GroupCounts
-    conditions: tuple[DesiredCondition, ...]
-
-    def body(self) -> Body:
-        """The status as an object of the API; the conditions are without times."""
-        return {
-            "resources": [resource.body() for resource in self.resources],
-            "groups": asdict(self.groups),
-            "conditions": [condition.body() for condition in self.conditions],
-        }
+    def status(self) -> ResourceStatus:
+        """Returns the resource as in a Queue's spec, with amounts as quantities."""
+        return ResourceStatus(
+            **naming(self.resource),
+            allocated=write_amount(self.resource, self.allocated),
+            fair_share=write_amount(self.resource, self.fair_share),
+            pending=write_amount(self.resource, self.pending),
+        )
 
 
 def count_groups(state: State) -> Mapping[str, GroupCounts]:
@@ -112,14 +83,18 @@ def queue_status(
         conditions += checks(state, queue, access, generation)
         conditions.append(gives_back(holdup, generation))
     return QueueStatus(
-        resources=tuple(islice(_resources(state, plan, queue), MOST_RESOURCES)),
+        resources=tuple(amounts.status() for amounts in queue_amounts(state, plan, queue)),
         groups=groups,
         conditions=tuple(conditions),
     )
 
 
-def _resources(state: State, plan: Plan, name: str) -> Iterator[ResourceStatus]:
-    """The resources that the queue names, has or waits for."""
+def queue_amounts(state: State, plan: Plan, name: str) -> tuple[ResourceAmounts, ...]:
+    """Returns the resources that a queue names, has or waits for, at most `MOST_RESOURCES`."""
+    return tuple(islice(_amounts(state, plan, name), MOST_RESOURCES))
+
+
+def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
     queue = state.tree.queues.get(name)
     if queue is None:
         return
@@ -130,12 +105,12 @@ def _resources(state: State, plan: Plan, name: str) -> Iterator[ResourceStatus]:
         pending = max(0, requested[at] - allocated[at])
         if resource in queue.entitlements or allocated[at] or pending:
             fair_share = shares.get(describe(resource), 0)
-            yield ResourceStatus(resource, allocated[at], fair_share, pending)
+            yield ResourceAmounts(resource, allocated[at], fair_share, pending)
 
 
 def _active(
     state: State, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
-) -> DesiredCondition:
+) -> Condition:
     tree = state.tree
     if queue in tree.cut_off:
         why = CutOffQueue(queue, *tree.cut_off[queue])
@@ -154,18 +129,18 @@ def _active(
         reason, message = "HasChildren", f"queues below it that take work: {len(children)}"
     else:
         reason, message = "TakesWork", "groups that name the queue are decided on"
-    return DesiredCondition(
+    return desired_condition(
         ACTIVE, holds=True, reason=reason, message=message, observed_generation=generation
     )
 
 
-def _inactive(reason: str, message: str, generation: int) -> DesiredCondition:
-    return DesiredCondition(
+def _inactive(reason: str, message: str, generation: int) -> Condition:
+    return desired_condition(
         ACTIVE, holds=False, reason=reason, message=message, observed_generation=generation
     )
 
 
-def _closed(queue: Queue, use: QueueUse | None, generation: int) -> DesiredCondition:
+def _closed(queue: Queue, use: QueueUse | None, generation: int) -> Condition:
     """Says what holds a queue that admits nothing more."""
     if use is None:
         held = "nothing holds it"
@@ -181,17 +156,3 @@ def _closed(queue: Queue, use: QueueUse | None, generation: int) -> DesiredCondi
         )
     message = f"the queue {does} and admits nothing; {held}{remedy}"
     return _inactive(reason, message, generation)
-
-
-def _named(resource: Resource) -> Body:
-    """The member of a Queue's spec that names a resource."""
-    match resource:
-        case Gpus(model=model):
-            return {"gpus": {"model": model} if model else {}}
-        case DevicesOf(device_class=name):
-            return {"deviceClass": name}
-        case CapacityOf(name=name):
-            return {"capacity": name}
-        case Cpu() | Memory() | Pods():
-            return {"name": describe(resource)}
-    assert_never(resource)

@@ -61,6 +61,7 @@ from controller.engine.model.resource import (
     Memory,
     Pods,
     Resource,
+    describe,
 )
 
 API_VERSION: Final = "scheduling.carina.dev/v1alpha1"
@@ -399,16 +400,20 @@ def _written(resource: Resource, entitlement: Entitlement) -> QueueResource:
         "limit": None if limit is None else write_amount(resource, limit),
         "weight": entitlement.weight,
     }
+    return QueueResource(**naming(resource), **amounts)
+
+
+def naming(resource: Resource) -> dict[str, Any]:
+    """Returns the one field that names a resource, in a Queue's spec and in its status."""
     match resource:
         case Gpus(model=model):
-            return QueueResource(gpus=QueueGpus(model or None), **amounts)
+            return {"gpus": QueueGpus(model or None)}
         case DevicesOf(device_class=name):
-            return QueueResource(device_class=name, **amounts)
+            return {"device_class": name}
         case CapacityOf(name=name):
-            return QueueResource(capacity=name, **amounts)
+            return {"capacity": name}
         case Cpu() | Memory() | Pods():
-            (name,) = (name for name, named in _NAMED.items() if named == resource)
-            return QueueResource(name=name, **amounts)
+            return {"name": describe(resource)}
     assert_never(resource)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.api.pod_group import Phase, PodCounts
+from controller.api.pod_group import Phase, PodCounts, PodGroupStatus
 from controller.engine.model.group import Group, PodSet, SubGroups
 from controller.engine.model.plan import Nomination
 from controller.engine.model.pod import (
@@ -19,7 +19,6 @@ from controller.engine.model.pod import (
 )
 from controller.engine.model.reason import NoRoom
 from controller.report.group_status import (
-    GroupStatus,
     Nominated,
     Outlook,
     Settled,
@@ -47,7 +46,7 @@ def pods(*states: PodState, pod_set: str = "") -> list[Pod]:
     ]
 
 
-def conditions(status: GroupStatus) -> dict[str, tuple[bool, str]]:
+def conditions(status: PodGroupStatus) -> dict[str, tuple[bool, str]]:
     return {one.type: (one.holds, one.reason) for one in status.conditions}
 
 

@@ -1,8 +1,8 @@
 """A Queue that names what does not exist, or promises more than there is, says so."""
 
+from controller.api.condition import Condition
 from controller.api.queue import GroupCounts
 from controller.engine.model.resource import Memory
-from controller.report.condition import DesiredCondition
 from controller.report.queue_checks import QueueAccess
 from controller.report.queue_status import queue_status
 from tests.unit.controller.engine.scene import GIB, NOW, Scene
@@ -10,18 +10,18 @@ from tests.unit.controller.engine.scene import GIB, NOW, Scene
 
 def conditions(
     scene: Scene, queue: str = "q", access: QueueAccess | None = None
-) -> dict[str, DesiredCondition]:
+) -> dict[str, Condition]:
     status = queue_status(
         scene.state(), scene.plan(), queue, GroupCounts(), access=access or QueueAccess()
     )
     return {condition.type: condition for condition in status.conditions}
 
 
-def references(scene: Scene, access: QueueAccess | None = None) -> DesiredCondition:
+def references(scene: Scene, access: QueueAccess | None = None) -> Condition:
     return conditions(scene, access=access)["ReferencesResolved"]
 
 
-def quotas(scene: Scene, queue: str = "q") -> DesiredCondition:
+def quotas(scene: Scene, queue: str = "q") -> Condition:
     return conditions(scene, queue)["QuotasCovered"]
 
 

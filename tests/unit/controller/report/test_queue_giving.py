@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller.api.condition import Condition
 from controller.engine.model.plan import Action, BudgetClock
 from controller.engine.model.pod import Evicting
-from controller.report.condition import DesiredCondition
 from controller.report.giving_log import GivingLog
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back, holdups
 from tests.unit.controller.engine.scene import NOW, Scene, only
@@ -20,7 +20,7 @@ def _guarded(*budgets: str) -> Scene:
     return scene
 
 
-def _condition(scene: Scene, queue: str = "thief") -> DesiredCondition:
+def _condition(scene: Scene, queue: str = "thief") -> Condition:
     return gives_back(holdups(scene.state(), scene.plan()).get(queue, NO_HOLDUP), 1)
 
 

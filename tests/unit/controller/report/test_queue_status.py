@@ -1,11 +1,11 @@
 """The status of a Queue, from the accounts of the state and the fair shares of a plan."""
 
 from carina_dra.placement.cluster.gpu import GPU as WHOLE
-from controller.api.queue import GroupCounts
+from controller.api.queue import GroupCounts, QueueStatus
 from controller.engine.model.group import PodSet
 from controller.engine.model.pod import Evicting, PodNeeds
 from controller.engine.model.resource import Gpus, Memory, Pods
-from controller.report.queue_status import QueueStatus, count_groups, queue_status
+from controller.report.queue_status import count_groups, queue_amounts, queue_status
 from tests.unit.controller.engine.scene import GIB, GPU, Scene
 
 
@@ -67,9 +67,11 @@ def test_amounts_of_gpus_are_numbers_of_them() -> None:
 
 def test_a_resource_that_only_other_queues_name_is_left_out() -> None:
     scene = Scene().node("n", 4).queue("q", quota=4).queue("other", quota=1, resource=Pods())
-    idle, busy = status_of(scene, "q"), status_of(scene.runs("g", "n"), "q")
-    assert [one.resource for one in idle.resources] == [GPU]
-    assert [one.resource for one in busy.resources] == [GPU, Pods()]
+    idle = queue_amounts(scene.state(), scene.plan(), "q")
+    scene.runs("g", "n")
+    busy = queue_amounts(scene.state(), scene.plan(), "q")
+    assert [one.resource for one in idle] == [GPU]
+    assert [one.resource for one in busy] == [GPU, Pods()]
 
 
 def test_a_leaf_takes_work() -> None:

@@ -1,14 +1,14 @@
 """Which groups hold a queue, and what a closed queue says of them."""
 
+from controller.api.condition import Condition
 from controller.api.queue import GroupCounts
 from controller.engine.model.pod import Evicting
-from controller.report.condition import DesiredCondition
 from controller.report.queue_status import queue_status
 from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from tests.unit.controller.engine.scene import NOW, Scene
 
 
-def active(scene: Scene, queue: str = "q") -> DesiredCondition:
+def active(scene: Scene, queue: str = "q") -> Condition:
     state = scene.state()
     use = use_of_closed_queues(state).get(queue)
     return queue_status(state, scene.plan(), queue, GroupCounts(), use).conditions[0]
