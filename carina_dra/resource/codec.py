@@ -11,10 +11,9 @@ Members that were unknown are written as they were read.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import cache
-from typing import Any, TypeAlias, TypeVar, assert_never, cast, get_args, get_origin
+from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast
 
+from carina_dra.resource.dialect import Dialect, no_codec
 from carina_dra.resource.errors import BadValueError, DecodeError, expected, not_a_field, shown
 from carina_dra.resource.schema import (
     JsonObject,
@@ -34,9 +33,8 @@ from carina_dra.resource.sharing import shared
 from carina_dra.resource.value_codec import (
     LEAVES,
     Codec,
+    at,
     closed_enumeration,
-    list_of,
-    map_of,
     open_enumeration,
     true_reader,
 )
@@ -86,33 +84,36 @@ def _key(body: object) -> str:
 
 def codec(kind: Any, *, strict: bool = False) -> Codec:
     """The codec of a type, as fields are annotated with it; `strict` is that of `decode`."""
-    return _codec(kind, strict=strict)  # the cache is typed for instances, not classes
+    return (_STRICT if strict else _TOLERANT).codec(kind)
 
 
-@cache
-def _codec(kind: Any, *, strict: bool) -> Codec:
-    if kind in LEAVES:
-        return LEAVES[kind]
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is tuple:
-        return list_of(codec(arguments[0], strict=strict))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return map_of(codec(arguments[1], strict=strict))
-    match alternatives(kind):
-        case (only,) if only is not kind:
-            return codec(only, strict=strict)
+def _of_union(kind: Any, kinds: Sequence[Any], *, strict: bool) -> Codec:
+    match kinds:
         case (known, unrecognized) if unrecognized is Unrecognized:
             return closed_enumeration(known) if strict else open_enumeration(known)
-        case (_, _, *_) if union_members(kind):
+        case _ if union_members(kind):
             return shared(_union(kind, strict=strict))
         case _:
-            pass
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return closed_enumeration(kind)
-    if isinstance(kind, type) and issubclass(kind, Struct) and not issubclass(kind, Member):
-        of_kind = _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
-        return shared(of_kind) if kind.SHARED else of_kind
-    raise TypeError(f"{kind} has no codec")  # a Member is read and written by its object
+            raise no_codec(kind)
+
+
+def _of_class(kind: Any, *, strict: bool) -> Codec:
+    if not issubclass(kind, Struct) or issubclass(kind, Member):
+        raise no_codec(kind)  # a Member is read and written by its object
+    of_kind = _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
+    return shared(of_kind) if kind.SHARED else of_kind
+
+
+_TOLERANT: Final = Dialect(
+    LEAVES,
+    of_class=lambda kind: _of_class(kind, strict=False),
+    of_union=lambda kind, kinds: _of_union(kind, kinds, strict=False),
+)
+_STRICT: Final = Dialect(
+    LEAVES,
+    of_class=lambda kind: _of_class(kind, strict=True),
+    of_union=lambda kind, kinds: _of_union(kind, kinds, strict=True),
+)
 
 
 # Objects ---------------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ def _members(known: KnownUnion | KnownSpread, *, strict: bool) -> _MembersCodec:
 def _spread(how: Spread, *, strict: bool) -> _MembersCodec:
     """A field whose value is several members together."""
     members = {name: codec(kind, strict=strict) for name, kind in how.members.items()}
-    readers = {name: _at(name, member.read) for name, member in members.items()}
+    readers = {name: at(f".{name}", member.read) for name, member in members.items()}
 
     def take(others: dict[str, Any]) -> object:
         present = _taken(others, readers)
@@ -303,19 +304,6 @@ def _taken(others: dict[str, Any], readers: Mapping[str, _Read]) -> dict[str, An
     return {name: readers[name](value) for name, value in found.items() if value is not None}
 
 
-def _at(name: str, read: _Read) -> _Read:
-    """Reads a member; an error gets its name."""
-
-    def read_member(value: object) -> object:
-        try:
-            return read(value)
-        except BadValueError as error:
-            error.steps.append(f".{name}")
-            raise
-
-    return read_member
-
-
 # Unions ----------------------------------------------------------------------------------------
 
 
@@ -349,12 +337,12 @@ def _alternative(name: str, member: Any, *, strict: bool) -> Codec:
             value = codec(kind, strict=strict)
             read, write = value.read, value.write
             return Codec(
-                _at(name, lambda found: member(read(found))),
+                at(f".{name}", lambda found: member(read(found))),
                 lambda made: {name: write(getattr(made, field)), **made.unknown},
             )
         case _:
             read_true = true_reader(member)
-            return Codec(_at(name, read_true), lambda made: {name: True, **made.unknown})
+            return Codec(at(f".{name}", read_true), lambda made: {name: True, **made.unknown})
 
 
 def _union(kind: Any, *, strict: bool) -> Codec:

@@ -165,12 +165,13 @@ def _known(known: Field[Any], kind: Any) -> Known:
     factory = known.default_factory
     return KnownMember(
         field=known.name,
-        name=known.metadata.get("json") or _camel_case(known.name),
+        name=known.metadata.get("json") or camel_case(known.name),
         kind=kind,
         required=known.default is MISSING and factory is MISSING,
         default=known.default if factory is MISSING else factory(),
     )
 
 
-def _camel_case(name: str) -> str:
+def camel_case(name: str) -> str:
+    """Returns the name of a field in JSON."""
     return re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)

@@ -1,7 +1,7 @@
 """Codecs of single values, lists, maps and enumerations."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -45,8 +45,40 @@ def list_of(item: Codec) -> Codec:
     return Codec(read, lambda values: [write_item(value) for value in values])
 
 
-def map_of(item: Codec) -> Codec:
-    """The codec of a mapping from strings."""
+def fixed_list_of(items: Sequence[Codec]) -> Codec:
+    """The codec of a tuple with a type for each of its items, which is a list in JSON."""
+
+    def read(value: object) -> tuple[object, ...]:
+        if type(value) is not list or len(value) != len(items):
+            raise expected(f"a list of {len(items)} values", value)
+        made: list[object] = []
+        try:
+            for item, found in zip(items, value, strict=True):
+                made.append(item.read(found))
+        except BadValueError as error:
+            error.steps.append(f"[{len(made)}]")
+            raise
+        return tuple(made)
+
+    return Codec(
+        read,
+        lambda values: [item.write(value) for item, value in zip(items, values, strict=True)],
+    )
+
+
+def set_of(item: Codec) -> Codec:
+    """The codec of a frozenset, which is a list in JSON, sorted when it is written."""
+    values = list_of(item)
+    return Codec(
+        lambda value: frozenset(values.read(value)),
+        lambda value: sorted(item.write(found) for found in value),
+    )
+
+
+def map_of(item: Codec, keys: Codec | None = None) -> Codec:
+    """The codec of a mapping. Without a codec for its keys they are taken as they are."""
+    if keys is not None:
+        return _map_with_keys(keys, item)
     read_item, write_item = item.read, item.write
 
     def read(value: object) -> dict[str, object]:
@@ -62,6 +94,27 @@ def map_of(item: Codec) -> Codec:
         return items
 
     return Codec(read, lambda values: {key: write_item(value) for key, value in values.items()})
+
+
+def _map_with_keys(keys: Codec, item: Codec) -> Codec:
+    read_key, read_item = keys.read, item.read
+
+    def read(value: object) -> dict[object, object]:
+        if type(value) is not dict:
+            raise expected("an object", value)
+        key, items = None, {}
+        try:
+            for key, found in value.items():
+                known = read_key(key)
+                items[known] = read_item(found)
+        except BadValueError as error:
+            error.steps.append(f"[{key}]")
+            raise
+        return items
+
+    return Codec(
+        read, lambda values: {keys.write(key): item.write(value) for key, value in values.items()}
+    )
 
 
 def closed_enumeration(kind: type[Enum]) -> Codec:
@@ -91,6 +144,19 @@ def open_enumeration(kind: type[Enum]) -> Codec:
         return value.word if isinstance(value, Unrecognized) else value.value
 
     return Codec(read, write)
+
+
+def at(step: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns a reader of a part of a value; its errors get the place of the part."""
+
+    def read_part(value: object) -> object:
+        try:
+            return read(value)
+        except BadValueError as error:
+            error.steps.append(step)
+            raise
+
+    return read_part
 
 
 def true_reader(make: Callable[[], object]) -> Callable[[Any], Any]:

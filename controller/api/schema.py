@@ -16,8 +16,9 @@ from functools import cache
 from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from carina_dra.resource import JsonObject
+from carina_dra.resource.schema import camel_case
 from controller.engine.files.checked import Checked, Rule, WrittenAs
-from controller.engine.files.value import codec_of, json_name
+from controller.engine.files.value import codec_of
 
 _PLAIN: Final[Mapping[Any, Mapping[str, Any]]] = {
     str: {"type": "string"},
@@ -92,7 +93,7 @@ def _object(cls: type) -> dict[str, Any]:
     for each in fields(cls):
         if each.name not in descriptions:
             raise TypeError(f"{cls.__name__}.{each.name} has no docstring; write one")
-        name = json_name(each.name)
+        name = camel_case(each.name)
         properties[name] = {"description": descriptions[each.name], **schema_of(hints[each.name])}
         if each.default is MISSING and each.default_factory is MISSING:
             required.append(name)

@@ -5,7 +5,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from controller.engine.files.value import json_name
+from carina_dra.resource.schema import camel_case
 
 
 def status_body(status: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def status_body(status: Any) -> dict[str, Any]:
 
 @cache
 def _members(cls: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, json_name(field.name)) for field in fields(cls))
+    return tuple((field.name, camel_case(field.name)) for field in fields(cls))
 
 
 def _written(value: Any) -> Any:

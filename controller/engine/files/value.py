@@ -7,23 +7,27 @@ the name of the class in camelCase (`{placed: {node: n1}}`), or only that name f
 fields (`pending`). A field may bring its own codec: `Annotated[float, DURATION]`.
 
 Types of the DRA API (`Struct`) are read and written by their own codec, strictly.
+
+What a type has by its shape alone is that of all dialects (`carina_dra.resource.dialect`). The
+codecs of classes and unions are this module's own, since the rules differ: the API keeps what only
+a newer version can have written, writes the alternative of a union as a member of the object
+around it, and calls a field without a default required even if it may be None.
 """
 
 import math
 import re
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from enum import Enum
 from fractions import Fraction
-from functools import cache
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from carina_dra.allocator.preference import Policy
 from carina_dra.resource import codec as resource_codec
+from carina_dra.resource.dialect import Dialect, no_codec
 from carina_dra.resource.errors import BadValueError, did_you_mean, expected, not_a_field, shown
-from carina_dra.resource.schema import Struct
-from carina_dra.resource.value_codec import LEAVES, Codec, closed_enumeration, list_of
+from carina_dra.resource.schema import Struct, camel_case
+from carina_dra.resource.value_codec import LEAVES, Codec, at
 from controller.engine.files.amount import Bytes, MilliCpu
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.resource import Resource, describe, parse_resource
@@ -40,32 +44,15 @@ _AMOUNTS: Final[Mapping[tuple[type, str], Any]] = {
 
 def codec_of(kind: Any) -> Codec:
     """The codec of a type, as fields are annotated with it."""
-    return _codec_of(kind)  # the cache is typed for instances, not classes
+    return _FILES.codec(kind)
 
 
-@cache
-def _codec_of(kind: Any) -> Codec:
-    if kind in _LEAVES:
-        return _LEAVES[kind]
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        own = [each for each in arguments[1:] if isinstance(each, Codec)]
-        return own[0] if own else codec_of(arguments[0])
-    if origin is tuple:
-        return _tuple(arguments)
-    if origin is frozenset:
-        return _set_of(codec_of(arguments[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _map(codec_of(arguments[0]), _lazy(arguments[1]))
-    if origin in (Union, types.UnionType):
-        return _union([each for each in arguments if each is not types.NoneType])
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return closed_enumeration(kind)
-    if isinstance(kind, type) and issubclass(kind, Struct):
+def _of_class(kind: Any) -> Codec:
+    if issubclass(kind, Struct):
         return resource_codec.codec(kind, strict=True)
     if is_dataclass(kind):
         return _object(kind)
-    raise TypeError(f"{kind} has no codec")
+    raise no_codec(kind)
 
 
 class Members:
@@ -76,7 +63,7 @@ class Members:
         hints = get_type_hints(cls, include_extras=True)
         self._kind = getattr(cls, "KIND", cls.__name__)
         self._members = {
-            json_name(field.name): _Member(
+            camel_case(field.name): _Member(
                 field.name,
                 _AMOUNTS.get((cls, field.name), hints[field.name]),
                 _default(field, hints),
@@ -84,6 +71,8 @@ class Members:
             for field in fields(cls)
             if field.name not in without
         }
+        self._readers: dict[object, tuple[str, Callable[[Any], Any], bool]] = {}
+        """Field, reader and whether it may be None, by member, once the first object is read."""
 
     def read(self, value: object) -> dict[str, Any]:
         """The arguments of the constructor.
@@ -93,19 +82,37 @@ class Members:
         """
         if type(value) is not dict:
             raise expected("an object", value)
+        readers = self._readers or self._find_readers()
         made: dict[str, Any] = {}
-        for name, found in value.items():
-            member = self._members.get(name)
-            if member is None:
-                raise not_a_field(name, self._kind, self._members)
-            if found is not None:
-                made[member.field] = _at(f".{name}", codec_of(member.kind).read, found)
-            elif _is_optional(member.kind):
-                made[member.field] = None
+        name, unknown = "", None
+        try:
+            for name, found in value.items():
+                known = readers.get(name)
+                if known is None:
+                    unknown = not_a_field(name, self._kind, self._members)
+                    break
+                member, read, is_optional = known
+                if found is not None:
+                    made[member] = read(found)
+                elif is_optional:
+                    made[member] = None
+        except BadValueError as error:
+            error.steps.append(f".{name}")
+            raise
+        if unknown is not None:
+            raise unknown
         absent = {name: each for name, each in self._members.items() if each.field not in made}
         if missing := [name for name, each in absent.items() if each.default is MISSING]:
             raise BadValueError("lacks " + ", ".join(missing))
         return made | {each.field: None for each in absent.values() if each.default is None}
+
+    def _find_readers(self) -> dict[object, tuple[str, Callable[[Any], Any], bool]]:
+        """Returns the readers, which are found late since types can refer to themselves."""
+        self._readers = {
+            name: (member.field, codec_of(member.kind).read, _is_optional(member.kind))
+            for name, member in self._members.items()
+        }
+        return self._readers
 
     def write(self, value: object) -> dict[str, Any]:
         """The JSON object; what `read` reads."""
@@ -140,10 +147,8 @@ def _object(cls: Any) -> Codec:
     return Codec(read, of_class.write)
 
 
-def _union(kinds: list[Any]) -> Codec:
-    if len(kinds) == 1:
-        return codec_of(kinds[0])
-    names = {json_name(_first_lower(kind.__name__)): kind for kind in kinds}
+def _union(kinds: Sequence[Any]) -> Codec:
+    names = {kind.__name__[0].lower() + kind.__name__[1:]: kind for kind in kinds}
     name_of = {kind: name for name, kind in names.items()}
     plain = {name for name, kind in names.items() if not fields(kind)}
 
@@ -153,7 +158,7 @@ def _union(kinds: list[Any]) -> Codec:
                 return names[value]()
             case dict() if len(value) == 1 and next(iter(value)) in names:
                 ((name, found),) = value.items()
-                return _at(f".{name}", codec_of(names[name]).read, found)
+                return at(f".{name}", codec_of(names[name]).read)(found)
             case dict() if len(value) == 1:
                 (name,) = value
                 raise BadValueError(f"has {shown(name)}; {did_you_mean(str(name), names)}")
@@ -175,79 +180,6 @@ def _default(of: "Field[Any]", hints: Mapping[str, Any]) -> object:
 
 def _is_optional(kind: Any) -> bool:
     return types.NoneType in get_args(kind)
-
-
-def json_name(name: str) -> str:
-    """The name of a field in JSON."""
-    return re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
-
-
-def _first_lower(name: str) -> str:
-    return name[0].lower() + name[1:]
-
-
-def _lazy(kind: Any) -> Codec:
-    """Finds the codec when it is used, since types can refer to themselves."""
-    return Codec(
-        lambda value: codec_of(kind).read(value), lambda value: codec_of(kind).write(value)
-    )
-
-
-def _at(step: str, read: Callable[[Any], Any], value: object) -> Any:
-    """Reads a part of a value; an error gets its place."""
-    try:
-        return read(value)
-    except BadValueError as error:
-        error.steps.append(step)
-        raise
-
-
-# Collections -------------------------------------------------------------------------------------
-
-
-def _tuple(kinds: tuple[Any, ...]) -> Codec:
-    if len(kinds) == 2 and kinds[1] is ...:
-        return list_of(_lazy(kinds[0]))
-    return _fixed([codec_of(kind) for kind in kinds])
-
-
-def _fixed(items: list[Codec]) -> Codec:
-    """A tuple with a type for each of its items, which is a list in JSON."""
-
-    def read(value: object) -> tuple[object, ...]:
-        if type(value) is not list or len(value) != len(items):
-            raise expected(f"a list of {len(items)} values", value)
-        return tuple(
-            _at(f"[{index}]", item.read, found)
-            for index, (item, found) in enumerate(zip(items, value, strict=True))
-        )
-
-    return Codec(
-        read,
-        lambda value: [item.write(found) for item, found in zip(items, value, strict=True)],
-    )
-
-
-def _set_of(item: Codec) -> Codec:
-    values = list_of(item)
-    return Codec(
-        lambda value: frozenset(values.read(value)),
-        lambda value: sorted(item.write(found) for found in value),
-    )
-
-
-def _map(key: Codec, item: Codec) -> Codec:
-    def read(value: object) -> dict[object, object]:
-        if type(value) is not dict:
-            raise expected("an object", value)
-        return {
-            _at(f"[{name}]", key.read, name): _at(f"[{name}]", item.read, found)
-            for name, found in value.items()
-        }
-
-    return Codec(
-        read, lambda value: {key.write(name): item.write(found) for name, found in value.items()}
-    )
 
 
 # Single values -----------------------------------------------------------------------------------
@@ -314,3 +246,6 @@ _LEAVES: Final[Mapping[Any, Codec]] = {
     Policy: Codec(_read_policy, _write_policy),
     Resource: Codec(_read_resource, describe),
 }
+_FILES: Final = Dialect(
+    _LEAVES, of_class=_of_class, of_union=lambda _, kinds: _union(kinds), checks_keys=True
+)
