@@ -11,10 +11,9 @@ from carina_dra.text_table import columns
 from controller.api.queue import GroupCounts, QueueStatus
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
 from controller.engine.decide.cycle import Engine
-from controller.engine.files.amount import write_amount
 from controller.engine.files.queue import UNLIMITED
 from controller.engine.model.plan import Plan
-from controller.engine.model.resource import Resource, describe
+from controller.engine.model.resource import Resource, describe, write_amount
 from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess

@@ -14,12 +14,11 @@ from controller.engine.explain import UnknownGroupError
 from controller.engine.model.reason import RefusedByScheduler
 from controller.names import CONTROLLER, GATE, GROUP_LABEL
 from controller.report.cycle_report import POD_GROUPS
-from controller.report.waiting import reason_word
 
 # The roles view and edit of Kubernetes allow to read Events of the core group only.
 _EVENTS: Final = ApiResource("", "v1", "events", "Event", Scope.NAMESPACED)
 _MOST_STATEMENTS: Final = 8
-_REFUSED: Final = reason_word(RefusedByScheduler(""))
+_REFUSED: Final = RefusedByScheduler("").word
 _STANDS: Final = 3600.0
 """Seconds for which an Event stands: one that still holds is repeated before."""
 

@@ -7,34 +7,10 @@ from typing import Final, TypeAlias, assert_never
 
 from carina_dra.resource.errors import did_you_mean
 from controller.engine.decide.order import rank_of_group
-from controller.engine.files.amount import write_amount
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Eviction, Nomination, Plan, Start
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
-from controller.engine.model.queue import Queue
-from controller.engine.model.reason import (
-    BadClaim,
-    BadVolume,
-    Behind,
-    ClosedQueue,
-    CutOffQueue,
-    Delayed,
-    Failed,
-    NoDomain,
-    NoRoom,
-    NoVictims,
-    OverFairShare,
-    OverLimit,
-    OverQuota,
-    Reason,
-    RefusedByScheduler,
-    SearchCut,
-    TooFewPods,
-    TooManyGpus,
-    UncountedGpus,
-    Undecided,
-    UnknownQueue,
-)
+from controller.engine.model.reason import RefusedByScheduler, what_helps
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
 
@@ -181,7 +157,7 @@ def with_refusal(explanation: Explanation, at: str, text: str) -> Explanation:
         f"the controller holds it back: {text} (written at {at}). Only the controller knows when "
         "it is tried again; nothing said here to start does before"
     )
-    because = Because(reason, _time_helps(RefusedByScheduler("")))
+    because = Because(reason, RefusedByScheduler("").remedy)
     return replace(explanation, because=(because, *explanation.because))
 
 
@@ -228,118 +204,6 @@ def _explanation_lines(explanation: Explanation) -> Iterator[str]:
 
 def _counts(pods: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in pods.items()) or "none"
-
-
-def what_helps(reason: Reason, queues: Iterable[Queue]) -> str:
-    """What a user or an administrator can do about a reason."""
-    match reason:
-        case UnknownQueue() | CutOffQueue() | ClosedQueue():
-            return _queue_helps(reason, queues)
-        case OverLimit() | OverQuota() | OverFairShare():
-            return _amount_helps(reason)
-        case TooManyGpus():
-            return "make it preemptible, raise the quota, or ask for parts that fit on fewer GPUs"
-        case UncountedGpus():
-            return "ask for GPUs that the queue names, or add `gpus: {}` to its resources"
-        case NoRoom() | NoDomain() | NoVictims():
-            return _room_helps(reason)
-        case TooFewPods(has=has, needs=needs):
-            return f"create {needs - has} more pods, open their scheduling gates, or lower minCount"
-        case BadClaim() | BadVolume():
-            return "correct the claim, or create what it names"
-        case Delayed() | Behind() | RefusedByScheduler() | SearchCut() | Failed() | Undecided():
-            return _time_helps(reason)
-    assert_never(reason)
-
-
-def _time_helps(
-    reason: Delayed | Behind | RefusedByScheduler | SearchCut | Failed | Undecided,
-) -> str:
-    match reason:
-        case Delayed():
-            return "wait until then, or lower its preemption delay"
-        case Behind():
-            return "declare a run time that ends before the reservation, or wait"
-        case RefusedByScheduler():
-            return "correct the pod template, or what it names; the next attempt comes by itself"
-        case SearchCut():
-            return "nothing to do: the next cycle goes on"
-        case Failed():
-            return "change what is unusual about it, and report the error, which the log has"
-        case Undecided():
-            return "ask for less at once, by simpler selectors, fewer constraints or a smaller gang"
-    assert_never(reason)
-
-
-def _queue_helps(reason: UnknownQueue | CutOffQueue | ClosedQueue, queues: Iterable[Queue]) -> str:
-    match reason:
-        case CutOffQueue():
-            return reason.remedy
-        case ClosedQueue():
-            return "create the pods again with the label of another queue"
-        case UnknownQueue(queue=queue):
-            return _leaf_helps(queue, queues)
-    assert_never(reason)
-
-
-def _leaf_helps(queue: str, queues: Iterable[Queue]) -> str:
-    known = list(queues)
-    parents = {each.parent for each in known}
-    leaves = [each.name for each in known if each.name not in parents]
-    if not leaves:
-        return "create the queue; there is none yet"
-    return f"create the queue, or name another one; {did_you_mean(queue, leaves)}"
-
-
-def _amount_helps(reason: OverLimit | OverQuota | OverFairShare) -> str:
-    needed = write_amount(reason.resource, reason.allocated + reason.asked)
-    match reason:
-        case OverLimit(resource=resource, limit=limit, asked=asked) if asked > limit:
-            most = write_amount(resource, limit)
-            return f"ask for at most {most}, or raise the limit; it never starts at this one"
-        case OverLimit():
-            return f"wait until work of the queue ends, or raise its limit to {needed}"
-        case OverQuota():
-            return f"make it preemptible, or raise the quota of the queue to {needed}"
-        case OverFairShare():
-            return f"wait until something is free, or raise the quota of the queue to {needed}"
-    assert_never(reason)
-
-
-def _room_helps(reason: NoRoom | NoDomain | NoVictims) -> str:
-    match reason:
-        case NoRoom(nodes=0):
-            return "add nodes; there are none that it could run on"
-        case NoRoom(nodes=nodes, fell=((first, count), *_)):
-            where = "" if count == nodes else f" (on {count} of {nodes} nodes)"
-            return f"{_constraint_helps(first)}{where}"
-        case NoRoom():
-            return "wait until other work ends, add nodes, or ask for less"
-        case NoDomain(level=level):
-            return f"allow a wider level than {level}, prefer it instead, or wait for a free domain"
-        case NoVictims(tried=0):
-            return "wait until other work ends; none may be evicted for this group"
-        case NoVictims():
-            return "wait until other work ends, or ask for less"
-    assert_never(reason)
-
-
-def _constraint_helps(constraint: str) -> str:
-    match constraint:
-        case "devices":
-            return "wait until devices are free, add nodes, or ask for fewer or other devices"
-        case "cpu" | "memory" | "pods":
-            return f"wait until {constraint} is free, add nodes, or ask for less {constraint}"
-        case "unschedulable":
-            return "uncordon nodes, or wait until they are ready"
-        case "topology spread":
-            return "add nodes in other domains, or wait until the pods are spread more evenly"
-        case "volumes":
-            return "add nodes where its volumes can be, or wait until fewer are in use there"
-        case _ if constraint.startswith("taint "):
-            return f"add a toleration for {constraint}"
-        case _:
-            return f"add nodes that fit, or change the pod: {constraint}"
 
 
 def _find(groups: Iterable[Group], key: str) -> Group:

@@ -11,12 +11,11 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.pod_group import PodGroupStatus
 from controller.api.queue import GroupCounts
-from controller.engine.explain import what_helps
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod
 from controller.engine.model.queue import Queue
-from controller.engine.model.reason import Reason
+from controller.engine.model.reason import Reason, what_helps
 from controller.engine.model.resource import describe, figure
 from controller.engine.state.state import State
 from controller.names import GROUP

@@ -10,9 +10,8 @@ from typing import Final
 from carina_dra.resource.errors import did_you_mean
 from controller.api.condition import Condition, desired_condition
 from controller.engine.decide.shares import cluster_total
-from controller.engine.files.amount import write_amount
 from controller.engine.model.queue import Queue
-from controller.engine.model.resource import DevicesOf, Resource, describe
+from controller.engine.model.resource import DevicesOf, Resource, describe, write_amount
 from controller.engine.state.state import State
 from controller.observe.declared_queues import DeclaredQueues
 

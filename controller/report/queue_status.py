@@ -9,12 +9,11 @@ from typing import Final
 from controller.api.condition import Condition, desired_condition
 from controller.api.queue import MOST_RESOURCES, GroupCounts, QueueStatus, ResourceStatus
 from controller.engine.decide.chunk import Fullness, fullness
-from controller.engine.files.amount import write_amount
 from controller.engine.files.queue import naming
 from controller.engine.model.plan import Plan
 from controller.engine.model.queue import EVICT_ANNOTATION, Queue
 from controller.engine.model.reason import CutOffQueue
-from controller.engine.model.resource import Resource, describe
+from controller.engine.model.resource import Resource, describe, write_amount
 from controller.engine.state.state import State
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess, checks
 from controller.report.queue_giving import NO_HOLDUP, Holdup, gives_back

@@ -1,29 +1,17 @@
-"""Why a group waits, for conditions and Events: a word for programs, and a text for people."""
+"""Why a group waits, for conditions and Events: one word and one text for all its reasons."""
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from controller.engine.model.reason import (
     BadClaim,
-    BadVolume,
     Behind,
     ClosedQueue,
     CutOffQueue,
-    Delayed,
-    Failed,
-    NoDomain,
-    NoRoom,
     NoVictims,
-    OverFairShare,
-    OverLimit,
-    OverQuota,
     Reason,
-    RefusedByScheduler,
-    SearchCut,
     TooFewPods,
-    TooManyGpus,
     UncountedGpus,
-    Undecided,
     UnknownQueue,
 )
 
@@ -31,52 +19,12 @@ NOT_DECIDED: Final = "NotDecided"
 """The word for a group that has no reason yet."""
 
 
-def reason_word(reason: Reason) -> str:
-    """The CamelCase word of a reason, as `reason` of a condition or an Event.
-
-    The words are part of the API: programs match them.
-    """
-    match reason:
-        case UnknownQueue(exists=True):
-            return "QueueHasChildren"
-        case CutOffQueue():
-            return "QueueCutOff"
-        case ClosedQueue():
-            return "QueueClosed"
-        case Delayed():
-            return "EvictionDelayed"
-        case Behind():
-            return "BehindReservation"
-        case SearchCut():
-            return "SearchContinues"
-        case Failed():
-            return "DecisionFailed"
-        case (
-            UnknownQueue()
-            | TooFewPods()
-            | BadClaim()
-            | BadVolume()
-            | OverLimit()
-            | OverQuota()
-            | TooManyGpus()
-            | UncountedGpus()
-            | NoRoom()
-            | NoDomain()
-            | OverFairShare()
-            | NoVictims()
-            | RefusedByScheduler()
-            | Undecided()
-        ):
-            return type(reason).__name__
-    assert_never(reason)
-
-
 def waiting_word(reasons: Sequence[Reason]) -> str:
     """The word for a group: that of the first reason, which allocation gave.
 
     The reasons that follow it say why nobody is evicted for the group.
     """
-    return reason_word(reasons[0]) if reasons else NOT_DECIDED
+    return reasons[0].word if reasons else NOT_DECIDED
 
 
 def waiting_text(reasons: Sequence[Reason]) -> str:
@@ -86,7 +34,7 @@ def waiting_text(reasons: Sequence[Reason]) -> str:
     texts: dict[str, None] = {}
     for reason in reasons:
         text = str(reason)
-        if isinstance(reason, NoVictims) and reason.why in texts:
+        if isinstance(reason, NoVictims) and str(reason.why) in texts:
             text = reason.result
         texts[text] = None
     return "; ".join(texts)

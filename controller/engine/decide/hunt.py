@@ -33,7 +33,7 @@ from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
 from controller.engine.model.pod import Evicting, Pod, PodNeeds
-from controller.engine.model.reason import NoVictims, OverLimit, Reason
+from controller.engine.model.reason import NoVictims, OverLimit, Reason, TooFewDevices, Unfair
 from controller.engine.model.resource import Amounts
 
 _CLOSE: Final = 8
@@ -175,13 +175,12 @@ class Hunt:
         self.has = self._state.accounts.allocated[self.group.queue]
         if not isinstance(taken, Sequence):
             guarded = tuple(sorted(self.refused_by_budgets))
-            return NoVictims(self._action, self._victims.count, str(taken), guarded)
+            return NoVictims(self._action, self._victims.count, taken, guarded)
         if self._action is not Action.CONSOLIDATE:
             self._move_freely()
             gone = [one.queue for one in self.evicted.groups() if not self._is_all_moved(one)]
             if not self._eligibility.stays_fair(gone):
-                why = "it would then have more of its fair share than those who gave"
-                return NoVictims(self._action, self._victims.count, why)
+                return NoVictims(self._action, self._victims.count, Unfair())
         return taken
 
     def _get_allowance(self, asked: Amounts) -> Reason | None:
@@ -241,8 +240,7 @@ class Hunt:
         free = self._state.most_to_spare() if wanted else 0
         if wanted <= free:
             return None
-        why = f"only {free} of {wanted} devices are free"
-        return NoVictims(self._action, self._victims.count, why)
+        return NoVictims(self._action, self._victims.count, TooFewDevices(free, wanted))
 
     def _take(
         self, pod: Pod, within: frozenset[str] | None, avoided: Container[str]

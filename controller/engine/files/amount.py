@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Final, TypeAlias, assert_never
 
 from carina_dra.placement.cluster.gpu import GPU
-from carina_dra.quantity import Format, Quantity
+from carina_dra.quantity import Quantity
 from carina_dra.resource.errors import BadValueError, expected
 from carina_dra.resource.value_codec import LEAVES, Codec
 from controller.engine.files.checked import Checked
@@ -18,7 +18,7 @@ from controller.engine.model.resource import (
     Memory,
     Pods,
     Resource,
-    gpus_text,
+    write_amount,
 )
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,3})?")
@@ -90,20 +90,6 @@ def read_amount(resource: Resource, value: object) -> int:
             if quantity.nanos % 10**9 or (type(value) is str and not value.isdecimal()):
                 raise BadValueError(f"is {value!r:.80}; write a whole number without a unit")
             return quantity.value()
-    assert_never(resource)
-
-
-def write_amount(resource: Resource, amount: int) -> object:
-    """The quantity of an amount, as people write it."""
-    match resource:
-        case Gpus():
-            return amount // GPU if amount % GPU == 0 else gpus_text(amount)
-        case Cpu():
-            return str(Quantity(amount * 10**6, Format.DECIMAL_SI))
-        case Memory() | CapacityOf():
-            return str(Quantity.of(amount))
-        case DevicesOf() | Pods():
-            return amount
     assert_never(resource)
 
 

@@ -31,7 +31,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.resource import JsonObject, ObjectMeta
 from carina_dra.resource.codec import codec as resource_codec
 from carina_dra.resource.errors import BadValueError
-from controller.engine.files.amount import Duration, read_amount, write_amount
+from controller.engine.files.amount import Duration, read_amount
 from controller.engine.files.checked import (
     DNS_SUBDOMAIN,
     LONGEST_LABEL,
@@ -62,6 +62,7 @@ from controller.engine.model.resource import (
     Pods,
     Resource,
     describe,
+    write_amount,
 )
 
 API_VERSION: Final = "scheduling.carina.dev/v1alpha1"

@@ -7,6 +7,7 @@ from operator import add, sub
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.placement.cluster.gpu import GPU
+from carina_dra.quantity import Format, Quantity
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,6 +122,20 @@ def gpus_text(amount: int) -> str:
 def amount_text(resource: Resource, amount: int) -> str:
     """An amount in messages."""
     return gpus_text(amount) if isinstance(resource, Gpus) else str(amount)
+
+
+def write_amount(resource: Resource, amount: int) -> object:
+    """The quantity of an amount, as people write it."""
+    match resource:
+        case Gpus():
+            return amount // GPU if amount % GPU == 0 else gpus_text(amount)
+        case Cpu():
+            return str(Quantity(amount * 10**6, Format.DECIMAL_SI))
+        case Memory() | CapacityOf():
+            return str(Quantity.of(amount))
+        case DevicesOf() | Pods():
+            return amount
+    assert_never(resource)
 
 
 def figure(resource: Resource, amount: int) -> float:

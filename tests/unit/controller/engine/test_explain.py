@@ -13,7 +13,6 @@ from controller.engine.explain import (
     lines,
     refusal,
     turn_of,
-    what_helps,
 )
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.plan import Action, Eviction, Memory, Nomination, Plan, Start
@@ -38,7 +37,9 @@ from controller.engine.model.reason import (
     TooFewPods,
     TooManyGpus,
     Undecided,
+    Unfair,
     UnknownQueue,
+    what_helps,
 )
 from controller.engine.model.resource import Cpu, DevicesOf, Gpus
 from controller.engine.model.snapshot import Snapshot
@@ -101,8 +102,8 @@ def plan(**fields: Any) -> Plan:
         (NoRoom("a/p", 1, (("taint gpu", 1),)), "add a toleration for taint gpu"),
         (NoRoom("a/p", 1, (("node selector", 1),)), "add nodes that fit, or change the pod: node"),
         (NoDomain("rack", 3), "allow a wider level than rack, prefer it instead, or wait for a"),
-        (NoVictims("reclaim", 0, "none"), "wait until other work ends; none may be evicted for"),
-        (NoVictims("reclaim", 3, "too few"), "wait until other work ends, or ask for less"),
+        (NoVictims("reclaim", 0, Unfair()), "wait until other work ends; none may be evicted for"),
+        (NoVictims("reclaim", 3, Unfair()), "wait until other work ends, or ask for less"),
         (Delayed(60), "wait until then, or lower its preemption delay"),
         (Behind("a/big"), "declare a run time that ends before the reservation, or wait"),
         (SearchCut("reclaim", 5), "nothing to do: the next cycle goes on"),

@@ -4,7 +4,6 @@ from typing import get_args
 
 import pytest
 
-from carina_dra.placement.cluster.gpu import GPU
 from controller.engine.model.queue import CutOffCause
 from controller.engine.model.reason import (
     BadClaim,
@@ -23,14 +22,15 @@ from controller.engine.model.reason import (
     Reason,
     RefusedByScheduler,
     SearchCut,
+    TooFewDevices,
     TooFewPods,
-    TooManyGpus,
     UncountedGpus,
     Undecided,
+    Unfair,
     UnknownQueue,
 )
-from controller.engine.model.resource import DevicesOf, Gpus
-from controller.report.waiting import for_tenant, reason_word, waiting_text, waiting_word
+from controller.engine.model.resource import DevicesOf
+from controller.report.waiting import for_tenant, waiting_text, waiting_word
 
 _GPU = DevicesOf("gpu.carina.dev")
 _NO_ROOM = NoRoom("t/train-0", 4, (("devices", 4),))
@@ -44,12 +44,11 @@ _WORDS: list[tuple[Reason, str]] = [
     (BadVolume("t/train-0", "not found"), "BadVolume"),
     (OverLimit("q", _GPU, 3, 2, 2), "OverLimit"),
     (OverQuota("q", _GPU, 3, 2, 2), "OverQuota"),
-    (TooManyGpus("q", Gpus(), GPU, 2 * GPU), "TooManyGpus"),
     (UncountedGpus("q"), "UncountedGpus"),
     (_NO_ROOM, "NoRoom"),
     (NoDomain("rack", 3), "NoDomain"),
     (OverFairShare("q", _GPU, 3, 2, 2), "OverFairShare"),
-    (NoVictims("reclaim", 0, "none"), "NoVictims"),
+    (NoVictims("reclaim", 0, Unfair()), "NoVictims"),
     (Delayed(10), "EvictionDelayed"),
     (Behind("t/first"), "BehindReservation"),
     (RefusedByScheduler("0/4 nodes are available"), "RefusedByScheduler"),
@@ -61,7 +60,7 @@ _WORDS: list[tuple[Reason, str]] = [
 
 @pytest.mark.parametrize(("reason", "word"), _WORDS)
 def test_each_reason_has_its_word(reason: Reason, word: str) -> None:
-    assert reason_word(reason) == word
+    assert reason.word == word
 
 
 def test_the_table_has_every_reason() -> None:
@@ -78,19 +77,18 @@ def test_the_first_reason_gives_the_word_and_all_give_the_text() -> None:
 
 
 def test_each_fact_stands_once() -> None:
-    why = str(_NO_ROOM)
-    reasons = (_NO_ROOM, NoVictims("consolidate", 0, why), NoVictims("reclaim", 2, why))
+    reasons = (_NO_ROOM, NoVictims("consolidate", 0, _NO_ROOM), NoVictims("reclaim", 2, _NO_ROOM))
     assert waiting_text(reasons) == (
         "pod t/train-0 has no place on 4 nodes (devices on 4); "
-        "moving other pods does not make room (no group may be); "
-        "what other queues have to give back does not make room (2 groups could be evicted)"
+        "moving other pods does not make room (no group may be evicted); "
+        "what other queues have to give back does not make room (no plan among 2 candidate groups)"
     )
 
 
 def test_a_cause_that_stands_nowhere_else_is_told() -> None:
-    reasons = (_NO_ROOM, NoVictims("consolidate", 1, "only 0 of 1 devices are free"))
+    reasons = (_NO_ROOM, NoVictims("consolidate", 1, TooFewDevices(0, 1)))
     assert waiting_text(reasons).endswith(
-        "(1 groups could be evicted): only 0 of 1 devices are free"
+        "(no plan among 1 candidate group): only 0 of 1 devices are free"
     )
 
 

@@ -8,7 +8,15 @@ from carina_dra.allocator.preference import Order, Policy
 from controller.engine.model.group import PodSet, SubGroups, TopologyConstraint
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.pod import Evicting, PodNeeds
-from controller.engine.model.reason import NoVictims, OverFairShare, OverLimit, OverQuota
+from controller.engine.model.reason import (
+    NoRoom,
+    NoVictims,
+    OverFairShare,
+    OverLimit,
+    OverQuota,
+    TooFewDevices,
+    Unfair,
+)
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, nominated, only
 
 
@@ -103,7 +111,7 @@ class TestOrderOfVictims:
         scene = _preempting(2).runs("low", "n").runs("high", "n", priority=10)
         plan = scene.waits("new", 2, priority=9).plan()
         assert evicted(plan) == []
-        why = "pod t/new-1 has no place on 1 nodes (devices on 1)"
+        why = NoRoom("t/new-1", 1, (("devices", 1),))
         assert _why(plan) == NoVictims("preempt", 1, why)
 
     def test_one_group_moves_rather_than_two(self) -> None:
@@ -300,7 +308,7 @@ class TestReclaim:
         assert evicted(plan) == []
         why = _why(plan)
         assert isinstance(why, NoVictims)
-        assert why.why == "it would then have more of its fair share than those who gave"
+        assert why.why == Unfair()
 
 
 def _apart(**settings: Any) -> Scene:
@@ -325,7 +333,7 @@ class TestConsolidate:
         scene = _apart().runs("z", "a")
         plan = scene.waits("new", gpus=2).plan()
         assert evicted(plan) == []
-        assert _why(plan) == NoVictims("consolidate", 0, "only 1 of 2 devices are free")
+        assert _why(plan) == NoVictims("consolidate", 0, TooFewDevices(1, 2))
 
     def test_nobody_moves_who_is_not_preemptible(self) -> None:
         scene = Scene(**only(Action.CONSOLIDATE)).queue("q").node("a", 2).node("b", 2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from carina_dra.placement.cluster.gpu import GPU
 from carina_dra.resource.errors import BadValueError
-from controller.engine.files.amount import read_amount, read_duration, write_amount, write_duration
+from controller.engine.files.amount import read_amount, read_duration, write_duration
 from controller.engine.model.resource import (
     CapacityOf,
     Cpu,
@@ -17,6 +17,7 @@ from controller.engine.model.resource import (
     Memory,
     Pods,
     Resource,
+    write_amount,
 )
 
 
