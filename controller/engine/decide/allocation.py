@@ -27,7 +27,7 @@ class Allocation:
         self._trial = trial
         self._reservations = reservations
         self._state = trial.state
-        self._refused: dict[Hashable, Reason] = {}
+        self._refused: dict[Hashable, NoRoom | NoDomain] = {}
         """By what is asked for: it has no place, and nothing becomes free meanwhile."""
 
     def attempt(self, group: Group) -> Outcome:
@@ -58,7 +58,7 @@ class Allocation:
         kind = kind_of(self._trial.places, chunk, policy)
         known = None if kind is None else self._refused.get(kind)
         if known is not None:
-            return Refused(_about(known, chunk))
+            return Refused(about(known, chunk))
         before, mark = balance(state, group.queue), state.mark()
         taken = self._place(chunk, policy)
         if not isinstance(taken, Sequence):
@@ -113,7 +113,7 @@ def _is_tied(chunk: Chunk) -> bool:
     return bool(chunk.held) or any(map(_is_tied, chunk.children))
 
 
-def _about(reason: Reason, chunk: Chunk) -> Reason:
+def about(reason: NoRoom | NoDomain, chunk: Chunk) -> NoRoom | NoDomain:
     """A reason that was found for a chunk like this one, with the name of its own pod."""
     if isinstance(reason, NoRoom):
         pods = [pod.key for pod in chunk.all_pods()]

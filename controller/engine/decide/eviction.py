@@ -1,12 +1,11 @@
 """Makes room for groups at the cost of others, by one action."""
 
-import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import NamedTuple
 
 from carina_dra.allocator.preference import Order, Policy
-from controller.engine.decide.allocation import kind_of
+from controller.engine.decide.allocation import about, kind_of
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess
 from controller.engine.decide.chunk import Chunk, next_chunk
@@ -23,11 +22,20 @@ from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action, Cursor
-from controller.engine.model.reason import Delayed, NoVictims, Reason, SearchCut
+from controller.engine.model.reason import Delayed, NoRoom, NoVictims, Reason, SearchCut
 from controller.engine.model.resource import Amounts
 
-_NAMED: Final = re.compile(r"pod (\S+)(?= has no place )")
-"""How `NoVictims` names the pod that has no place."""
+
+class _Asker(NamedTuple):
+    """What groups have in common of which one gets no room where another got none."""
+
+    kind: Hashable
+    queue: str
+    priority: int
+    preemptible: bool
+    overdue: frozenset[str]
+    """The queues of which budgets are not respected any more for it."""
+    is_due: bool
 
 
 class MakingRoom:
@@ -81,7 +89,7 @@ class MakingRoom:
         kind = kind_of(self._trial.places, chunk, policy)
         overdue = self.guarded.overdue(group)
         due = is_due(state, group)
-        asker = kind, group.queue, group.priority, group.preemptible, overdue, due
+        asker = _Asker(kind, group.queue, group.priority, group.preemptible, overdue, due)
         if kind is not None and asker in self._refused:
             self.guarded.refuse(group, self._guarded_by.get(asker, ()))
             return Refused(_about(self._refused[asker], chunk))
@@ -209,13 +217,10 @@ class MakingRoom:
 
 
 def _about(reason: Reason, chunk: Chunk) -> Reason:
-    """A reason that was found for a chunk like this one, without the name of a pod of that.
+    """A reason that was found for a chunk like this one, with the name of its own pod.
 
     The groups may be of different namespaces, which do not read each other's names.
     """
-    if not isinstance(reason, NoVictims) or (named := _NAMED.match(reason.why)) is None:
-        return reason
-    pods = [pod.key for pod in chunk.all_pods()]
-    if named[1] in pods:
-        return reason
-    return replace(reason, why=f"pod {pods[-1]}{reason.why[named.end() :]}")
+    if isinstance(reason, NoVictims) and isinstance(reason.why, NoRoom):
+        return replace(reason, why=about(reason.why, chunk))
+    return reason

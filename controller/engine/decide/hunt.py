@@ -296,7 +296,7 @@ class Hunt:
         costs = list(self._victims.costs(names, self._eligibility, pod.needs, devices))
         heapify(costs)
         while costs:
-            node = heappop(costs)[-1]
+            node = heappop(costs).node
             if node not in avoided:
                 yield node
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.engine.decide.chunk import Chunk, fullness, next_chunk
 from controller.engine.decide.isolation import Isolation
@@ -16,8 +16,41 @@ from controller.engine.state.state import State
 _NOTHING_DUE: Final = 1_000
 """What a queue has beyond a share of nothing counts so many times."""
 
-QueueRank = tuple[bool, bool, int, bool, float, float, float, float, str]
 GroupRank = tuple[int, int, float, str]
+
+
+class QueueRank(NamedTuple):
+    """The order of sibling queues, the least first."""
+
+    is_over: bool
+    """It has more than its fair share of something that the group asks for."""
+    is_beyond_quota: bool
+    """With the group it would have more than its quota of something."""
+    after_priority: int
+    """The priority, negated."""
+    is_undue: bool
+    """It has something of which it may count on nothing."""
+    share_then: float
+    """The dominant share that it would have with the group."""
+    share: float
+    """The dominant share that it has."""
+    weight: float
+    """The largest part of a resource of the cluster that it may count on."""
+    created: float
+    name: str
+
+
+class _GiverRank(NamedTuple):
+    """The order in which sibling queues give, the least first."""
+
+    is_within: bool
+    """It has no more than its fair share of anything."""
+    priority: int
+    after_share: float
+    """The dominant share that it has, negated."""
+    age: float
+    """When it was created, negated."""
+    name: str
 
 
 def rank_of_group(state: State, group: Group) -> GroupRank:
@@ -42,16 +75,16 @@ def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> Qu
     )
     is_undue = any(allocated[at] and not allocatable[at] for at in range(len(allocated)))
     then = [one + more for one, more in zip(allocated, asked, strict=True)]
-    return (
-        is_over,
-        not is_covered,
-        -queue.priority,
-        is_undue,
-        _dominant_share(then, allocatable),
-        _dominant_share(allocated, allocatable),
-        _dominant_share(allocatable, shares.totals),
-        queue.created,
-        name,
+    return QueueRank(
+        is_over=is_over,
+        is_beyond_quota=not is_covered,
+        after_priority=-queue.priority,
+        is_undue=is_undue,
+        share_then=_dominant_share(then, allocatable),
+        share=_dominant_share(allocated, allocatable),
+        weight=_dominant_share(allocatable, shares.totals),
+        created=queue.created,
+        name=name,
     )
 
 
@@ -200,8 +233,8 @@ def givers(state: State, shares: Shares) -> Mapping[str, int]:
     return found
 
 
-def _rank_of_giver(state: State, shares: Shares, name: str) -> tuple[bool, int, float, float, str]:
+def _rank_of_giver(state: State, shares: Shares, name: str) -> _GiverRank:
     queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
     is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
     dominant = _dominant_share(allocated, shares.allocatable(name))
-    return not is_over, queue.priority, -dominant, -queue.created, name
+    return _GiverRank(not is_over, queue.priority, -dominant, -queue.created, name)

@@ -8,7 +8,7 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from controller.engine.decide.chunk import Fullness, fullness
 from controller.engine.decide.eligibility import Eligibility
@@ -17,13 +17,37 @@ from controller.engine.model.group import Group
 from controller.engine.model.pod import PodNeeds
 from controller.engine.state.state import State
 
-Rank: TypeAlias = tuple[bool, int, int, float, str]
-"""Whether the group falls, its queue, its priority, its age."""
-Cost: TypeAlias = tuple[bool, int, int, float, int, str, str]
-"""Of the last who must go: whether the group falls, its queue, its priority, its age; how many go;
-then the name of the first, and the node."""
 _LOST: Final = -1
 """The rank of a queue that is not in the tree: its groups go first."""
+
+
+class Rank(NamedTuple):
+    """The order in which groups go, the least first."""
+
+    falls: bool
+    """Whether the group ends with it, rather than spare some pods."""
+    queue: int
+    """The turn of its queue to give."""
+    priority: int
+    age: float
+    """When it was created, as Unix time in seconds, negated."""
+    key: str
+
+
+class Cost(NamedTuple):
+    """What room costs on a node, the least first. The first four are of the last group to go."""
+
+    falls: bool
+    queue: int
+    priority: int
+    age: float
+    groups: int
+    """The number of groups that go."""
+    first: str
+    """The key of the first group to go."""
+    node: str
+
+
 _Ranked: TypeAlias = list[tuple[Rank, Group, int]]
 """Groups that may be evicted in their order, and how many devices each has on the node."""
 
@@ -103,7 +127,8 @@ class Victims:
             missing -= freed
             if missing <= 0 and not lacks:
                 break
-        return *last[:4], count, ranked[0][0][4], node
+        first = ranked[0][0].key
+        return Cost(last.falls, last.queue, last.priority, last.age, count, first, node)
 
     def _ranked(self, node: str, eligibility: Eligibility) -> _Ranked:
         state = self._state
@@ -156,7 +181,7 @@ class Victims:
         """The order in which groups go."""
         falls = fullness(self._state, group) is not Fullness.ABOVE_MINIMUM
         queue = self._queue_ranks.get(group.queue, _LOST)
-        return falls, queue, group.priority, -group.created, group.key
+        return Rank(falls, queue, group.priority, -group.created, group.key)
 
 
 def _has_several_pods(state: State, group: Group) -> bool:

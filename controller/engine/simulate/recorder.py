@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from controller.engine.model.plan import Action, Eviction, Start
 from controller.engine.model.resource import describe
@@ -9,6 +10,16 @@ from controller.engine.simulate.gpus import Gpus
 from controller.engine.simulate.occupancy import Occupancy
 from controller.engine.simulate.record import Evicted, Happening, Sample, Started
 from controller.engine.state.state import State
+
+
+class _Cause(NamedTuple):
+    """What evictions have in common that are one happening."""
+
+    job: str
+    action: Action
+    favoured: str
+    moves: bool
+    overran: bool
 
 
 class Recorder:
@@ -37,12 +48,13 @@ class Recorder:
 
     def add_evictions(self, now: float, evictions: Iterable[Eviction]) -> None:
         """Pods are evicted: one happening a job and reason."""
-        nodes: dict[tuple[str, Action, str, bool, bool], Counter[str]] = {}
+        nodes: dict[_Cause, Counter[str]] = {}
         for one in evictions:
-            key = (self._job_of(one.pod), one.action, one.group, one.moves, one.overran)
-            nodes.setdefault(key, Counter())[one.node] += 1
-        for (job, action, favoured, moves, overran), of_job in nodes.items():
-            self.add(Evicted(now, job, action, favoured, of_job, moves, overran))
+            job = self._job_of(one.pod)
+            cause = _Cause(job, one.action, one.group, one.moves, one.overran)
+            nodes.setdefault(cause, Counter())[one.node] += 1
+        for cause, of_job in nodes.items():
+            self.add(Evicted(now, nodes=of_job, **cause._asdict()))
 
     def sample(
         self,

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 
+from carina_dra.placement.cluster.gpu import GPU
 from controller.engine.model.queue import CutOffCause
 from controller.engine.model.reason import (
     BadClaim,
@@ -24,12 +25,13 @@ from controller.engine.model.reason import (
     SearchCut,
     TooFewDevices,
     TooFewPods,
+    TooManyGpus,
     UncountedGpus,
     Undecided,
     Unfair,
     UnknownQueue,
 )
-from controller.engine.model.resource import DevicesOf
+from controller.engine.model.resource import DevicesOf, Gpus
 from controller.report.waiting import for_tenant, waiting_text, waiting_word
 
 _GPU = DevicesOf("gpu.carina.dev")
@@ -44,6 +46,7 @@ _WORDS: list[tuple[Reason, str]] = [
     (BadVolume("t/train-0", "not found"), "BadVolume"),
     (OverLimit("q", _GPU, 3, 2, 2), "OverLimit"),
     (OverQuota("q", _GPU, 3, 2, 2), "OverQuota"),
+    (TooManyGpus("q", Gpus(), GPU, 2 * GPU), "TooManyGpus"),
     (UncountedGpus("q"), "UncountedGpus"),
     (_NO_ROOM, "NoRoom"),
     (NoDomain("rack", 3), "NoDomain"),
