@@ -14,7 +14,7 @@ from carina_dra.kube.client import Client
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.event import ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
-from carina_dra.kube.lease import LeaderElector, Outcome, WorkNotStopped
+from carina_dra.kube.lease import LeaderElector, LeadershipEnd, WorkNotStopped
 from carina_dra.process.program import ProgramError, run_program, served_http
 from controller.act.exclusive_taint import ExclusiveTaint, remove_taint
 from controller.act.queue_finalizer import QueueFinalizers
@@ -25,7 +25,7 @@ from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
 from controller.report.group_events import GroupEvents
 from controller.report.health import Health
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.report.regarding import references
 from controller.report.status_writer import StatusWriter
 from controller.run.fence import Fence
@@ -62,7 +62,7 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
 
     Raises ProgramError if the address cannot be used or leadership is lost, or what ended the work.
     """
-    metrics, health = Metrics(), Health()
+    metrics, health = ControllerMetrics(), Health()
     with contextlib.ExitStack() as cleanup:
         connect = partial(Client, connection, user_agent=PROGRAM)
         elector = LeaderElector(
@@ -75,7 +75,7 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
             served_http(
                 chosen.http_address,
                 metrics=metrics.exposition,
-                content_type=Metrics.CONTENT_TYPE,
+                content_type=ControllerMetrics.CONTENT_TYPE,
                 healthy=health.healthy,
                 ready=health.ready,
             )
@@ -98,7 +98,7 @@ def run(chosen: Settings, connection: Connection, stop: threading.Event) -> None
                 health.follow()
                 metrics.leading(leads=False)
 
-        if elector.run(work, stop) is Outcome.LOST:
+        if elector.run(work, stop) is LeadershipEnd.LOST:
             raise ProgramError("the Lease was lost to another process, or could not be renewed")
 
 
@@ -106,7 +106,7 @@ def lead(
     chosen: Settings,
     connect: Callable[[], Client],
     leading: Callable[[], bool],
-    metrics: Metrics,
+    metrics: ControllerMetrics,
     health: Health,
     stopping: threading.Event,
     *,

@@ -13,7 +13,7 @@ from carina_dra.process import settings as process_settings
 from carina_dra.process.metavar import Metavar
 from carina_dra.process.settings import DNS_LABELS, FILE_ONLY, ProcessSettings
 from controller.engine.model.plan import Action
-from controller.engine.model.snapshot import Settings as EngineSettings
+from controller.engine.model.snapshot import EngineSettings
 
 _CHOICES: Final = tuple(action for action in Action if action is not Action.DRAIN)
 """What is tried for groups that have no room, and for stale ones. A Queue alone asks to drain."""

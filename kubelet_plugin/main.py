@@ -53,9 +53,9 @@ from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_nam
 from kubelet_plugin.publish.other_drivers import SameNamePlugin
 from kubelet_plugin.publish.publisher import Publisher
 from kubelet_plugin.report.claim import ClaimReport
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.node import NodeReport
-from kubelet_plugin.settings import Settings
+from kubelet_plugin.settings import PluginSettings
 
 PROGRAM = "carina-kubelet-plugin"
 _NAME_INTERVAL = 2.0
@@ -68,15 +68,15 @@ _log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the plugin until SIGTERM or SIGINT. Exits with 2 if the settings are invalid."""
-    run_program(PROGRAM, Settings, _connect_and_run, arguments)
+    run_program(PROGRAM, PluginSettings, _connect_and_run, arguments)
 
 
-def _connect_and_run(chosen: Settings, connection: Connection, stop: threading.Event) -> None:
+def _connect_and_run(chosen: PluginSettings, connection: Connection, stop: threading.Event) -> None:
     with Client(connection, user_agent=PROGRAM) as client:
         run(chosen, client, stop)
 
 
-def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
+def run(chosen: PluginSettings, client: Client, stop: threading.Event) -> None:
     """Runs the plugin until `stop` is set, or until the loaded driver library was replaced.
 
     Raises ProgramError: a folder, file, socket or address cannot be used.
@@ -88,7 +88,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
     _make_folders(chosen)
     _check_checkpoint(chosen)
     with contextlib.ExitStack() as cleanup:
-        metrics = Metrics()
+        metrics = PluginMetrics()
         host = HostPaths(chosen.host_root)
         events = cleanup.enter_context(
             EventRecorder(client, ReportingController(chosen.driver_name, chosen.node_name))
@@ -168,7 +168,7 @@ def run(chosen: Settings, client: Client, stop: threading.Event) -> None:
         _log.info("stopping")
 
 
-def _make_folders(chosen: Settings) -> None:
+def _make_folders(chosen: PluginSettings) -> None:
     for folder in (chosen.plugin_directory, chosen.registration_socket.parent):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ def _make_folders(chosen: Settings) -> None:
             ) from error
 
 
-def _check_checkpoint(chosen: Settings) -> None:
+def _check_checkpoint(chosen: PluginSettings) -> None:
     """Refuses the record of another version before anything is published. Raises ProgramError."""
     try:
         CheckpointFile(chosen.checkpoint).check_form()
@@ -187,11 +187,11 @@ def _check_checkpoint(chosen: Settings) -> None:
         raise ProgramError(str(error)) from error
 
 
-def _same_name_plugin(chosen: Settings) -> SameNamePlugin | None:
+def _same_name_plugin(chosen: PluginSettings) -> SameNamePlugin | None:
     return same_name_plugin(chosen.plugin_directory, chosen.dra_socket)
 
 
-def _wait_for_the_name(chosen: Settings, stop: threading.Event) -> bool:
+def _wait_for_the_name(chosen: PluginSettings, stop: threading.Event) -> bool:
     """Waits until no other product's plugin has the driver's name; False if it is to stop.
 
     Raises ProgramError.
@@ -235,7 +235,7 @@ def _repair_periodically(
 
 
 def _claims(
-    chosen: Settings,
+    chosen: PluginSettings,
     client: Client,
     host: HostPaths,
     nvml: NvmlLibrary,
@@ -316,8 +316,8 @@ def _boot_id(host: HostPaths) -> str:
 
 
 def _served_http(
-    chosen: Settings,
-    metrics: Metrics,
+    chosen: PluginSettings,
+    metrics: PluginMetrics,
     publisher: Publisher,
     registration: Registration,
     serving: threading.Event,
@@ -334,14 +334,14 @@ def _served_http(
     return served_http(
         chosen.http_address,
         metrics=metrics.exposition,
-        content_type=Metrics.CONTENT_TYPE,
+        content_type=PluginMetrics.CONTENT_TYPE,
         healthy=lambda: probe() if serving.is_set() else None,
         ready=ready,
     )
 
 
 def _serve_kubelet(
-    chosen: Settings,
+    chosen: PluginSettings,
     service: DraService,
     registration: Registration,
     cleanup: contextlib.ExitStack,

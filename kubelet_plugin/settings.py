@@ -34,7 +34,7 @@ DeviceKinds = Annotated[frozenset[DeviceKind], BeforeValidator(_kinds)]
 LeastShare = Annotated[Fraction, PlainValidator(_least_share)]
 
 
-class Settings(ProcessSettings):
+class PluginSettings(ProcessSettings):
     """The settings of the plugin."""
 
     DESCRIPTION = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
-from carina_dra.allocator.group import Uses, in_use
-from carina_dra.allocator.matching import Known
+from carina_dra.allocator.group import GroupUses, in_use
+from carina_dra.allocator.matching import KnownEvaluations
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, InvalidPool
 from carina_dra.allocator.preference import (
@@ -29,8 +29,8 @@ from carina_dra.allocator.search import (
     Found,
     Impossible,
     Matchings,
-    Outcome,
     Search,
+    SearchOutcome,
 )
 from carina_dra.price import CANDIDATE
 from carina_dra.resource import Allocation, ExactCount
@@ -66,7 +66,7 @@ class Allocated:
     """The number of steps of all searches."""
 
 
-Verdict: TypeAlias = Chosen | Impossible | CutShort
+ChoiceResult: TypeAlias = Chosen | Impossible | CutShort
 Answer: TypeAlias = Allocated | Impossible | CutShort
 
 
@@ -121,12 +121,12 @@ def choose(
     policy: Policy = UPSTREAM,
     max_steps: int | None = None,
     expired: Callable[[], bool] | None = None,
-    uses: Uses | None = None,
+    uses: GroupUses | None = None,
     least_distance: int = 0,
     among: int | None = None,
-    known: Known | None = None,
+    known: KnownEvaluations | None = None,
     work: Work | None = None,
-) -> Verdict:
+) -> ChoiceResult:
     """Chooses devices of a node for all claims, the best devices by the policy.
 
     The policy does not decide whether the claims can be allocated. All searches together stop with
@@ -187,7 +187,7 @@ class _Searches:
         claims: Sequence[Claim],
         state: NodeState,
         candidates: Sequence[Candidate],
-        known: Known | None,
+        known: KnownEvaluations | None,
         max_steps: int | None,
         expired: Callable[[], bool] | None,
         work: Work | None,
@@ -202,11 +202,11 @@ class _Searches:
         self._impossible: dict[tuple[tuple[int, str], int], bool] = {}
         """Which alternatives of requests are impossible by themselves, where it was looked at."""
 
-    def any_devices(self) -> Outcome:
+    def any_devices(self) -> SearchOutcome:
         """The first devices in the order of the candidates."""
         return self._find(self._claims)
 
-    def best_devices(self, least_distance: int) -> tuple[Outcome, int]:
+    def best_devices(self, least_distance: int) -> tuple[SearchOutcome, int]:
         """The first alternatives that are possible, with them the closest devices; their distance.
 
         The alternatives are compared in the order of claims and requests, as upstream tries them.
@@ -242,7 +242,7 @@ class _Searches:
                 return close
         return outcome, FAR if several else 0
 
-    def distance_of(self, outcome: Outcome) -> int:
+    def distance_of(self, outcome: SearchOutcome) -> int:
         """The distance between the devices that were found in whatever order."""
         if not isinstance(outcome, Found) or not asks_for_several(self._claims):
             return 0
@@ -315,7 +315,7 @@ class _Searches:
                 self._impossible[key] = isinstance(outcome, Impossible)
         return self._impossible[key]
 
-    def _find(self, claims: Sequence[Claim]) -> Outcome:
+    def _find(self, claims: Sequence[Claim]) -> SearchOutcome:
         """Searches; before a long search goes on, each part of the claims must be possible."""
         search = self._begin(claims)
         outcome = self._run(search, self._limit(_STEPS_BEFORE_PARTS), 0)
@@ -357,13 +357,13 @@ class _Searches:
 
     def _search(
         self, claims: Sequence[Claim], in_common: Sequence[str], limit: int | None
-    ) -> Outcome:
+    ) -> SearchOutcome:
         return self._run(self._begin(claims, in_common), limit, 0)
 
     def _begin(self, claims: Sequence[Claim], in_common: Sequence[str] = ()) -> Search:
         return Search(claims, self._state, self.matchings, in_common=in_common)
 
-    def _run(self, search: Search, limit: int | None, already: int) -> Outcome:
+    def _run(self, search: Search, limit: int | None, already: int) -> SearchOutcome:
         """Runs a search for `limit` steps after those that it has taken `already`."""
         outcome = search.run(None if limit is None else already + limit, self._expired)
         self.steps += outcome.steps - already

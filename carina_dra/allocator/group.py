@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.pool import Candidate, ReadyPool
-from carina_dra.allocator.usage import Amounts, DeviceId, Usage
+from carina_dra.allocator.usage import DeviceAmounts, DeviceId, Usage
 from carina_dra.resource import Device, DeviceAttribute, OnNode, StringAttribute, lookup
 
 WHOLE: Final = 1_000_000
@@ -27,14 +27,14 @@ _DIGITS: Final = re.compile("[0-9]+")
 _MONITOR: Final = StringAttribute("monitor")
 """The `type` of a device that gives no part of a GPU."""
 
-Places: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
+Location: TypeAlias = tuple[tuple[str, DeviceAttribute | None], ...]
 """Where a device is, by attribute."""
 
 
-Counter: TypeAlias = tuple[str, str]
+CounterKey: TypeAlias = tuple[str, str]
 """A counter set and a counter in it."""
 
-Drawn: TypeAlias = tuple[tuple[int, int], ...]
+CounterDraws: TypeAlias = tuple[tuple[int, int], ...]
 """What is consumed of the counters of a group: the index of each, and the amount in billionths."""
 
 
@@ -60,7 +60,7 @@ class _Named(NamedTuple):
 
     member: Candidate | None
     bit: int
-    drawn: Drawn
+    drawn: CounterDraws
     """What they consume together."""
 
 
@@ -81,7 +81,7 @@ class DeviceGroup:
     """Of each member: its bit among the devices of the pool."""
     elsewhere: tuple[Candidate, ...]
     """Devices in slices of other nodes that consume the same counters."""
-    totals: Mapping[str, Amounts]
+    totals: Mapping[str, DeviceAmounts]
     """The total of each counter, by counter set."""
     _blocked: tuple[_Taken, dict[int, int]] | None = field(default=None, init=False, repr=False)
     """The answers of `blocked` for the devices that were in use."""
@@ -162,7 +162,7 @@ class DeviceGroup:
         return partial
 
     @cached_property
-    def places(self) -> Mapping[int, Places]:
+    def places(self) -> Mapping[int, Location]:
         """The NVLink domain, PCIe root and NUMA node of each member, by its bit."""
         return {
             bit: tuple(
@@ -222,18 +222,18 @@ class DeviceGroup:
     @cached_property
     def _alike(self) -> Sequence[tuple[Sequence[int], int]]:
         """The counters that count together, by their indices, with their total."""
-        alike: dict[Counter, list[int]] = {}
+        alike: dict[CounterKey, list[int]] = {}
         for index, (name, counter) in enumerate(self.counters):
             alike.setdefault((name, _DIGITS.sub("", counter)), []).append(index)
         return [(of, sum(self._total[index] for index in of)) for of in alike.values()]
 
     @cached_property
-    def counters(self) -> Sequence[Counter]:
+    def counters(self) -> Sequence[CounterKey]:
         """The counters, in the order of their indices."""
         return [(name, counter) for name, of in self.totals.items() for counter in of]
 
     @cached_property
-    def drawn(self) -> Mapping[int, Drawn]:
+    def drawn(self) -> Mapping[int, CounterDraws]:
         """What each member consumes, by its bit; it may consume counters of other groups."""
         index = self._index()
         members = zip(self.members, self.bits, strict=True)
@@ -280,12 +280,12 @@ class DeviceGroup:
             thirsty.append((amounts, at_least[::-1]))
         return thirsty
 
-    def _index(self) -> Mapping[Counter, int]:
+    def _index(self) -> Mapping[CounterKey, int]:
         """The indices of the counters, by counter set and name."""
         return {counter: index for index, counter in enumerate(self.counters)}
 
 
-Uses: TypeAlias = Sequence[Sequence[tuple[DeviceGroup, int]]]
+GroupUses: TypeAlias = Sequence[Sequence[tuple[DeviceGroup, int]]]
 """By pool: its groups with their usage in millionths."""
 
 
@@ -296,7 +296,7 @@ def bits_of(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-def in_use(pools: Iterable[ReadyPool], usage: Usage) -> Uses:
+def in_use(pools: Iterable[ReadyPool], usage: Usage) -> GroupUses:
     """The groups of the pools with their usage."""
     return [[(group, group.state(usage).used) for group in groups(pool)] for pool in pools]
 
@@ -350,7 +350,7 @@ def _counter_sets(candidate: Candidate, pool: ReadyPool) -> list[str]:
     return [name for name in consumed if name in pool.counters]
 
 
-def _drawn(device: Candidate, index: Mapping[Counter, int]) -> Drawn:
+def _drawn(device: Candidate, index: Mapping[CounterKey, int]) -> CounterDraws:
     """What a device consumes of the counters of this index; it may consume others."""
     drawn: dict[int, int] = {}
     for consumption in device.device.consumes_counters:

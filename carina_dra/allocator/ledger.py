@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 from carina_dra.allocator.capacity import fits
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, ReadyPool
-from carina_dra.allocator.usage import Amounts, DeviceId, PoolId, Usage
+from carina_dra.allocator.usage import DeviceAmounts, DeviceId, PoolId, Usage
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceCounterConsumption
 
 _Groups: TypeAlias = frozenset[str]
 _NO_GROUPS: Final[_Groups] = frozenset()
-_UNTOUCHED: Final[Amounts] = {}
+_UNTOUCHED: Final[DeviceAmounts] = {}
 
 
 @dataclass(slots=True)

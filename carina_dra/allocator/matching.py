@@ -21,7 +21,7 @@ from carina_dra.resource import DeviceAttribute, lookup
 from carina_dra.work import Work
 
 
-class Known(Protocol):
+class KnownEvaluations(Protocol):
     """What is known already of alternatives and devices, so that it need not be evaluated again."""
 
     def selects(self, alternative: Alternative, candidate: Candidate) -> bool | None:
@@ -70,7 +70,7 @@ class Matching:
         alternative: Alternative,
         candidates: Sequence[Candidate],
         features: Features,
-        known: Known | None = None,
+        known: KnownEvaluations | None = None,
         work: Work | None = None,
     ) -> None:
         """`known`, if given, charges what it evaluates itself; the rest is charged to `work`."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node, reaches
 from carina_dra.allocator.taint import added_by_rules
-from carina_dra.allocator.usage import Amounts, DeviceId, PoolId, Usage
+from carina_dra.allocator.usage import DeviceAmounts, DeviceId, PoolId, Usage
 from carina_dra.cel import CelDevice
 from carina_dra.resource import (
     CounterSet,
@@ -103,7 +103,7 @@ class ReadyPool:
     """The devices of slices that reach the node, in the order in which upstream tries them."""
     elsewhere: tuple[Candidate, ...]
     """The devices of the other slices that consume counters."""
-    counters: Mapping[str, Amounts]
+    counters: Mapping[str, DeviceAmounts]
     """The total of each counter in billionths, by counter set."""
 
     @cached_property
@@ -307,7 +307,7 @@ def _build(
         if candidate.id.device in names:
             return InvalidPool(pool, f"duplicate device name {candidate.id.device}")
         names.add(candidate.id.device)
-    counters: dict[str, Amounts] = {}
+    counters: dict[str, DeviceAmounts] = {}
     if features.partitionable_devices:
         for pool_slice in chain(current, others):
             for counter_set in pool_slice.spec.shared_counters:
@@ -346,11 +346,11 @@ def _has_counter_sets(pool_slice: PoolSlice, features: Features) -> bool:
     return features.partitionable_devices and bool(pool_slice.spec.shared_counters)
 
 
-def _amounts(counter_set: CounterSet) -> Amounts:
+def _amounts(counter_set: CounterSet) -> DeviceAmounts:
     return {name: counter.value.nanos for name, counter in counter_set.counters.items()}
 
 
-def _dangling(device: Device, counters: Mapping[str, Amounts]) -> str | None:
+def _dangling(device: Device, counters: Mapping[str, DeviceAmounts]) -> str | None:
     for consumption in device.consumes_counters:
         counter_set = counters.get(consumption.counter_set)
         if counter_set is None:

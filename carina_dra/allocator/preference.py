@@ -18,7 +18,7 @@ from carina_dra.allocator.group import (
     PCIE_ROOT,
     WHOLE,
     DeviceGroup,
-    Uses,
+    GroupUses,
     bits_of,
 )
 from carina_dra.allocator.node_state import NodeState
@@ -93,7 +93,7 @@ UPSTREAM: Final = Policy(devices=None)
 
 
 def rank_devices(
-    state: NodeState, uses: Uses, order: Order, among: int | None = None
+    state: NodeState, uses: GroupUses, order: Order, among: int | None = None
 ) -> tuple[Candidate, ...]:
     """The devices of a node, the preferred ones first; `uses` are those of all its groups.
 
@@ -173,7 +173,7 @@ class Score:
     """What the order of nodes prefers, see `least_use` and `score`."""
 
 
-def usage_of_node(uses: Uses) -> int:
+def usage_of_node(uses: GroupUses) -> int:
     """The mean usage of a node's groups in millionths; devices that other nodes reach are left out.
 
     What is in use of a network-attached device says nothing about one of its nodes.
@@ -182,7 +182,7 @@ def usage_of_node(uses: Uses) -> int:
     return sum(own) // len(own) if own else 0
 
 
-def least_use(uses: Uses, order: Order) -> int:
+def least_use(uses: GroupUses, order: Order) -> int:
     """No allocation on a node has a smaller `use` in its score.
 
     For binpack and spread it is the usage of the node, negative for binpack. For fragmentation, it
@@ -200,7 +200,9 @@ def least_use(uses: Uses, order: Order) -> int:
     assert_never(order)
 
 
-def score(choices: Sequence[Sequence[Choice]], distance: int, uses: Uses, order: Order) -> Score:
+def score(
+    choices: Sequence[Sequence[Choice]], distance: int, uses: GroupUses, order: Order
+) -> Score:
     """The score of an allocation on a node with these uses of its groups before it."""
     use = least_use(uses, order)
     if order is Order.FRAGMENTATION:
@@ -216,7 +218,7 @@ def breakable(uses: Sequence[tuple[DeviceGroup, int]]) -> int:
     return mask
 
 
-def _broken(choices: Iterable[Sequence[Choice]], uses: Uses) -> int:
+def _broken(choices: Iterable[Sequence[Choice]], uses: GroupUses) -> int:
     """The number of free GPUs that an allocation breaks."""
     taken = {
         choice.candidate.id
@@ -234,7 +236,7 @@ def _broken(choices: Iterable[Sequence[Choice]], uses: Uses) -> int:
     )
 
 
-def _free_gpus(uses: Uses) -> Iterator[DeviceGroup]:
+def _free_gpus(uses: GroupUses) -> Iterator[DeviceGroup]:
     """The groups of the node's own devices of which nothing is in use."""
     return (group for of_pool in uses for group, used in of_pool if used == 0 and group.is_own)
 

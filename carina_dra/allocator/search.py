@@ -16,7 +16,7 @@ from carina_dra.allocator.constraint import Distinct, Match, begin
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.ledger import NOTHING_DRAWN, Drawn, Ledger
-from carina_dra.allocator.matching import Known, Matching
+from carina_dra.allocator.matching import KnownEvaluations, Matching
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative, Claim, constrains_all
@@ -67,7 +67,7 @@ class CutShort:
     steps: int
 
 
-Outcome: TypeAlias = Found | Impossible | CutShort
+SearchOutcome: TypeAlias = Found | Impossible | CutShort
 
 
 class _Position(NamedTuple):
@@ -121,7 +121,7 @@ class Matchings:
         self,
         candidates: Sequence[Candidate],
         features: Features,
-        known: Known | None = None,
+        known: KnownEvaluations | None = None,
         work: Work | None = None,
     ) -> None:
         """`work` is charged with all searches among them."""
@@ -149,7 +149,7 @@ def search(
     candidates: Sequence[Candidate] | None = None,
     in_common: Sequence[str] = (),
     max_steps: int | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Looks for devices for all claims on a node.
 
     `candidates` are the pools' devices in the order in which to try them, the published order if
@@ -226,7 +226,7 @@ class Search:
 
     def run(
         self, max_steps: int | None = None, expired: Callable[[], bool] | None = None
-    ) -> Outcome:
+    ) -> SearchOutcome:
         """Decides step by step, and goes back where nothing is left to try.
 
         `max_steps` counts from the beginning: a search that was cut short continues with a larger

@@ -30,16 +30,16 @@ class DeviceId(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-Amounts: TypeAlias = Mapping[str, int]
+DeviceAmounts: TypeAlias = Mapping[str, int]
 """Amounts of capacities or counters in billionths, as in `Quantity.nanos`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SharedUse:
     """All shares of a device together."""
 
     count: int
-    amounts: Amounts
+    amounts: DeviceAmounts
     """The consumed capacities."""
 
 
@@ -49,7 +49,7 @@ class Usage:
 
     dedicated: Mapping[DeviceId, int] = field(default_factory=dict)
     """The number of requests that have the whole device: above 1 if allocators conflicted."""
-    shared: Mapping[DeviceId, Share] = field(default_factory=dict)
+    shared: Mapping[DeviceId, SharedUse] = field(default_factory=dict)
     """The devices with shares."""
 
     def __contains__(self, device: DeviceId) -> bool:
@@ -78,12 +78,12 @@ class Usage:
             if result.share_id is None:
                 _put(dedicated, device, dedicated.get(device, 0) + sign)
                 continue
-            before = shared.get(device, Share(0, {}))
+            before = shared.get(device, SharedUse(0, {}))
             amounts = dict(before.amounts)
             for name, quantity in result.consumed_capacity.items():
                 _put(amounts, name, amounts.get(name, 0) + sign * quantity.nanos)
             if before.count + sign:
-                shared[device] = Share(before.count + sign, amounts)
+                shared[device] = SharedUse(before.count + sign, amounts)
             else:
                 del shared[device]
         return Usage(dedicated, shared)

@@ -16,7 +16,7 @@ SHORT: Final = 1_000
 """The maximal number of characters of an expression whose cost is not counted."""
 
 
-class Budget:
+class CostBudget:
     """The remaining cost of an evaluation."""
 
     __slots__ = ("_left",)

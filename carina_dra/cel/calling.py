@@ -12,7 +12,7 @@ from carina_dra.cel.values import Value, kind, no_overload
 
 Frame: TypeAlias = list[Value]
 """The device, the budget, and a slot for each variable."""
-Run: TypeAlias = Callable[[Frame], Value]
+Evaluate: TypeAlias = Callable[[Frame], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TypedNode:
     """A compiled node: its function and the static type of its result."""
 
     type: Type
-    run: Run
+    run: Evaluate
     is_sure: bool = False
     """Whether the values certainly have that type, so that it does not come from `dyn`."""
     is_constant: bool = False
@@ -57,7 +57,7 @@ def _suits(overload: Overload, given: list[Type], bound: dict[str, Type]) -> boo
     )
 
 
-def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bool) -> Run:
+def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bool) -> Evaluate:
     runs = tuple(argument.run for argument in typed)
     if not _is_decided(suitable, typed):
         choose = _chooser(suitable)
@@ -77,7 +77,7 @@ def _calling(suitable: list[Overload], typed: list[TypedNode], *, is_counted: bo
     return _counted(suitable[0], runs) if is_counted else _uncounted(suitable[0], runs)
 
 
-def _counted(overload: Overload, runs: tuple[Run, ...]) -> Run:
+def _counted(overload: Overload, runs: tuple[Evaluate, ...]) -> Evaluate:
     implementation, cost = overload.implementation, overload.cost
     if overload.spends:
 
@@ -105,7 +105,7 @@ def _counted(overload: Overload, runs: tuple[Run, ...]) -> Run:
     return counted
 
 
-def _uncounted(overload: Overload, runs: tuple[Run, ...]) -> Run:
+def _uncounted(overload: Overload, runs: tuple[Evaluate, ...]) -> Evaluate:
     implementation = overload.implementation
     if overload.spends:
         return lambda frame: implementation(no_charge, *[run(frame) for run in runs])

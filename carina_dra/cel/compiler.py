@@ -19,8 +19,8 @@ from carina_dra.cel.access import (
     selector,
     tester,
 )
-from carina_dra.cel.budget import Budget
-from carina_dra.cel.calling import Frame, Run, TypedNode, call
+from carina_dra.cel.budget import CostBudget
+from carina_dra.cel.calling import Evaluate, Frame, TypedNode, call
 from carina_dra.cel.device_path import DeviceDomain, device_domain, device_path
 from carina_dra.cel.errors import BudgetExceededError, CompileError, EvaluationError
 from carina_dra.cel.functions import FUNCTIONS
@@ -30,20 +30,20 @@ from carina_dra.cel.functions.standard import TYPE_NAMES
 from carina_dra.cel.lexer import error
 from carina_dra.cel.syntax import (
     Bind,
-    Call,
     Chain,
+    Comprehension,
     Conditional,
+    FunctionCall,
     Index,
     ListLiteral,
     Literal,
     Logic,
-    Loop,
     LoopKind,
     MapLiteral,
     Name,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
 )
 from carina_dra.cel.types import (
     BOOL,
@@ -106,7 +106,7 @@ class Compiled:
     """An expression that can be evaluated."""
 
     type: Type
-    run: Run
+    run: Evaluate
     frame_size: int
     """The number of slots of a frame."""
     is_counted: bool
@@ -123,7 +123,7 @@ class Compiler:
     def __init__(self, text: str, *, is_counted: bool) -> None:
         self._text = text
         self._is_counted = is_counted
-        self._budget = Budget()
+        self._budget = CostBudget()
         """For what is evaluated at compile time."""
         self._patterns: set[str] = set()
         self._nodes = 0
@@ -132,7 +132,7 @@ class Compiler:
         """The number of nodes so far that do not charge for their evaluation."""
         self._variables: dict[str, list[tuple[int, Type]]] = {}
         self._frame_size = FIRST_VARIABLE
-        self._bound: dict[int, Run] = {}
+        self._bound: dict[int, Evaluate] = {}
         """The values of cel.bind variables by slot; evaluated at first use."""
         self._domains: dict[int, DeviceDomain] = {}
         """The cel.bind variables by slot that stand for a domain."""
@@ -141,7 +141,7 @@ class Compiler:
         self._reads: set[str] = set()
         self._reads_all = False
 
-    def compile(self, node: Node) -> Compiled:
+    def compile(self, node: SyntaxNode) -> Compiled:
         """Compiles the expression.
 
         Raises:
@@ -153,10 +153,10 @@ class Compiler:
             typed.type, typed.run, self._frame_size, self._is_counted, reads, self._nodes
         )
 
-    def _error(self, node: Node, problem: str) -> CompileError:
+    def _error(self, node: SyntaxNode, problem: str) -> CompileError:
         return error(self._text, node.at, problem)
 
-    def _compile(self, node: Node) -> TypedNode:
+    def _compile(self, node: SyntaxNode) -> TypedNode:
         self._nodes += 1
         self._depth += 1
         if self._depth > _MAX_DEPTH:
@@ -165,7 +165,7 @@ class Compiler:
         self._depth -= 1
         return typed
 
-    def _compiled(self, node: Node) -> TypedNode:  # noqa: C901, PLR0912 - one case per kind of node
+    def _compiled(self, node: SyntaxNode) -> TypedNode:  # noqa: C901, PLR0912 - one case per kind of node
         self._uncharged += isinstance(node, Literal | Logic | Conditional | Bind | OptionalMap)
         match node:
             case Literal(value=value):
@@ -177,7 +177,7 @@ class Compiler:
                 return self._select(node)
             case Index():
                 return self._index(node)
-            case Call():
+            case FunctionCall():
                 return self._call(node)
             case Chain():
                 return self._chain(node)
@@ -189,7 +189,7 @@ class Compiler:
                 return self._list(node)
             case MapLiteral():
                 return self._map(node)
-            case Loop():
+            case Comprehension():
                 return self._loop(node)
             case Bind():
                 return self._bind(node)
@@ -197,7 +197,7 @@ class Compiler:
                 return self._optional_map(node)
         assert_never(node)
 
-    def _charged(self, run: Run, cost: int = 1) -> Run:
+    def _charged(self, run: Evaluate, cost: int = 1) -> Evaluate:
         """The function with its cost charged, if the cost is counted."""
         if not self._is_counted:
             return run
@@ -229,7 +229,7 @@ class Compiler:
             return TypedNode(type_of(TYPE_NAMES[node.name]), lambda _: value)
         raise self._error(node, f"undeclared reference to '{node.name}' (in container '')")
 
-    def _is_device(self, node: Node) -> bool:
+    def _is_device(self, node: SyntaxNode) -> bool:
         return (
             isinstance(node, Name) and node.name == "device" and not self._variables.get("device")
         )
@@ -251,7 +251,7 @@ class Compiler:
             return TypedNode(optional_of(value), self._charged(optional_selector(run, node.field)))
         return TypedNode(value, self._charged(selector(run, node.field)))
 
-    def _field_type(self, node: Node, of: Type, field: str) -> Type:
+    def _field_type(self, node: SyntaxNode, of: Type, field: str) -> Type:
         if of.name == "optional_type":
             return self._field_type(node, of.parameters[0], field)
         if of == DYN:
@@ -260,7 +260,7 @@ class Compiler:
             return of.parameters[1]
         raise self._error(node, f"type '{of}' does not support field selection")
 
-    def _field_of_device(self, node: Select, device: Run) -> TypedNode:
+    def _field_of_device(self, node: Select, device: Evaluate) -> TypedNode:
         """A field of a variable that is the device."""
         inner = self._device_field(node)
         return TypedNode(inner.type, lambda frame: inner.run([device(frame), frame[1]]))
@@ -280,7 +280,7 @@ class Compiler:
             )
         return TypedNode(type_, self._charged(run, 2), is_sure=True)
 
-    def _domain(self, node: Node) -> DeviceDomain | None:
+    def _domain(self, node: SyntaxNode) -> DeviceDomain | None:
         """The domain of a map of the device that a node reads, by itself or as a variable."""
         if isinstance(node, Name):
             known = self._variables.get(node.name)
@@ -331,7 +331,7 @@ class Compiler:
             )
         return TypedNode(value, self._charged(indexer(operand.run, key.run)))
 
-    def _call(self, node: Call) -> TypedNode:
+    def _call(self, node: FunctionCall) -> TypedNode:
         name, arguments, is_member = self._called(node)
         if name == "format" and is_member:
             typed = self._format_arguments(arguments)
@@ -349,7 +349,7 @@ class Compiler:
             return self._folded(node, name, result)
         return result
 
-    def _called(self, node: Call) -> tuple[str, tuple[Node, ...], bool]:
+    def _called(self, node: FunctionCall) -> tuple[str, tuple[SyntaxNode, ...], bool]:
         """The function's qualified name, its arguments, and whether it is a method of the first."""
         if node.target is None:
             return node.function, node.arguments, False
@@ -359,7 +359,7 @@ class Compiler:
                 return name, node.arguments, False
         return node.function, (node.target, *node.arguments), True
 
-    def _check_pattern(self, node: Node, pattern: str) -> None:
+    def _check_pattern(self, node: SyntaxNode, pattern: str) -> None:
         if pattern in self._patterns:
             return
         self._patterns.add(pattern)
@@ -373,7 +373,7 @@ class Compiler:
         except EvaluationError as problem:
             raise self._error(node, f"invalid matches argument: {problem}") from None
 
-    def _format_arguments(self, arguments: tuple[Node, ...]) -> list[TypedNode]:
+    def _format_arguments(self, arguments: tuple[SyntaxNode, ...]) -> list[TypedNode]:
         """A template and its arguments, which may be of different types."""
         self._mixing += 1
         template = self._compile(arguments[0])
@@ -390,7 +390,7 @@ class Compiler:
         self._mixing -= 1
         return typed
 
-    def _folded(self, node: Node, name: str, typed: TypedNode) -> TypedNode:
+    def _folded(self, node: SyntaxNode, name: str, typed: TypedNode) -> TypedNode:
         """A constant, evaluated now."""
         try:
             value = typed.run([None, self._budget])
@@ -406,7 +406,13 @@ class Compiler:
         )
 
     def _apply(
-        self, node: Node, name: str, typed: list[TypedNode], *, is_member: bool, prefix: str = ""
+        self,
+        node: SyntaxNode,
+        name: str,
+        typed: list[TypedNode],
+        *,
+        is_member: bool,
+        prefix: str = "",
     ) -> TypedNode:
         """A call of a function, or of its variant with a prefix, with compiled arguments."""
         if name not in FUNCTIONS:
@@ -419,7 +425,7 @@ class Compiler:
         return called
 
     def _no_overload(
-        self, node: Node, name: str, given: list[Type], *, is_member: bool = False
+        self, node: SyntaxNode, name: str, given: list[Type], *, is_member: bool = False
     ) -> CompileError:
         types = [f"'{type_}'" for type_ in given]
         applied = f"{types[0]}.({', '.join(types[1:])})" if is_member else f"({', '.join(types)})"
@@ -428,7 +434,7 @@ class Compiler:
     def _chain(self, node: Chain) -> TypedNode:
         value = self._compile(node.first)
         slot = self._frame_size
-        steps: list[Run] = []
+        steps: list[Evaluate] = []
         if len(node.rest) > _LONG_CHAIN:
             self._frame_size += 1
         for at, name, term in node.rest:
@@ -448,7 +454,7 @@ class Compiler:
         decisive = node.decisive
         return TypedNode(BOOL, interpreter.logic(runs, decisive=decisive), is_sure=True)
 
-    def _condition(self, node: Node, used_by: str) -> Run:
+    def _condition(self, node: SyntaxNode, used_by: str) -> Evaluate:
         """A node that must be a boolean."""
         typed = self._compile(node)
         if typed.type not in (BOOL, DYN):
@@ -463,7 +469,7 @@ class Compiler:
             raise self._no_overload(node, "_?_:_", [BOOL, yes.type, no.type])
         return TypedNode(together, interpreter.conditional(condition, yes.run, no.run))
 
-    def _item(self, node: Node, *, is_optional: bool) -> TypedNode:
+    def _item(self, node: SyntaxNode, *, is_optional: bool) -> TypedNode:
         """An element of a list or map literal; for an optional one, the type of its value."""
         typed = self._compile(node)
         if not is_optional:
@@ -473,7 +479,7 @@ class Compiler:
         inner = typed.type.parameters[0] if typed.type.parameters else DYN
         return TypedNode(inner, typed.run)
 
-    def _joined(self, node: Node, types: list[Type]) -> Type:
+    def _joined(self, node: SyntaxNode, types: list[Type]) -> Type:
         """The common type of the elements of a literal. Arguments of `format` may differ."""
         other = next((type_ for type_ in types if not is_same(types[0], type_)), None)
         if other is not None and not self._mixing:
@@ -523,7 +529,7 @@ class Compiler:
         for name in names:
             self._variables[name].pop()
 
-    def _loop(self, node: Loop) -> TypedNode:
+    def _loop(self, node: Comprehension) -> TypedNode:
         over = self._compile(node.over)
         key, value = self._elements(node, over.type)
         single = key if over.type.name == "map" else value
@@ -541,7 +547,7 @@ class Compiler:
         )
         return TypedNode(self._loop_type(node, key, single, body), run)
 
-    def _elements(self, node: Loop, over: Type) -> tuple[Type, Type]:
+    def _elements(self, node: Comprehension, over: Type) -> tuple[Type, Type]:
         """The types of the index or key, and of the value."""
         match over.name:
             case "list":
@@ -557,7 +563,9 @@ class Compiler:
                     "(must be list, map, or dynamic)",
                 )
 
-    def _loop_type(self, node: Loop, key: Type, single: Type, body: TypedNode | None) -> Type:
+    def _loop_type(
+        self, node: Comprehension, key: Type, single: Type, body: TypedNode | None
+    ) -> Type:
         made = DYN if body is None else body.type
         match node.kind:
             case LoopKind.ALL | LoopKind.EXISTS | LoopKind.EXISTS_ONE:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from carina_dra.cel.syntax import Index, Literal, Name, Node, Select
+from carina_dra.cel.syntax import Index, Literal, Name, Select, SyntaxNode
 
 _MAPS: Final = ("attributes", "capacity")
 
@@ -32,7 +32,7 @@ class DevicePath:
     """`has(...)`."""
 
 
-def device_domain(node: Node) -> DeviceDomain | None:
+def device_domain(node: SyntaxNode) -> DeviceDomain | None:
     """The domain that `device.attributes["domain"]` or `device.capacity["domain"]` reads.
 
     The caller knows that the name `device` is not that of a variable.
@@ -48,7 +48,7 @@ def device_domain(node: Node) -> DeviceDomain | None:
 
 
 def device_path(
-    node: Select | Index, domain_of: Callable[[Node], DeviceDomain | None]
+    node: Select | Index, domain_of: Callable[[SyntaxNode], DeviceDomain | None]
 ) -> DevicePath | None:
     """The element that a node reads; None for any other node.
 
@@ -64,7 +64,7 @@ def device_path(
     return DevicePath(of.field, of.domain, name, node.is_optional, is_test)
 
 
-def _text(node: Node) -> str | None:
+def _text(node: SyntaxNode) -> str | None:
     """The value of a string literal."""
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value

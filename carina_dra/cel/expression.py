@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from carina_dra.cel.budget import Budget, Meter
+from carina_dra.cel.budget import CostBudget, Meter
 from carina_dra.cel.cache import ExpressionCache
 from carina_dra.cel.compiler import Compiled, Compiler
 from carina_dra.cel.device import CelDevice
 from carina_dra.cel.errors import CelError, CompileError, EvaluationError
 from carina_dra.cel.parser import parse
 from carina_dra.cel.requirements import equalities, minimums
-from carina_dra.cel.syntax import Node
+from carina_dra.cel.syntax import SyntaxNode
 from carina_dra.cel.types import BOOL, DYN, INT, SEMVER, STRING, UNBOUND
 from carina_dra.cel.values import Value, kind
 from carina_dra.resource import (
@@ -186,7 +186,7 @@ _ATTRIBUTES: Final[
 """By kind: the attribute of one value, and of a list."""
 
 
-def _compiled(expression: str) -> tuple[Node, Compiled]:
+def _compiled(expression: str) -> tuple[SyntaxNode, Compiled]:
     length = len(expression.encode("utf-8", "surrogatepass"))
     if length > CEL_EXPRESSION_BYTES:
         raise CompileError(
@@ -206,7 +206,7 @@ def _compiled(expression: str) -> tuple[Node, Compiled]:
 def _run(compiled: Compiled, device: CelDevice, meter: Meter | None) -> Value:
     frame: list[Value] = [device, None, *[None] * (compiled.frame_size - 2)]
     if compiled.is_counted:
-        frame[1] = Budget()
+        frame[1] = CostBudget()
     try:
         device.make_ready()
         return compiled.run(frame)

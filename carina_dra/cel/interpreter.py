@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from carina_dra.cel.calling import Frame, Run
+from carina_dra.cel.calling import Evaluate, Frame
 from carina_dra.cel.errors import BudgetExceededError, EvaluationError
 from carina_dra.cel.values import NONE, Optional, Value, built, no_overload, put
 
-DEVICE_FIELDS: Final[dict[str, Run]] = {
+DEVICE_FIELDS: Final[dict[str, Evaluate]] = {
     "driver": lambda frame: frame[0].driver,
     "attributes": lambda frame: frame[0].attributes,
     "capacity": lambda frame: frame[0].capacity,
@@ -19,12 +19,12 @@ _ERROR_COST: Final = 10
 """The cost of an error that is absorbed."""
 
 
-def variable(slot: int) -> Run:
+def variable(slot: int) -> Evaluate:
     """A variable of a loop."""
     return lambda frame: frame[slot]
 
 
-def bound_variable(slot: int, value: Run) -> Run:
+def bound_variable(slot: int, value: Evaluate) -> Evaluate:
     """A variable of `cel.bind`, evaluated at its first use."""
 
     def run(frame: Frame) -> Value:
@@ -35,7 +35,7 @@ def bound_variable(slot: int, value: Run) -> Run:
     return run
 
 
-def binding(slot: int, body: Run) -> Run:
+def binding(slot: int, body: Evaluate) -> Evaluate:
     """`cel.bind`."""
 
     def run(frame: Frame) -> Value:
@@ -45,7 +45,7 @@ def binding(slot: int, body: Run) -> Run:
     return run
 
 
-def sequence(slot: int, steps: Sequence[Run], last: Run) -> Run:
+def sequence(slot: int, steps: Sequence[Evaluate], last: Evaluate) -> Evaluate:
     """A long chain of operators: each step finds the value of the one before in a slot."""
 
     def run(frame: Frame) -> Value:
@@ -56,12 +56,12 @@ def sequence(slot: int, steps: Sequence[Run], last: Run) -> Run:
     return run
 
 
-def logic(terms: Sequence[Run], *, decisive: bool) -> Run:
+def logic(terms: Sequence[Evaluate], *, decisive: bool) -> Evaluate:
     """`&&` and `||`."""
     return lambda frame: decided(frame, terms, decisive=decisive)
 
 
-def decided(frame: Frame, terms: Iterable[Run], *, decisive: bool) -> Value:
+def decided(frame: Frame, terms: Iterable[Evaluate], *, decisive: bool) -> Value:
     """`decisive` if any term has that value, and the opposite if no term has.
 
     A term that decides absorbs the errors of the others; otherwise the first error is raised.
@@ -86,7 +86,7 @@ def decided(frame: Frame, terms: Iterable[Run], *, decisive: bool) -> Value:
     return not decisive
 
 
-def conditional(condition: Run, yes: Run, no: Run) -> Run:
+def conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
     """`condition ? yes : no`."""
 
     def run(frame: Frame) -> Value:
@@ -100,7 +100,7 @@ def conditional(condition: Run, yes: Run, no: Run) -> Run:
     return run
 
 
-def listing(items: Sequence[Run], optional: Collection[int]) -> Run:
+def listing(items: Sequence[Evaluate], optional: Collection[int]) -> Evaluate:
     """`[item, ?item]`."""
     if not optional:
         return lambda frame: tuple([item(frame) for item in items])
@@ -115,7 +115,7 @@ def listing(items: Sequence[Run], optional: Collection[int]) -> Run:
     return run
 
 
-def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
+def mapping(entries: Sequence[tuple[Evaluate, Evaluate, bool]]) -> Evaluate:
     """`{key: value, ?key: value}`."""
 
     def run(frame: Frame) -> Value:
@@ -129,7 +129,7 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
     return run
 
 
-def optional_map(operand: Run, slot: int, body: Run, *, is_flat: bool) -> Run:
+def optional_map(operand: Evaluate, slot: int, body: Evaluate, *, is_flat: bool) -> Evaluate:
     """`operand.optMap(name, body)` or `.optFlatMap(name, body)`."""
 
     def run(frame: Frame) -> Value:

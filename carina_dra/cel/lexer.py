@@ -33,7 +33,7 @@ RESERVED: Final = frozenset(
 """Words that are not allowed as names of variables or functions."""
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """The kind of a token."""
 
     LITERAL = "literal"
@@ -48,7 +48,7 @@ class Kind(Enum):
 class Word:
     """A token and its position."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     value: Value
     at: int
@@ -93,11 +93,11 @@ def words(text: str) -> list[Word]:
         end = match.end()
         if match["quote"] is not None:
             value, end = _string(text, match)
-            found.append(Word(Kind.LITERAL, text[at:end], value, at))
+            found.append(Word(TokenKind.LITERAL, text[at:end], value, at))
         elif match["space"] is None:
             found.append(_word(text, match))
         at = end
-    found.append(Word(Kind.END, "<EOF>", None, len(text)))
+    found.append(Word(TokenKind.END, "<EOF>", None, len(text)))
     return found
 
 
@@ -113,7 +113,7 @@ def _word(text: str, match: re.Match[str]) -> Word:
     if match["double"] is not None:
         if not isfinite(float(written)):
             raise error(text, at, "invalid double literal")
-        return Word(Kind.LITERAL, written, float(written), at)
+        return Word(TokenKind.LITERAL, written, float(written), at)
     if match["int"] is not None:
         base = 16 if match["int"].startswith("0x") else 10
         digits = match["int"].removeprefix("0x").lstrip("0") or "0"
@@ -123,15 +123,15 @@ def _word(text: str, match: re.Match[str]) -> Word:
         if match["unsigned"]:
             if number > UINT64_MAX:
                 raise error(text, at, "invalid uint literal")
-            return Word(Kind.LITERAL, written, Uint(number), at)
+            return Word(TokenKind.LITERAL, written, Uint(number), at)
         if number > INT64_MAX + 1:
             raise error(text, at, "invalid int literal")
-        return Word(Kind.INTEGER, written, number, at)
+        return Word(TokenKind.INTEGER, written, number, at)
     if match["name"] is not None:
         if written in _KEYWORDS:
-            return Word(Kind.LITERAL, written, _KEYWORDS[written], at)
-        return Word(Kind.SIGN if written == "in" else Kind.NAME, written, None, at)
-    return Word(Kind.SIGN, written, None, at)
+            return Word(TokenKind.LITERAL, written, _KEYWORDS[written], at)
+        return Word(TokenKind.SIGN if written == "in" else TokenKind.NAME, written, None, at)
+    return Word(TokenKind.SIGN, written, None, at)
 
 
 def _string(text: str, begin: re.Match[str]) -> tuple[Value, int]:

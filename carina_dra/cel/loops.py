@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from carina_dra.cel.calling import Frame, Run
+from carina_dra.cel.calling import Evaluate, Frame
 from carina_dra.cel.errors import EvaluationError
 from carina_dra.cel.functions.cost import ordering
 from carina_dra.cel.functions.lists import ordered
@@ -29,12 +29,12 @@ _STORE_COSTS: Final[dict[LoopKind, int]] = {
 
 def loop(
     macro: LoopKind,
-    over: Run,
+    over: Evaluate,
     slots: Sequence[int],
-    condition: Run | None,
-    body: Run | None,
+    condition: Evaluate | None,
+    body: Evaluate | None,
     uncharged: int,
-) -> Run:
+) -> Evaluate:
     """The function of a macro.
 
     slots: those of its variables.
@@ -62,7 +62,7 @@ def loop(
             raise AssertionError(f"{macro} lacks a part")
 
 
-def _rounds(over: Run, slots: Sequence[int], step: int) -> _Rounds:
+def _rounds(over: Evaluate, slots: Sequence[int], step: int) -> _Rounds:
     """Sets the variables for each element.
 
     Yields the index or key, and the value that a single variable has.
@@ -89,7 +89,7 @@ def _rounds(over: Run, slots: Sequence[int], step: int) -> _Rounds:
     return rounds
 
 
-def _passing(rounds: _Rounds, condition: Run | None) -> _Rounds:
+def _passing(rounds: _Rounds, condition: Evaluate | None) -> _Rounds:
     """The elements for which the condition is true."""
     if condition is None:
         return rounds
@@ -105,7 +105,7 @@ def _passing(rounds: _Rounds, condition: Run | None) -> _Rounds:
     return passing
 
 
-def _quantifier(rounds: _Rounds, condition: Run, *, decisive: bool) -> Run:
+def _quantifier(rounds: _Rounds, condition: Evaluate, *, decisive: bool) -> Evaluate:
     def run(frame: Frame) -> Value:
         conditions = (condition for _ in rounds(frame))
         return decided(frame, conditions, decisive=decisive)
@@ -113,7 +113,7 @@ def _quantifier(rounds: _Rounds, condition: Run, *, decisive: bool) -> Run:
     return run
 
 
-def _sorted(frame: Frame, rounds: _Rounds, key: Run) -> Value:
+def _sorted(frame: Frame, rounds: _Rounds, key: Evaluate) -> Value:
     items: list[Value] = []
     keys: list[Value] = []
     for _, item in rounds(frame):
@@ -123,14 +123,14 @@ def _sorted(frame: Frame, rounds: _Rounds, key: Run) -> Value:
     return ordered(items, keys)
 
 
-def _transformed(frame: Frame, passing: _Rounds, body: Run) -> Value:
+def _transformed(frame: Frame, passing: _Rounds, body: Evaluate) -> Value:
     made: dict[Value, Value] = {}
     for key, _ in passing(frame):
         put(made, key, body(frame))
     return built(made)
 
 
-def _merged(frame: Frame, passing: _Rounds, body: Run) -> Value:
+def _merged(frame: Frame, passing: _Rounds, body: Evaluate) -> Value:
     merged: dict[Value, Value] = {}
     for _ in passing(frame):
         entries = body(frame)

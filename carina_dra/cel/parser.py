@@ -7,23 +7,23 @@ from typing import Final
 from carina_dra.cel.budget import SHORT
 from carina_dra.cel.device_path import device_domain
 from carina_dra.cel.errors import CompileError
-from carina_dra.cel.lexer import RESERVED, Kind, Word, error, words
+from carina_dra.cel.lexer import RESERVED, TokenKind, Word, error, words
 from carina_dra.cel.syntax import (
     Bind,
-    Call,
     Chain,
+    Comprehension,
     Conditional,
+    FunctionCall,
     Index,
     ListLiteral,
     Literal,
     Logic,
-    Loop,
     LoopKind,
     MapLiteral,
     Name,
-    Node,
     OptionalMap,
     Select,
+    SyntaxNode,
 )
 from carina_dra.cel.values import INT64_MAX
 
@@ -39,7 +39,7 @@ _LEVELS: Final = (
 """Left-associative operators, those of lowest precedence first."""
 
 
-def parse(text: str) -> tuple[Node, bool]:
+def parse(text: str) -> tuple[SyntaxNode, bool]:
     """The syntax tree of an expression, and whether its cost must be counted.
 
     Raises:
@@ -58,10 +58,10 @@ class _Parser:
         self.is_costly = len(text) > SHORT
         """Whether it has more than operators and functions that take linear time."""
 
-    def parse(self) -> Node:
+    def parse(self) -> SyntaxNode:
         node = self._expression()
         word = self._word
-        if word.kind is not Kind.END:
+        if word.kind is not TokenKind.END:
             raise self._error(word.at, f"Syntax error: mismatched input {word.text!r}")
         return node
 
@@ -74,7 +74,7 @@ class _Parser:
 
     def _is(self, sign: str) -> bool:
         word = self._word
-        return word.kind is Kind.SIGN and word.text == sign
+        return word.kind is TokenKind.SIGN and word.text == sign
 
     def _take(self, sign: str) -> bool:
         if self._is(sign):
@@ -87,7 +87,7 @@ class _Parser:
             word = self._word
             raise self._error(word.at, f"Syntax error: {word.text!r}, expecting {sign!r}")
 
-    def _expression(self) -> Node:
+    def _expression(self) -> SyntaxNode:
         self._depth += 1
         at = self._word.at
         if self._depth > _MAX_DEPTH:
@@ -102,30 +102,30 @@ class _Parser:
         self._depth -= 1
         return node
 
-    def _logic(self, sign: str, *, decisive: bool) -> Node:
+    def _logic(self, sign: str, *, decisive: bool) -> SyntaxNode:
         at = self._word.at
         terms = [self._logic("&&", decisive=False) if decisive else self._chain(0)]
         while self._take(sign):
             terms.append(self._logic("&&", decisive=False) if decisive else self._chain(0))
         return terms[0] if len(terms) == 1 else Logic(at, decisive, tuple(terms))
 
-    def _chain(self, level: int) -> Node:
+    def _chain(self, level: int) -> SyntaxNode:
         if level == len(_LEVELS):
             return self._unary()
         first = self._chain(level + 1)
-        rest: list[tuple[int, str, Node]] = []
-        while self._word.kind is Kind.SIGN and self._word.text in _LEVELS[level]:
+        rest: list[tuple[int, str, SyntaxNode]] = []
+        while self._word.kind is TokenKind.SIGN and self._word.text in _LEVELS[level]:
             word = self._word
             self._next += 1
             rest.append((word.at, _LEVELS[level][word.text], self._chain(level + 1)))
         return Chain(first.at, first, tuple(rest)) if rest else first
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         at = self._word.at
         for sign, function in (("!", "!_"), ("-", "-_")):
             count = 0
             while self._is(sign):
-                if sign == "-" and self._words[self._next + 1].kind is Kind.INTEGER:
+                if sign == "-" and self._words[self._next + 1].kind is TokenKind.INTEGER:
                     break
                 if sign == "-" and isinstance(self._words[self._next + 1].value, float):
                     break
@@ -133,10 +133,10 @@ class _Parser:
                 count += 1
             if count:
                 node = self._postfix()
-                return Call(at, function, None, (node,)) if count % 2 else node
+                return FunctionCall(at, function, None, (node,)) if count % 2 else node
         return self._postfix()
 
-    def _postfix(self) -> Node:
+    def _postfix(self) -> SyntaxNode:
         node = self._primary()
         length = 0
         while True:
@@ -155,10 +155,10 @@ class _Parser:
             if length > _MAX_LENGTH:
                 raise self._error(at, f"expression recursion limit exceeded: {_MAX_LENGTH}")
 
-    def _member(self, at: int, operand: Node) -> Node:
+    def _member(self, at: int, operand: SyntaxNode) -> SyntaxNode:
         is_optional = self._take("?")
         word = self._word
-        if word.kind is not Kind.NAME:
+        if word.kind is not TokenKind.NAME:
             raise self._error(word.at, f"Syntax error: {word.text!r}, expecting a name")
         self._next += 1
         if not is_optional and self._is("("):
@@ -166,12 +166,12 @@ class _Parser:
             return self._call(call_at, word.text, operand, self._arguments())
         return Select(at, operand, word.text, is_optional)
 
-    def _arguments(self) -> tuple[Node, ...]:
+    def _arguments(self) -> tuple[SyntaxNode, ...]:
         self._expect("(")
         return self._items(")")
 
-    def _items(self, end: str) -> tuple[Node, ...]:
-        items: list[Node] = []
+    def _items(self, end: str) -> tuple[SyntaxNode, ...]:
+        items: list[SyntaxNode] = []
         while not self._take(end):
             items.append(self._expression())
             if not self._is(end):
@@ -180,18 +180,18 @@ class _Parser:
                     raise self._error(self._word.at, "Syntax error: an argument is missing")
         return tuple(items)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         word = self._word
         self._next += 1
-        if word.kind is Kind.LITERAL:
+        if word.kind is TokenKind.LITERAL:
             return Literal(word.at, word.value)
-        if word.kind is Kind.INTEGER:
+        if word.kind is TokenKind.INTEGER:
             if isinstance(word.value, int) and word.value > INT64_MAX:
                 raise self._error(word.at, "invalid int literal")
             return Literal(word.at, word.value)
-        return self._name(word) if word.kind is Kind.NAME else self._bracketed(word)
+        return self._name(word) if word.kind is TokenKind.NAME else self._bracketed(word)
 
-    def _bracketed(self, word: Word) -> Node:
+    def _bracketed(self, word: Word) -> SyntaxNode:
         """A primary expression that begins with a sign."""
         match word.text:
             case "(":
@@ -204,21 +204,21 @@ class _Parser:
                 return self._map(word.at)
             case "-":
                 return self._negative(word.at)
-            case "." if self._word.kind is Kind.NAME:
+            case "." if self._word.kind is TokenKind.NAME:
                 name = self._word
                 self._next += 1
                 return self._name(name)
             case _:
                 raise self._error(word.at, f"Syntax error: mismatched input {word.text!r}")
 
-    def _negative(self, at: int) -> Node:
+    def _negative(self, at: int) -> SyntaxNode:
         word = self._word
         self._next += 1
         if isinstance(word.value, (int, float)):
             return Literal(at, -word.value)
         raise self._error(word.at, f"Syntax error: mismatched input {word.text!r}")
 
-    def _name(self, word: Word) -> Node:
+    def _name(self, word: Word) -> SyntaxNode:
         if word.text in RESERVED:
             raise self._error(word.at, f"reserved identifier: {word.text}")
         if self._is("("):
@@ -226,8 +226,8 @@ class _Parser:
             return self._call(at, word.text, None, self._arguments())
         return Name(word.at, word.text)
 
-    def _list(self, at: int) -> Node:
-        items: list[Node] = []
+    def _list(self, at: int) -> SyntaxNode:
+        items: list[SyntaxNode] = []
         optional: set[int] = set()
         while not self._take("]"):
             if self._take("?"):
@@ -237,8 +237,8 @@ class _Parser:
                 self._expect(",")
         return ListLiteral(at, tuple(items), frozenset(optional))
 
-    def _map(self, at: int) -> Node:
-        entries: list[tuple[Node, Node, bool]] = []
+    def _map(self, at: int) -> SyntaxNode:
+        entries: list[tuple[SyntaxNode, SyntaxNode, bool]] = []
         while not self._take("}"):
             is_optional = self._take("?")
             key = self._expression()
@@ -249,30 +249,30 @@ class _Parser:
         return MapLiteral(at, tuple(entries))
 
     def _call(
-        self, at: int, function: str, target: Node | None, arguments: tuple[Node, ...]
-    ) -> Node:
+        self, at: int, function: str, target: SyntaxNode | None, arguments: tuple[SyntaxNode, ...]
+    ) -> SyntaxNode:
         """A call, or the expansion of a macro."""
         self.is_costly |= not _is_cheap(function, target, arguments)
         if target is None:
             if function == "has" and len(arguments) == 1:
                 return self._has(at, arguments[0])
-            return Call(at, function, None, arguments)
+            return FunctionCall(at, function, None, arguments)
         if isinstance(target, Name) and (target.name, function) == ("cel", "bind"):
             if len(arguments) != 3:
-                return Call(at, function, target, arguments)
+                return FunctionCall(at, function, target, arguments)
             name = self.variable(arguments[0])
             return Bind(at, name, arguments[1], arguments[2])
         macro = _MACROS.get((function, len(arguments)))
         if macro is None:
-            return Call(at, function, target, arguments)
+            return FunctionCall(at, function, target, arguments)
         return macro(self, at, target, arguments)
 
-    def _has(self, at: int, argument: Node) -> Node:
+    def _has(self, at: int, argument: SyntaxNode) -> SyntaxNode:
         if not isinstance(argument, Select) or argument.is_test or argument.is_optional:
             raise self._error(at, "invalid argument to has() macro")
         return Select(at, argument.operand, argument.field, is_test=True)
 
-    def variable(self, node: Node) -> str:
+    def variable(self, node: SyntaxNode) -> str:
         """The name of a macro's variable."""
         if not isinstance(node, Name):
             raise self._error(node.at, "argument must be a simple name")
@@ -282,17 +282,17 @@ class _Parser:
         self,
         kind: LoopKind,
         at: int,
-        over: Node,
-        names: tuple[Node, ...],
-        condition: Node | None,
-        body: Node | None,
-    ) -> Node:
+        over: SyntaxNode,
+        names: tuple[SyntaxNode, ...],
+        condition: SyntaxNode | None,
+        body: SyntaxNode | None,
+    ) -> SyntaxNode:
         """A macro that iterates."""
         self.is_costly = True
         variables = tuple(self.variable(name) for name in names)
         if len(set(variables)) < len(variables):
             raise self._error(names[1].at, "duplicate variable name")
-        return Loop(at, kind, over, variables, condition, body)
+        return Comprehension(at, kind, over, variables, condition, body)
 
 
 _CHEAP: Final = frozenset(
@@ -347,7 +347,7 @@ _PATTERN_THAT_GROWS: Final = re.compile(r"[{]|\\[pP]|\(\?")
 """Repetitions, Unicode classes and flags make a program much larger than the pattern."""
 
 
-def _is_cheap(function: str, target: Node | None, arguments: tuple[Node, ...]) -> bool:
+def _is_cheap(function: str, target: SyntaxNode | None, arguments: tuple[SyntaxNode, ...]) -> bool:
     """Whether a call needs no count of its cost in a short expression."""
     if isinstance(target, Name) and target.name == "sets":
         return False
@@ -360,13 +360,15 @@ def _is_cheap(function: str, target: Node | None, arguments: tuple[Node, ...]) -
             return function in _CHEAP
 
 
-_Macro = Callable[[_Parser, int, Node, tuple[Node, ...]], Node]
+_Macro = Callable[[_Parser, int, SyntaxNode, tuple[SyntaxNode, ...]], SyntaxNode]
 
 
 def _test(kind: LoopKind, names: int) -> _Macro:
     """A macro whose last argument is a condition."""
 
-    def expand(parser: _Parser, at: int, over: Node, arguments: tuple[Node, ...]) -> Node:
+    def expand(
+        parser: _Parser, at: int, over: SyntaxNode, arguments: tuple[SyntaxNode, ...]
+    ) -> SyntaxNode:
         return parser.loop(kind, at, over, arguments[:names], arguments[names], None)
 
     return expand
@@ -375,7 +377,9 @@ def _test(kind: LoopKind, names: int) -> _Macro:
 def _transform(kind: LoopKind, names: int) -> _Macro:
     """A macro whose last argument computes a value per element; a condition may precede it."""
 
-    def expand(parser: _Parser, at: int, over: Node, arguments: tuple[Node, ...]) -> Node:
+    def expand(
+        parser: _Parser, at: int, over: SyntaxNode, arguments: tuple[SyntaxNode, ...]
+    ) -> SyntaxNode:
         condition = arguments[names] if len(arguments) > names + 1 else None
         return parser.loop(kind, at, over, arguments[:names], condition, arguments[-1])
 
@@ -383,7 +387,9 @@ def _transform(kind: LoopKind, names: int) -> _Macro:
 
 
 def _optional_map(*, is_flat: bool) -> _Macro:
-    def expand(parser: _Parser, at: int, operand: Node, arguments: tuple[Node, ...]) -> Node:
+    def expand(
+        parser: _Parser, at: int, operand: SyntaxNode, arguments: tuple[SyntaxNode, ...]
+    ) -> SyntaxNode:
         return OptionalMap(at, operand, parser.variable(arguments[0]), arguments[1], is_flat)
 
     return expand

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from carina_dra.cel.device_path import DeviceDomain, DevicePath, device_domain, device_path
-from carina_dra.cel.syntax import Bind, Call, Chain, Index, Literal, Logic, Name, Node, Select
+from carina_dra.cel.syntax import (
+    Bind,
+    Chain,
+    FunctionCall,
+    Index,
+    Literal,
+    Logic,
+    Name,
+    Select,
+    SyntaxNode,
+)
 from carina_dra.quantity import Quantity, QuantityError
 
 _Scope = Mapping[str, DeviceDomain | None]
@@ -16,7 +26,7 @@ _Scope = Mapping[str, DeviceDomain | None]
 _NO_VARIABLES: Final[_Scope] = {}
 
 
-def equalities(node: Node) -> frozenset[tuple[str, str]]:
+def equalities(node: SyntaxNode) -> frozenset[tuple[str, str]]:
     """The qualified names and values of string attributes without which it cannot be true.
 
     They are terms `device.attributes["domain"].name == "value"`. Without the value, such a term is
@@ -31,7 +41,7 @@ def equalities(node: Node) -> frozenset[tuple[str, str]]:
     )
 
 
-def minimums(node: Node) -> frozenset[tuple[str, int]]:
+def minimums(node: SyntaxNode) -> frozenset[tuple[str, int]]:
     """The qualified names of capacities and their least amounts in billionths.
 
     They are terms `device.capacity["domain"].name.compareTo(quantity("1Gi")) >= 0`, also with `>`,
@@ -45,7 +55,7 @@ def minimums(node: Node) -> frozenset[tuple[str, int]]:
     )
 
 
-def _terms(node: Node, scope: _Scope) -> Iterator[tuple[Node, _Scope]]:
+def _terms(node: SyntaxNode, scope: _Scope) -> Iterator[tuple[SyntaxNode, _Scope]]:
     """The terms of the conjunction, with the variables that each can use."""
     match node:
         case Logic(decisive=False, terms=terms):
@@ -57,21 +67,21 @@ def _terms(node: Node, scope: _Scope) -> Iterator[tuple[Node, _Scope]]:
             yield node, scope
 
 
-def _equality(one: Node, other: Node, scope: _Scope) -> tuple[str, str] | None:
+def _equality(one: SyntaxNode, other: SyntaxNode, scope: _Scope) -> tuple[str, str] | None:
     path = _path(one, scope)
     if path is None or path.field != "attributes" or not isinstance(other, Literal):
         return None
     return (f"{path.domain}/{path.name}", other.value) if isinstance(other.value, str) else None
 
 
-def _minimum(term: Node, scope: _Scope) -> tuple[str, int] | None:
+def _minimum(term: SyntaxNode, scope: _Scope) -> tuple[str, int] | None:
     match term:
         case Chain(
-            first=Call(function="compareTo", target=target, arguments=(amount,)),
+            first=FunctionCall(function="compareTo", target=target, arguments=(amount,)),
             rest=((_, "_>=_" | "_>_", Literal(value=0)),),
         ):
             pass
-        case Call(function="isGreaterThan", target=target, arguments=(amount,)):
+        case FunctionCall(function="isGreaterThan", target=target, arguments=(amount,)):
             pass
         case _:
             return None
@@ -81,10 +91,10 @@ def _minimum(term: Node, scope: _Scope) -> tuple[str, int] | None:
     return f"{path.domain}/{path.name}", least
 
 
-def _amount(node: Node) -> int | None:
+def _amount(node: SyntaxNode) -> int | None:
     """The value of `quantity("1Gi")` in billionths."""
     match node:
-        case Call(function="quantity", target=None, arguments=(Literal(value=str(text)),)):
+        case FunctionCall(function="quantity", target=None, arguments=(Literal(value=str(text)),)):
             try:
                 return Quantity.parse(text).nanos
             except QuantityError:
@@ -93,7 +103,7 @@ def _amount(node: Node) -> int | None:
             return None
 
 
-def _path(node: Node | None, scope: _Scope) -> DevicePath | None:
+def _path(node: SyntaxNode | None, scope: _Scope) -> DevicePath | None:
     """The attribute or capacity that a node reads, if it is an error that the device lacks it."""
     if not isinstance(node, Select | Index):
         return None
@@ -101,7 +111,7 @@ def _path(node: Node | None, scope: _Scope) -> DevicePath | None:
     return None if path is None or path.is_optional or path.is_test else path
 
 
-def _domain(node: Node, scope: _Scope) -> DeviceDomain | None:
+def _domain(node: SyntaxNode, scope: _Scope) -> DeviceDomain | None:
     if isinstance(node, Name):
         return scope.get(node.name)
     return None if "device" in scope else device_domain(node)

@@ -31,7 +31,7 @@ class Select:
     """`operand.field`, `operand.?field`, or `has(operand.field)`."""
 
     at: int
-    operand: "Node"
+    operand: "SyntaxNode"
     field: str
     is_optional: bool = False
     is_test: bool = False
@@ -42,19 +42,19 @@ class Index:
     """`operand[key]` or `operand[?key]`."""
 
     at: int
-    operand: "Node"
-    key: "Node"
+    operand: "SyntaxNode"
+    key: "SyntaxNode"
     is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """`function(arguments)` or `target.function(arguments)`; operators are functions."""
 
     at: int
     function: str
-    target: "Node | None"
-    arguments: tuple["Node", ...]
+    target: "SyntaxNode | None"
+    arguments: tuple["SyntaxNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Chain:
     """`first op term op term`, from left to right."""
 
     at: int
-    first: "Node"
-    rest: tuple[tuple[int, str, "Node"], ...]
+    first: "SyntaxNode"
+    rest: tuple[tuple[int, str, "SyntaxNode"], ...]
     """Position, function of the operator, and term."""
 
 
@@ -73,7 +73,7 @@ class Logic:
 
     at: int
     decisive: bool
-    terms: tuple["Node", ...]
+    terms: tuple["SyntaxNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class Conditional:
     """`condition ? yes : no`."""
 
     at: int
-    condition: "Node"
-    yes: "Node"
-    no: "Node"
+    condition: "SyntaxNode"
+    yes: "SyntaxNode"
+    no: "SyntaxNode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ListLiteral:
     """`[item, ?item]`."""
 
     at: int
-    items: tuple["Node", ...]
+    items: tuple["SyntaxNode", ...]
     optional: frozenset[int]
     """Indexes of the items that are omitted if they have no value."""
 
@@ -101,7 +101,7 @@ class MapLiteral:
     """`{key: value, ?key: value}`."""
 
     at: int
-    entries: tuple[tuple["Node", "Node", bool], ...]
+    entries: tuple[tuple["SyntaxNode", "SyntaxNode", bool], ...]
     """Key, value, and whether the entry is omitted if it has no value."""
 
 
@@ -119,17 +119,17 @@ class LoopKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Comprehension:
     """A macro that iterates over a list or map."""
 
     at: int
     kind: LoopKind
-    over: "Node"
+    over: "SyntaxNode"
     names: tuple[str, ...]
     """One variable (element or key), or two (index or key, and value)."""
-    condition: "Node | None"
+    condition: "SyntaxNode | None"
     """Selects elements."""
-    body: "Node | None"
+    body: "SyntaxNode | None"
     """Computes the value for an element."""
 
 
@@ -139,8 +139,8 @@ class Bind:
 
     at: int
     name: str
-    value: "Node"
-    body: "Node"
+    value: "SyntaxNode"
+    body: "SyntaxNode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +148,24 @@ class OptionalMap:
     """`operand.optMap(name, body)` or `.optFlatMap(name, body)`."""
 
     at: int
-    operand: "Node"
+    operand: "SyntaxNode"
     name: str
-    body: "Node"
+    body: "SyntaxNode"
     is_flat: bool
 
 
-Node: TypeAlias = (
+SyntaxNode: TypeAlias = (
     Literal
     | Name
     | Select
     | Index
-    | Call
+    | FunctionCall
     | Chain
     | Logic
     | Conditional
     | ListLiteral
     | MapLiteral
-    | Loop
+    | Comprehension
     | Bind
     | OptionalMap
 )

@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, assert_never, cast
 from carina_dra.kube.api_resource import ApiResource, Scope
 from carina_dra.kube.body import Body, key_of, parse_json
 from carina_dra.kube.connection import Connection
-from carina_dra.kube.errors import ApiOperation, Gone, ServerError
+from carina_dra.kube.errors import ApiOperation, ServerError, VersionGone
 from carina_dra.kube.transport import Query, Transport
 from carina_dra.kube.watch import Watch
 
@@ -158,7 +158,7 @@ class Client:
         """
         try:
             return self._list(resource, read, selection, page_size, timeout)
-        except Gone:
+        except VersionGone:
             # The version of the first page expired before the last page was read.
             return self._list(resource, read, selection, 0, timeout)
 

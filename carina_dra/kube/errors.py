@@ -86,7 +86,7 @@ class Conflict(ApiError):
     """The object has changed, or is not the one that was meant: read it again, then decide."""
 
 
-class Gone(ApiError):
+class VersionGone(ApiError):
     """The server no longer has the resource version or continue token: list again."""
 
 
@@ -167,7 +167,7 @@ def from_status(operation: ApiOperation, status: Body, retry_after: str = "") ->
     causes = [_object(cause) for cause in _list(details.get("causes"))]
     if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
         # The server was restored to an earlier version than we have seen: list again, as for Gone.
-        return Gone(operation, message)
+        return VersionGone(operation, message)
     match code:
         case 401 | 403 | 410 | 502 | 503 | 504:
             return _PLAIN[code](operation, message)
@@ -197,7 +197,7 @@ _TOO_LARGE: Final = "request is too large"
 _PLAIN: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,
-    410: Gone,
+    410: VersionGone,
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,

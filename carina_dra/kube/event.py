@@ -87,7 +87,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class EventSeries:
     """An Event that was written, and the repetitions since then."""
 
     name: str
@@ -100,7 +100,7 @@ class Series:
         """Whether an occurrence at this time belongs to the series."""
         return now - self.last_at < SERIES_WINDOW
 
-    def again(self, now: float) -> "Series":
+    def again(self, now: float) -> "EventSeries":
         """The series with one more occurrence."""
         return replace(self, count=self.count + 1, last_at=now)
 
@@ -114,7 +114,7 @@ class Series:
         waited = now - self.written_at >= SERIES_INTERVAL
         return self.unwritten and (self.written_count == 1 or waited)
 
-    def written(self, now: float) -> "Series":
+    def written(self, now: float) -> "EventSeries":
         """The series after its count was written."""
         return replace(self, written_count=self.count, written_at=now)
 

@@ -18,11 +18,11 @@ from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import AlreadyExists, ApiError, NotFound
 from carina_dra.kube.event import (
     SERIES_INTERVAL,
+    EventSeries,
     EventType,
     ObjectReference,
     Occurrence,
     ReportingController,
-    Series,
     cut_note,
     event_body,
 )
@@ -52,7 +52,7 @@ class EventRecorder:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._dropped = 0
-        self._series: OrderedDict[Occurrence, Series] = OrderedDict()
+        self._series: OrderedDict[Occurrence, EventSeries] = OrderedDict()
         self._thread = threading.Thread(target=self._work, name="event-recorder", daemon=True)
         self._thread.start()
 
@@ -131,7 +131,7 @@ class EventRecorder:
         else:
             self._create(occurrence)
 
-    def _review(self, occurrence: Occurrence, series: Series, *, closing: bool) -> None:
+    def _review(self, occurrence: Occurrence, series: EventSeries, *, closing: bool) -> None:
         """Writes a series that is due, and forgets one that is over."""
         now = self._now()
         if series.due(now) or (closing and series.unwritten):
@@ -145,14 +145,14 @@ class EventRecorder:
         error = self._write(lambda: self._client.create(EVENTS, event, timeout=_WRITE_TIMEOUT))
         match error:
             case None | AlreadyExists():  # an earlier attempt succeeded, but its answer was lost
-                self._series[occurrence] = Series(event["metadata"]["name"], now, now)
+                self._series[occurrence] = EventSeries(event["metadata"]["name"], now, now)
                 self._series.move_to_end(occurrence)
                 while len(self._series) > _SERIES_KEPT:
                     self._series.popitem(last=False)
             case _:
                 self._drop(occurrence, str(error))
 
-    def _update(self, occurrence: Occurrence, series: Series) -> None:
+    def _update(self, occurrence: Occurrence, series: EventSeries) -> None:
         error = self._write(
             lambda: self._client.patch(
                 EVENTS,

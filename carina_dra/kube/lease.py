@@ -123,7 +123,7 @@ def observe(body: Body, previous: Observation | None, now: float) -> Observation
     return Observation(body, record, now)
 
 
-class Outcome(Enum):
+class LeadershipEnd(Enum):
     """Why `LeaderElector.run` has ended."""
 
     STOPPED = "stopped"
@@ -179,7 +179,9 @@ class LeaderElector:
         """
         return self._clock() < self._leads_until
 
-    def run(self, work: Callable[[threading.Event], None], stopping: threading.Event) -> Outcome:
+    def run(
+        self, work: Callable[[threading.Event], None], stopping: threading.Event
+    ) -> LeadershipEnd:
         """Waits for the lease, then calls `work` and renews the lease until the work ends.
 
         `work` runs in a thread of its own. It must return soon after the event that it gets is
@@ -192,7 +194,7 @@ class LeaderElector:
         while (renewed_at := self._attempt(deadline=None)) is None:
             # Random, so that the candidates do not all try at once.
             if stopping.wait(self._timing.retry_period * (1 + self._draw())):
-                return Outcome.STOPPED
+                return LeadershipEnd.STOPPED
         _log.info("leading", extra={"lease": str(self._lease), "identity": self._identity})
         self._leads_until = renewed_at + self._timing.renew_deadline
         try:
@@ -200,7 +202,7 @@ class LeaderElector:
         finally:
             self._leads_until = -math.inf
 
-    def _lead(self, work: "_Work", stopping: threading.Event) -> Outcome:
+    def _lead(self, work: "_Work", stopping: threading.Event) -> LeadershipEnd:
         timing = self._timing
         time_to_stop = timing.duration - timing.renew_deadline
         while not work.ended:
@@ -211,7 +213,7 @@ class LeaderElector:
                     "leadership lost", extra={"lease": str(self._lease), "identity": self._identity}
                 )
                 work.stop(timeout=deadline + time_to_stop - self._clock())
-                return Outcome.LOST
+                return LeadershipEnd.LOST
             if stopping.wait(min(timing.retry_period, remaining)):
                 break
             renewed_at = self._attempt(deadline=deadline)
@@ -222,7 +224,7 @@ class LeaderElector:
         finally:
             if work.ended and self.releases:
                 self._release()
-        return Outcome.STOPPED
+        return LeadershipEnd.STOPPED
 
     def _held_by_another(self) -> bool:
         seen = self._observation

@@ -20,8 +20,8 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
-from carina_dra.kube.errors import ApiError, Gone
-from carina_dra.kube.store import Entry, IndexFunction, Known, ObjectChange, Store
+from carina_dra.kube.errors import ApiError, VersionGone
+from carina_dra.kube.store import IndexFunction, KnownObjects, ObjectChange, Store, StoreEntry
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Tracker(Generic[T]):
         client: Client,
         resource: ApiResource,
         parse: Callable[[Body], T],
-        known: Known[T],
+        known: KnownObjects[T],
         *,
         selection: Selection = EVERYTHING,
         on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
@@ -106,7 +106,7 @@ class Tracker(Generic[T]):
                 self._version = self._list()
                 self._synced.set()
             self._watch(self._version)
-        except Gone as error:
+        except VersionGone as error:
             _log.info("listing again", extra={"error": str(error)})
             self._version = None
         except ApiError as error:
@@ -124,7 +124,7 @@ class Tracker(Generic[T]):
                 self._report(change)
         return listing.resource_version
 
-    def _listed(self, body: Body) -> tuple[ObjectKey, Entry[T] | None]:
+    def _listed(self, body: Body) -> tuple[ObjectKey, StoreEntry[T] | None]:
         key = key_of(body)
         return key, self._parsed(body) or self._known.entry(key)
 
@@ -175,9 +175,9 @@ class Tracker(Generic[T]):
         except Exception:  # noqa: BLE001 - later changes must be reported too
             _log.exception("on_change failed", extra={"resource": self._resource.qualified_name})
 
-    def _parsed(self, body: Body) -> Entry[T] | None:
+    def _parsed(self, body: Body) -> StoreEntry[T] | None:
         try:
-            return Entry(int(resource_version_of(body)), self._parse(body))
+            return StoreEntry(int(resource_version_of(body)), self._parse(body))
         except Exception as error:  # noqa: BLE001 - parsers raise what they like
             _log.warning(
                 "skipping an object that cannot be parsed",

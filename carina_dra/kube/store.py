@@ -19,7 +19,7 @@ IndexFunction: TypeAlias = Callable[[T], Iterable[Hashable]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class StoreEntry(Generic[T]):
     """An object at one version."""
 
     version: int
@@ -54,19 +54,19 @@ class Removed(Generic[T]):
 ObjectChange: TypeAlias = Created[T] | Updated[T] | Removed[T]
 
 
-class Known(Protocol[T]):
+class KnownObjects(Protocol[T]):
     """What is known of objects, so that changes can be told."""
 
-    def entry(self, key: ObjectKey) -> Entry[T] | None:
+    def entry(self, key: ObjectKey) -> StoreEntry[T] | None:
         """The object with its version; None if there is none."""
 
-    def put(self, key: ObjectKey, entry: Entry[T]) -> ObjectChange[T] | None:
+    def put(self, key: ObjectKey, entry: StoreEntry[T]) -> ObjectChange[T] | None:
         """Takes notice of an object; None if this version or a newer one is known."""
 
     def remove(self, key: ObjectKey, version: int) -> Removed[T] | None:
         """Takes notice of a deletion at a version; None if a newer one is known."""
 
-    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[ObjectChange[T]]:
+    def replace(self, entries: Mapping[ObjectKey, StoreEntry[T]]) -> list[ObjectChange[T]]:
         """Takes notice of a whole list. Returns the changes."""
 
 
@@ -80,12 +80,12 @@ class Versions(Generic[T]):
     def __init__(self) -> None:
         self._versions: dict[str, int] = {}
 
-    def entry(self, key: ObjectKey) -> Entry[T | None] | None:
+    def entry(self, key: ObjectKey) -> StoreEntry[T | None] | None:
         """The version of an object; None if there is none."""
         version = self._versions.get(str(key))
-        return None if version is None else Entry(version, None)
+        return None if version is None else StoreEntry(version, None)
 
-    def put(self, key: ObjectKey, entry: Entry[T | None]) -> ObjectChange[T | None] | None:
+    def put(self, key: ObjectKey, entry: StoreEntry[T | None]) -> ObjectChange[T | None] | None:
         """Takes notice of an object; None if this version or a newer one is known."""
         name = sys.intern(str(key))
         known = self._versions.get(name)
@@ -103,10 +103,13 @@ class Versions(Generic[T]):
         del self._versions[name]
         return Removed(key, None)
 
-    def replace(self, entries: Mapping[ObjectKey, Entry[T | None]]) -> list[ObjectChange[T | None]]:
+    def replace(
+        self, entries: Mapping[ObjectKey, StoreEntry[T | None]]
+    ) -> list[ObjectChange[T | None]]:
         """Takes notice of a whole list. Returns the changes."""
-        before: dict[ObjectKey, Entry[T | None]] = {
-            ObjectKey.read(name): Entry(version, None) for name, version in self._versions.items()
+        before: dict[ObjectKey, StoreEntry[T | None]] = {
+            ObjectKey.read(name): StoreEntry(version, None)
+            for name, version in self._versions.items()
         }
         self._versions = {sys.intern(str(key)): entry.version for key, entry in entries.items()}
         return difference(before, entries)
@@ -117,7 +120,7 @@ class Store(Generic[T]):
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[ObjectKey, Entry[T]] = {}
+        self._entries: dict[ObjectKey, StoreEntry[T]] = {}
         self._functions = dict(indexes or {})
         self._indexes: dict[str, dict[Hashable, set[ObjectKey]]] = {n: {} for n in self._functions}
 
@@ -129,7 +132,7 @@ class Store(Generic[T]):
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
-    def entry(self, key: ObjectKey) -> Entry[T] | None:
+    def entry(self, key: ObjectKey) -> StoreEntry[T] | None:
         """The object with its version; None if there is none."""
         return self._entries.get(key)
 
@@ -148,7 +151,7 @@ class Store(Generic[T]):
             keys = sorted(self._indexes[index].get(value, ()))
             return [self._entries[key].value for key in keys]
 
-    def put(self, key: ObjectKey, entry: Entry[T]) -> ObjectChange[T] | None:
+    def put(self, key: ObjectKey, entry: StoreEntry[T]) -> ObjectChange[T] | None:
         """Stores an object; None if the store has this version or a newer one."""
         with self._lock:
             known = self._entries.get(key)
@@ -168,7 +171,7 @@ class Store(Generic[T]):
             self._discard(key)
         return Removed(key, known.value)
 
-    def replace(self, entries: Mapping[ObjectKey, Entry[T]]) -> list[ObjectChange[T]]:
+    def replace(self, entries: Mapping[ObjectKey, StoreEntry[T]]) -> list[ObjectChange[T]]:
         """Replaces all objects by those of a list. Returns the changes."""
         with self._lock:
             changes = difference(self._entries, entries)
@@ -180,7 +183,7 @@ class Store(Generic[T]):
                         self._discard(key)
         return changes
 
-    def _set(self, key: ObjectKey, entry: Entry[T]) -> None:
+    def _set(self, key: ObjectKey, entry: StoreEntry[T]) -> None:
         self._discard(key)
         self._entries[key] = entry
         for name, function in self._functions.items():
@@ -201,7 +204,7 @@ class Store(Generic[T]):
 
 
 def difference(
-    before: Mapping[ObjectKey, Entry[T]], after: Mapping[ObjectKey, Entry[T]]
+    before: Mapping[ObjectKey, StoreEntry[T]], after: Mapping[ObjectKey, StoreEntry[T]]
 ) -> list[ObjectChange[T]]:
     """The changes between two lists: removals first, then the rest in the order of `after`."""
     changes: list[ObjectChange[T]] = [

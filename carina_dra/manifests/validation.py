@@ -34,7 +34,7 @@ from carina_dra.resource import (
 )
 from carina_dra.resource.errors import did_you_mean
 
-Problem: TypeAlias = tuple[str, str]
+FieldProblem: TypeAlias = tuple[str, str]
 """The path of a field, and what is wrong with it."""
 _OPAQUE_DEPTH: Final = 100
 """Nested maps and lists in opaque parameters: Carina's own limit, that of YAML."""
@@ -42,7 +42,7 @@ _OPAQUE_DEPTH: Final = 100
 
 def problems(
     written: ResourceClaim | ResourceClaimTemplate | DeviceClass | ResourceSlice | DeviceTaintRule,
-) -> Iterator[Problem]:
+) -> Iterator[FieldProblem]:
     """What the API server would refuse in an object, in the order of its fields."""
     if not written.metadata.name:
         yield "metadata.name", "is missing; results and errors name the object by it"
@@ -63,7 +63,7 @@ def problems(
 # Claims ----------------------------------------------------------------------------------------
 
 
-def _claim(claim: DeviceClaim, path: str) -> Iterator[Problem]:
+def _claim(claim: DeviceClaim, path: str) -> Iterator[FieldProblem]:
     names = _request_names(claim)
     yield from _size(claim.requests, limits.REQUESTS_PER_CLAIM, f"{path}.requests")
     yield from _unique([request.name for request in claim.requests], f"{path}.requests")
@@ -87,7 +87,7 @@ def _request_names(claim: DeviceClaim) -> set[str]:
     return names
 
 
-def _request(request: DeviceRequest, path: str) -> Iterator[Problem]:
+def _request(request: DeviceRequest, path: str) -> Iterator[FieldProblem]:
     yield from _required(request.name, f"{path}.name")
     match request.wants:
         case None | FirstAvailable(alternatives=()):
@@ -103,7 +103,7 @@ def _request(request: DeviceRequest, path: str) -> Iterator[Problem]:
                 yield from _wanted(alternative, f"{path}[{index}]")
 
 
-def _wanted(wanted: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[Problem]:
+def _wanted(wanted: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldProblem]:
     yield from _required(wanted.device_class_name, f"{path}.deviceClassName")
     yield from _selectors(wanted.selectors, f"{path}.selectors")
     match wanted.mode:
@@ -120,12 +120,12 @@ def _wanted(wanted: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterato
         yield from _expression(attribute.expression, compile_attribute, where)
 
 
-def _toleration(toleration: DeviceToleration, path: str) -> Iterator[Problem]:
+def _toleration(toleration: DeviceToleration, path: str) -> Iterator[FieldProblem]:
     if toleration.operator is TolerationOperator.EXISTS and toleration.value:
         yield f"{path}.value", f"is {toleration.value!r:.80}; it must be empty for operator Exists"
 
 
-def _constraint(constraint: DeviceConstraint, names: set[str], path: str) -> Iterator[Problem]:
+def _constraint(constraint: DeviceConstraint, names: set[str], path: str) -> Iterator[FieldProblem]:
     yield from _references(constraint.requests, names, f"{path}.requests")
     if constraint.rule is None:
         yield path, "has neither matchAttribute nor distinctAttribute; write one of them"
@@ -136,7 +136,7 @@ def _constraint(constraint: DeviceConstraint, names: set[str], path: str) -> Ite
         yield f"{path}.{constraint.rule.json_key}", f"is {constraint.rule.name!r:.80}, {problem}"
 
 
-def _references(requests: Iterable[str], names: set[str], path: str) -> Iterator[Problem]:
+def _references(requests: Iterable[str], names: set[str], path: str) -> Iterator[FieldProblem]:
     for index, name in enumerate(requests):
         if name not in names:
             remedy = f"; {did_you_mean(name, sorted(names))}" if names else ""
@@ -146,7 +146,7 @@ def _references(requests: Iterable[str], names: set[str], path: str) -> Iterator
 # What claims and classes share -----------------------------------------------------------------
 
 
-def _selectors(selectors: Sequence[DeviceSelector], path: str) -> Iterator[Problem]:
+def _selectors(selectors: Sequence[DeviceSelector], path: str) -> Iterator[FieldProblem]:
     yield from _size(selectors, limits.SELECTORS_PER_REQUEST, path)
     for index, selector in enumerate(selectors):
         if selector.cel is None:
@@ -156,7 +156,7 @@ def _selectors(selectors: Sequence[DeviceSelector], path: str) -> Iterator[Probl
             yield from _expression(selector.cel.expression, compile_selector, where)
 
 
-def _expression(text: str, compile_: Callable[[str], object], path: str) -> Iterator[Problem]:
+def _expression(text: str, compile_: Callable[[str], object], path: str) -> Iterator[FieldProblem]:
     if len(text.encode()) > limits.CEL_EXPRESSION_BYTES:
         yield path, f"has more than {limits.CEL_EXPRESSION_BYTES} bytes"
         return
@@ -168,7 +168,7 @@ def _expression(text: str, compile_: Callable[[str], object], path: str) -> Iter
 
 def _configurations(
     configurations: Sequence[ClaimConfiguration | ClassConfiguration], path: str
-) -> Iterator[Problem]:
+) -> Iterator[FieldProblem]:
     yield from _size(configurations, limits.CONFIGURATIONS_PER_CLAIM, path)
     for index, configuration in enumerate(configurations):
         where = f"{path}[{index}]"
@@ -199,7 +199,7 @@ def _json_bytes(value: Any) -> int:
 # Slices ----------------------------------------------------------------------------------------
 
 
-def _slice(published: ResourceSlice) -> Iterator[Problem]:
+def _slice(published: ResourceSlice) -> Iterator[FieldProblem]:
     spec = published.spec
     yield from _required(spec.driver, "spec.driver")
     yield from _required(spec.pool.name, "spec.pool.name")
@@ -219,17 +219,17 @@ def _slice(published: ResourceSlice) -> Iterator[Problem]:
 # Values ----------------------------------------------------------------------------------------
 
 
-def _required(text: str, path: str) -> Iterator[Problem]:
+def _required(text: str, path: str) -> Iterator[FieldProblem]:
     if not text:
         yield path, "is empty"
 
 
-def _size(entries: Sequence[object], most: int, path: str) -> Iterator[Problem]:
+def _size(entries: Sequence[object], most: int, path: str) -> Iterator[FieldProblem]:
     if len(entries) > most:
         yield path, f"has {len(entries)} entries; at most {most} are allowed"
 
 
-def _unique(names: Sequence[str], path: str) -> Iterator[Problem]:
+def _unique(names: Sequence[str], path: str) -> Iterator[FieldProblem]:
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if first.setdefault(name, index) != index:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, TypeVar
 
-from carina_dra.resource.schema import Member, Struct
+from carina_dra.resource.schema import Struct, UnionMember
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class IntAttribute(Member):
+class IntAttribute(UnionMember):
     """An integer."""
 
     value: int
@@ -22,7 +22,7 @@ class IntAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class BoolAttribute(Member):
+class BoolAttribute(UnionMember):
     """True or false."""
 
     value: bool
@@ -30,7 +30,7 @@ class BoolAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class StringAttribute(Member):
+class StringAttribute(UnionMember):
     """A string of at most 64 bytes."""
 
     value: str
@@ -38,7 +38,7 @@ class StringAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class VersionAttribute(Member):
+class VersionAttribute(UnionMember):
     """A semantic version 2.0.0 of at most 64 bytes."""
 
     value: str
@@ -46,7 +46,7 @@ class VersionAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class IntsAttribute(Member):
+class IntsAttribute(UnionMember):
     """A list of integers (feature gate DRAListTypeAttributes)."""
 
     values: tuple[int, ...]
@@ -54,7 +54,7 @@ class IntsAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class BoolsAttribute(Member):
+class BoolsAttribute(UnionMember):
     """A list of booleans (feature gate DRAListTypeAttributes)."""
 
     values: tuple[bool, ...]
@@ -62,7 +62,7 @@ class BoolsAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class StringsAttribute(Member):
+class StringsAttribute(UnionMember):
     """A list of strings (feature gate DRAListTypeAttributes)."""
 
     values: tuple[str, ...]
@@ -70,7 +70,7 @@ class StringsAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class VersionsAttribute(Member):
+class VersionsAttribute(UnionMember):
     """A list of versions (feature gate DRAListTypeAttributes)."""
 
     values: tuple[str, ...]

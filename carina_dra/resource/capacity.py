@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from carina_dra.quantity import Quantity
-from carina_dra.resource.schema import Member, Struct
+from carina_dra.resource.schema import Struct, UnionMember
 
 
 @dataclass(frozen=True, slots=True)
-class ValidValues(Member):
+class ValidValues(UnionMember):
     """The amounts that may be requested, ascending; others are rounded up to the next."""
 
     values: tuple[Quantity, ...]
@@ -26,7 +26,7 @@ class CapacityRange(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class ValidRange(Member):
+class ValidRange(UnionMember):
     """The range of amounts that may be requested."""
 
     range: CapacityRange

@@ -7,11 +7,11 @@ from carina_dra.resource.allocation import AllocatedDeviceStatus, Allocation
 from carina_dra.resource.device_class import OpaqueConfiguration
 from carina_dra.resource.metadata import ObjectMeta
 from carina_dra.resource.request import DeviceRequest
-from carina_dra.resource.schema import Member, Struct
+from carina_dra.resource.schema import Struct, UnionMember
 
 
 @dataclass(frozen=True, slots=True)
-class MatchAttribute(Member):
+class MatchAttribute(UnionMember):
     """All devices must have the same value of this attribute."""
 
     name: str
@@ -20,7 +20,7 @@ class MatchAttribute(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctAttribute(Member):
+class DistinctAttribute(UnionMember):
     """No two devices may have the same value of this attribute."""
 
     name: str

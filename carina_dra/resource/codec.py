@@ -20,9 +20,9 @@ from carina_dra.resource.schema import (
     KnownMember,
     KnownSpread,
     KnownUnion,
-    Member,
     Spread,
     Struct,
+    UnionMember,
     Unrecognized,
     alternatives,
     header,
@@ -98,7 +98,7 @@ def _of_union(kind: Any, kinds: Sequence[Any], *, strict: bool) -> Codec:
 
 
 def _of_class(kind: Any, *, strict: bool) -> Codec:
-    if not issubclass(kind, Struct) or issubclass(kind, Member):
+    if not issubclass(kind, Struct) or issubclass(kind, UnionMember):
         raise no_codec(kind)  # a Member is read and written by its object
     of_kind = _object(kind, strict=strict) if header(kind) else _struct(kind, strict=strict)
     return shared(of_kind) if kind.SHARED else of_kind
@@ -311,7 +311,7 @@ def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
     """A field that is one of several members, given by their names in JSON, or None."""
     readers = {name: alternative.read for name, alternative in alternatives.items()}
 
-    def take(others: dict[str, Any]) -> Member | None:
+    def take(others: dict[str, Any]) -> UnionMember | None:
         if not others:  # nearly always
             return None
         present = _taken(others, readers)
@@ -319,14 +319,14 @@ def _at_most_one(alternatives: Mapping[str, Codec]) -> _MembersCodec:
             raise BadValueError(f"has {' and '.join(present)}, but only one of them may be present")
         return next(iter(present.values()), None)
 
-    def add(made: dict[str, Any], value: Member | None) -> None:
+    def add(made: dict[str, Any], value: UnionMember | None) -> None:
         if value is not None:
             made.update(alternatives[value.json_key].write(value))
 
     return _MembersCodec(tuple(alternatives), take, add)
 
 
-def _alternatives(members: Mapping[str, type[Member]], *, strict: bool) -> dict[str, Codec]:
+def _alternatives(members: Mapping[str, type[UnionMember]], *, strict: bool) -> dict[str, Codec]:
     return {name: _alternative(name, member, strict=strict) for name, member in members.items()}
 
 
@@ -351,7 +351,7 @@ def _union(kind: Any, *, strict: bool) -> Codec:
     The one type of the union that is not a Member is for objects that only a newer API knows.
     """
     by_name = _alternatives(union_members(kind), strict=strict)
-    (newer,) = (other for other in alternatives(kind) if not issubclass(other, Member))
+    (newer,) = (other for other in alternatives(kind) if not issubclass(other, UnionMember))
     of_newer = codec(newer)
     check = _only_known(newer, by_name) if strict else _keep
     take = _at_most_one(by_name).take

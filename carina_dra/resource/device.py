@@ -9,12 +9,12 @@ from carina_dra.resource.capacity import DeviceCapacity
 from carina_dra.resource.counter import DeviceCounterConsumption
 from carina_dra.resource.node_allocatable import NodeAllocatableResource
 from carina_dra.resource.node_selector import NodeSelector
-from carina_dra.resource.schema import Member, Struct
+from carina_dra.resource.schema import Struct, UnionMember
 from carina_dra.resource.taint import DeviceTaint
 
 
 @dataclass(frozen=True, slots=True)
-class OnNode(Member):
+class OnNode(UnionMember):
     """Usable on one node."""
 
     node_name: str
@@ -22,7 +22,7 @@ class OnNode(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class OnMatchingNodes(Member):
+class OnMatchingNodes(UnionMember):
     """Usable on the nodes that a selector with one term matches."""
 
     node_selector: NodeSelector
@@ -30,7 +30,7 @@ class OnMatchingNodes(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class OnAllNodes(Member):
+class OnAllNodes(UnionMember):
     """Usable on all nodes."""
 
     json_key: ClassVar[str] = "allNodes"

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeAlias, assert_never
 
 from carina_dra.resource.capacity import CapacityRequirements
 from carina_dra.resource.device_class import DeviceSelector
-from carina_dra.resource.schema import Member, Struct, spread
+from carina_dra.resource.schema import Struct, UnionMember, spread
 from carina_dra.resource.taint import DeviceToleration
 
 
@@ -99,7 +99,7 @@ class DeviceSubRequest(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Exactly(Member):
+class Exactly(UnionMember):
     """A request without alternatives."""
 
     request: ExactDeviceRequest
@@ -107,7 +107,7 @@ class Exactly(Member):
 
 
 @dataclass(frozen=True, slots=True)
-class FirstAvailable(Member):
+class FirstAvailable(UnionMember):
     """The first of these alternatives that can be allocated (KEP-4816)."""
 
     alternatives: tuple[DeviceSubRequest, ...]

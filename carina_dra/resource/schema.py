@@ -1,7 +1,7 @@
 """How the frozen types of this package describe their JSON.
 
 The fields of a type describe it. A field's name in JSON is its own in camelCase, or the one that
-`json_name` gives; a field with a default may be absent. A union of `Member` types stands for
+`json_name` gives; a field with a default may be absent. A union of `UnionMember` types stands for
 several members of a JSON object of which at most one may be present. Content that only a newer API
 knows is kept in `Struct.unknown` and `Unrecognized`.
 """
@@ -42,7 +42,7 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class Member(Struct):
+class UnionMember(Struct):
     """One alternative of a union: the member `json_key` of the JSON object chooses it.
 
     The value of that member is the one field of the alternative, or `true` for an alternative
@@ -107,7 +107,7 @@ class KnownUnion:
     """A field that stands for at most one of several members."""
 
     field: str
-    alternatives: Mapping[str, type[Member]]
+    alternatives: Mapping[str, type[UnionMember]]
     """By the names of their members in JSON."""
 
 
@@ -148,13 +148,13 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
     return (kind,)
 
 
-def union_members(kind: Any) -> dict[str, type[Member]]:
-    """The `Member` types of a union, by the names of their members in JSON."""
+def union_members(kind: Any) -> dict[str, type[UnionMember]]:
+    """The `UnionMember` types of a union, by the names of their members in JSON."""
     return {member.json_key: member for member in alternatives(kind) if _is_member(member)}
 
 
 def _is_member(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Member)
+    return isinstance(kind, type) and issubclass(kind, UnionMember)
 
 
 def _known(known: Field[Any], kind: Any) -> Known:

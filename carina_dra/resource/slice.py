@@ -7,11 +7,11 @@ from carina_dra.resource.counter import CounterSet
 from carina_dra.resource.device import Device, OnAllNodes, OnMatchingNodes, OnNode
 from carina_dra.resource.metadata import ObjectMeta
 from carina_dra.resource.node_operation import NodeOperation
-from carina_dra.resource.schema import Member, Struct, Unrecognized
+from carina_dra.resource.schema import Struct, UnionMember, Unrecognized
 
 
 @dataclass(frozen=True, slots=True)
-class PerDevice(Member):
+class PerDevice(UnionMember):
     """Each device has its own node selection."""
 
     json_key: ClassVar[str] = "perDeviceNodeSelection"

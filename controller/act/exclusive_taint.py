@@ -15,7 +15,7 @@ from carina_dra.kube.client import Client, Preconditions, Selection
 from carina_dra.kube.errors import ApiError, Forbidden, PathNotFound
 from carina_dra.kube.reflector import Reflector
 from controller.names import TAINT
-from controller.report.metrics import Metrics, Write
+from controller.report.metrics import ControllerMetrics, Write
 
 RULE: Final = "carina-exclusive"
 """The name of the DeviceTaintRule."""
@@ -34,7 +34,7 @@ class ExclusiveTaint:
     The rule stays afterwards, since the devices are for queues whether a controller runs or not.
     """
 
-    def __init__(self, client: Client, driver: str, metrics: Metrics) -> None:
+    def __init__(self, client: Client, driver: str, metrics: ControllerMetrics) -> None:
         """`driver` is the DRA driver whose devices get the taint."""
         self._client = client
         self._metrics = metrics
@@ -88,7 +88,7 @@ class ExclusiveTaint:
                 self._client.replace(DEVICE_TAINT_RULES, changed, timeout=_TIMEOUT)
 
 
-def remove_taint(client: Client, metrics: Metrics) -> None:
+def remove_taint(client: Client, metrics: ControllerMetrics) -> None:
     """Removes the rule that an earlier process in exclusive mode has left; failures are logged.
 
     Who may not even see the rules has never been in exclusive mode.

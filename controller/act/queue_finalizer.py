@@ -19,7 +19,7 @@ from carina_dra.kube.errors import ApiError, Conflict, NotFound
 from controller.names import QUEUE_FINALIZER
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.cycle_report import QUEUES
-from controller.report.metrics import Metrics, Write
+from controller.report.metrics import ControllerMetrics, Write
 
 _TIMEOUT: Final = 5.0
 """Seconds for one write."""
@@ -42,7 +42,7 @@ class QueueFinalizers:
     def __init__(
         self,
         client: Client,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         *,
         clock: Callable[[], float] = time.monotonic,
         set_aside: SetAsideObjects | None = None,

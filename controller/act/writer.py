@@ -2,8 +2,8 @@
 
 Nothing waits for one object. What the API server answers is delivered as if a watch had shown it,
 so that the next decision knows it. A commit ends when all of its writes have ended: `Committed`,
-or `Failed` with the first error, after which nothing more of it is written. Everything that is
-begun has exactly one end, unless the writer is closed.
+or `CommitFailed` with the first error, after which nothing more of it is written. Everything that
+is begun has exactly one end, unless the writer is closed.
 
 What a failed write has left of a claim or pod is read, however long the API server does not answer:
 devices that may have been given must not be given again. A write whose outcome is unknown may be
@@ -48,7 +48,7 @@ from controller.act.takeover import Unsettled
 from controller.engine.model.plan import Eviction
 from controller.names import DELETE_PROTECTION
 from controller.observe.pod import ObservedPod
-from controller.report.metrics import Metrics, Write
+from controller.report.metrics import ControllerMetrics, Write
 
 _TIMEOUT: Final = 10.0
 """Seconds for one write."""
@@ -81,7 +81,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CommitFailed:
     """A commit is not written, or only a part of it."""
 
     commit: Commit
@@ -97,7 +97,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ReservationEnded:
     """An attempt to end the controller's own reservation of a claim has ended."""
 
     claim: str
@@ -105,7 +105,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class EvictionEnded:
     """An attempt to evict a pod has ended."""
 
     pod: ObservedPod
@@ -122,7 +122,9 @@ class Fenced:
     error: Exception | None = None
 
 
-Written: TypeAlias = Stored | Committed | Failed | Released | Settled | Evicted | Fenced
+WriteOutcome: TypeAlias = (
+    Stored | Committed | CommitFailed | Released | ReservationEnded | EvictionEnded | Fenced
+)
 
 
 @dataclass(slots=True)
@@ -141,11 +143,11 @@ class Writer:
     def __init__(
         self,
         client: Client,
-        deliver: Callable[[Written], None],
+        deliver: Callable[[WriteOutcome], None],
         *,
         pool: Executor,
         leading: Callable[[], bool],
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         retry_seconds: float = 1.0,
     ) -> None:
@@ -203,7 +205,7 @@ class Writer:
         def work() -> None:
             self._patch_claim(claim, patch.unreserve(claim), status=True)
 
-        self._pool.submit(lambda: self._deliver(Settled(claim.key, _error_of(work))))
+        self._pool.submit(lambda: self._deliver(ReservationEnded(claim.key, _error_of(work))))
 
     def evict(self, pod: ObservedPod, eviction: Eviction | None) -> None:
         """Evicts a pod through the eviction API, which respects disruption budgets.
@@ -236,7 +238,7 @@ class Writer:
                     self._make_room(pod)
                     self._measured(Write.EVICTION, end)
 
-        self._pool.submit(lambda: self._deliver(Evicted(pod, eviction, _error_of(work))))
+        self._pool.submit(lambda: self._deliver(EvictionEnded(pod, eviction, _error_of(work))))
 
     def _delete(self, pod: ObservedPod, longest: float | None) -> None:
         """Deletes a pod although disruption budgets refuse it, and notes in it why."""
@@ -301,7 +303,7 @@ class Writer:
     def _proceed(self, progress: _Progress) -> None:
         """Goes on when all writes of a step have ended."""
         if progress.error is not None:
-            self._deliver(Failed(progress.commit, progress.error))
+            self._deliver(CommitFailed(progress.commit, progress.error))
         elif progress.claims_done or not progress.commit.claims:
             self._deliver(Committed(progress.commit))
         else:

@@ -25,10 +25,10 @@ from carina_dra.resource.errors import BadValueError
 from controller.api import sub_group
 from controller.api.condition import Condition
 from controller.api.status import status_body
-from controller.api.sub_group import Count, SubGroupSpec, Topology
-from controller.engine.files.amount import DURATION, Duration, read_duration, write_duration
+from controller.api.sub_group import PodCount, SubGroupSpec, Topology
+from controller.engine.files.amount import DURATION, Seconds, read_duration, write_duration
 from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, items
-from controller.engine.files.queue import API_VERSION, Placement
+from controller.engine.files.queue import API_VERSION, PlacementSetting
 from controller.engine.files.value import codec_of
 from controller.engine.model.group import PodSet, SubGroup
 
@@ -72,7 +72,7 @@ class PodGroupSpec:
         ),
     )
 
-    min_count: Count | None = None
+    min_count: PodCount | None = None
     """How many pods start together. More pods start one by one, as there is room. With 0, all pods
     are optional."""
     sub_groups: (
@@ -83,7 +83,7 @@ class PodGroupSpec:
         | None
     ) = None
     """The parts of a group whose pods are not alike, or are close to each other by parts."""
-    min_sub_groups: Count | None = None
+    min_sub_groups: PodCount | None = None
     """How many of the sub-groups without a parent must have what they need. All of them if it is
     absent."""
     topology_constraint: Topology | None = None
@@ -95,12 +95,12 @@ class PodGroupSpec:
     """After which time a group that has some pods, but fewer than it needs, is evicted if others
     need its place, such as `5m`, or `never`. If it is absent, that of the controller's settings
     holds."""
-    preemption_delay: Duration = 0
+    preemption_delay: Seconds = 0
     """How long the group waits before others are evicted for it, such as `10m`."""
-    run_time: Duration | None = None
+    run_time: Seconds | None = None
     """How long the group runs, as far as it is known, such as `90m`. Queues with `reserves` let it
     start before others that wait, if it ends in time."""
-    placement: Placement | None = None
+    placement: PlacementSetting | None = None
     """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
     order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the queue
     holds."""
@@ -119,7 +119,7 @@ class PodGroupSpec:
         return sub_group.tree(self.sub_groups, self.min_sub_groups, constraint)
 
 
-class Phase(StrEnum):
+class GroupPhase(StrEnum):
     """Where a group is in its life."""
 
     PENDING = "Pending"
@@ -138,18 +138,18 @@ class Phase(StrEnum):
 class PodCounts:
     """How many pods of a group are in each state."""
 
-    pending: Count = 0
+    pending: PodCount = 0
     """Pods that wait for a place."""
-    gated: Count = 0
+    gated: PodCount = 0
     """Pods that are held by a scheduling gate of another controller, or are not ready to be
     placed."""
-    placed: Count = 0
+    placed: PodCount = 0
     """Pods that have a node and devices."""
-    evicting: Count = 0
+    evicting: PodCount = 0
     """Pods that are leaving because they were evicted."""
-    succeeded: Count = 0
+    succeeded: PodCount = 0
     """Pods that ended with success."""
-    failed: Count = 0
+    failed: PodCount = 0
     """Pods that ended without success."""
 
 
@@ -157,7 +157,7 @@ class PodCounts:
 class PodGroupStatus:
     """What the controller says of a group."""
 
-    phase: Phase | None = None
+    phase: GroupPhase | None = None
     """`Pending`, `Running`, `Succeeded`, `Failed` or `Refused`. A group runs if its minimum has
     nodes and devices; it is refused if its pods or its spec must be corrected first."""
     queue: str = ""

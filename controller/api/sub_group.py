@@ -24,7 +24,7 @@ _DEEPEST: Final = 3
 """Levels of sub-groups. The rule on the depth of a spec spells them out."""
 _MOST_PODS: Final = 100_000
 
-Count: TypeAlias = Annotated[int, integer(0, _MOST_PODS)]
+PodCount: TypeAlias = Annotated[int, integer(0, _MOST_PODS)]
 _Name: TypeAlias = Annotated[str, text("the name of a sub-group", DNS_LABEL, LONGEST_LABEL)]
 _Level: TypeAlias = Annotated[
     str, text("the key of a node label", LABEL_KEY, LONGEST_NAME + 1 + LONGEST_LABEL)
@@ -79,10 +79,10 @@ class SubGroupSpec:
     """The name of the sub-group. Its pods have it in the label `scheduling.carina.dev/pod-set`."""
     parent: _Name | None = None
     """The name of the sub-group that this one is part of. Without it, this is part of the group."""
-    min_count: Count | None = None
+    min_count: PodCount | None = None
     """How many of its pods start together. A sub-group that no other names as its parent needs it;
     with 0, all of its pods are optional."""
-    min_sub_groups: Count | None = None
+    min_sub_groups: PodCount | None = None
     """How many of the sub-groups that name this one as their parent must have what they need. All
     of them if it is absent."""
     topology_constraint: Topology | None = None

@@ -9,7 +9,7 @@ from carina_dra.kube.body import ObjectKey, key_of
 from carina_dra.kube.client import Client
 from carina_dra.kube.errors import ApiError, Forbidden, NotFound, PathNotFound
 from controller import settings
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from controller.observe.mirror import Mirror
 from controller.report.queue_checks import QueueAccess, access_of
 from controller.run.subjects import Subject, optional_subjects, subjects
@@ -35,7 +35,7 @@ class ClusterSnapshot:
 class ControllerSettings:
     """The settings of a cluster's controller that decisions depend on."""
 
-    engine: Settings = field(default_factory=Settings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     note: str | None = None
     """Why these are the defaults, if they are."""

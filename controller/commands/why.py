@@ -20,13 +20,18 @@ from controller.commands.input import (
     chosen_cluster,
     print_error,
 )
-from controller.commands.written import Written, read_written, standing_refusal, written_lines
+from controller.commands.written import (
+    WrittenReasons,
+    read_written,
+    standing_refusal,
+    written_lines,
+)
 from controller.engine.decide.cycle import Engine
 from controller.engine.explain import (
-    Answer,
-    Explanation,
+    GroupExplanation,
     Refusal,
     UnknownGroupError,
+    WhyAnswer,
     explain,
     group_named,
     lines,
@@ -61,17 +66,17 @@ def run(arguments: Namespace) -> int:
         print_error(_NAME, str(error))
         return INVALID_INPUT
     document: dict[str, Any] = codec_of(type(found)).write(found)
-    table = written_lines(found) if isinstance(found, Written) else lines(found)
+    table = written_lines(found) if isinstance(found, WrittenReasons) else lines(found)
     print(render(OutputFormat(arguments.output), document=document, table=table))
     match found:
-        case Explanation(waits=waits) | Written(waits=waits):
+        case GroupExplanation(waits=waits) | WrittenReasons(waits=waits):
             return WAITS if waits else HAS_ALL
         case Refusal():
             return WAITS
     assert_never(found)
 
 
-def _found(arguments: Namespace) -> Answer | Written:
+def _found(arguments: Namespace) -> WhyAnswer | WrittenReasons:
     """The engine's decision; what the controller has written if the user may not read enough."""
     try:
         answer = _answer(chosen_cluster(_NAME, arguments), arguments.group)
@@ -81,12 +86,12 @@ def _found(arguments: Namespace) -> Answer | Written:
                 return read_written(client, arguments.group)
         except ApiError as error:
             raise InputError(f"{not_permitted}; nor can the namespace: {error}") from None
-    if arguments.file is None and isinstance(answer, Explanation):
+    if arguments.file is None and isinstance(answer, GroupExplanation):
         return _with_refusal(answer, arguments.group)
     return answer
 
 
-def _with_refusal(answer: Explanation, name: str) -> Explanation:
+def _with_refusal(answer: GroupExplanation, name: str) -> GroupExplanation:
     """The engine's decision, with kube-scheduler's refusal that the controller remembers."""
     try:
         with Client(configuration.find(None)) as client:
@@ -99,7 +104,7 @@ def _with_refusal(answer: Explanation, name: str) -> Explanation:
     return answer if refused is None else with_refusal(answer, refused.at, refused.text)
 
 
-def _answer(cluster: ClusterSnapshot, name: str) -> Answer:
+def _answer(cluster: ClusterSnapshot, name: str) -> WhyAnswer:
     snapshot = cluster.snapshot
     group = group_named(snapshot, name, cluster.refused)
     if group in cluster.refused:

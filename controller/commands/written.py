@@ -36,7 +36,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReasons:
     """What stands on the objects of a group."""
 
     group: str
@@ -48,7 +48,7 @@ class Written:
     waits: bool
 
 
-def read_written(client: Client, name: str) -> Written:
+def read_written(client: Client, name: str) -> WrittenReasons:
     """Reads the pods, the PodGroup and the Events of a group.
 
     name: `namespace/name` of a PodGroup, of a pod, or of the owner of pods.
@@ -76,7 +76,7 @@ def read_written(client: Client, name: str) -> Written:
     states = Counter(map(_state, pods))
     statements = [*_conditions(declared), *_latest(events)]
     statements.sort(key=lambda statement: statement.at, reverse=True)
-    return Written(
+    return WrittenReasons(
         group=name,
         pods=dict(states),
         statements=tuple(statements[:_MOST_STATEMENTS]),
@@ -84,7 +84,7 @@ def read_written(client: Client, name: str) -> Written:
     )
 
 
-def standing_refusal(written: Written, now: float) -> Statement | None:
+def standing_refusal(written: WrittenReasons, now: float) -> Statement | None:
     """What the controller has said of kube-scheduler's refusal, if a group still waits for that.
 
     The controller alone knows how often it was refused, and when it is tried again. `now` is a Unix
@@ -102,7 +102,7 @@ def standing_refusal(written: Written, now: float) -> Statement | None:
     return latest if now - datetime.fromisoformat(latest.at).timestamp() < _STANDS else None
 
 
-def written_lines(written: Written) -> Iterator[str]:
+def written_lines(written: WrittenReasons) -> Iterator[str]:
     """What was read, for people."""
     counts = ", ".join(f"{count} {state}" for state, count in written.pods.items()) or "none"
     yield f"{written.group}: pods: {counts}"

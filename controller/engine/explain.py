@@ -41,7 +41,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class GroupExplanation:
     """What a plan means for a group."""
 
     group: str
@@ -73,7 +73,7 @@ class Refusal:
     """The reason, and what would help."""
 
 
-Answer: TypeAlias = Explanation | Refusal
+WhyAnswer: TypeAlias = GroupExplanation | Refusal
 
 
 def group_named(snapshot: Snapshot, name: str, refused: Mapping[str, str] = _NONE_REFUSED) -> str:
@@ -122,7 +122,7 @@ def turns_in(state: State, queue: str) -> Mapping[str, Turn]:
     return {group.key: Turn(at, len(waiting)) for at, group in enumerate(waiting, start=1)}
 
 
-def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) -> Explanation:
+def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) -> GroupExplanation:
     """Explains what the plan for a snapshot means for one of its groups.
 
     turn: its place in its queue, by `turn_of`.
@@ -133,7 +133,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
     group = _find(snapshot.groups, key)
     pods = [pod for pod in snapshot.pods if pod.group == key]
     own = {pod.key for pod in pods}
-    return Explanation(
+    return GroupExplanation(
         group=key,
         queue=group.queue,
         pods=dict(Counter(map(_state, pods))),
@@ -148,7 +148,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
     )
 
 
-def with_refusal(explanation: Explanation, at: str, text: str) -> Explanation:
+def with_refusal(explanation: GroupExplanation, at: str, text: str) -> GroupExplanation:
     """An explanation with what the controller has said of kube-scheduler's refusal of the group.
 
     at: when it has said it, as the API writes times.
@@ -167,19 +167,19 @@ def refusal(snapshot: Snapshot, key: str, why: str) -> Refusal:
     return Refusal(key, dict(pods), why)
 
 
-def lines(answer: Answer) -> Iterator[str]:
+def lines(answer: WhyAnswer) -> Iterator[str]:
     """The explanation for people."""
     match answer:
         case Refusal(group=group, pods=pods, refused=refused):
             yield f"{group}: pods: {_counts(pods)}"
             yield f"it is refused: {refused}"
-        case Explanation():
+        case GroupExplanation():
             yield from _explanation_lines(answer)
         case _:
             assert_never(answer)
 
 
-def _explanation_lines(explanation: Explanation) -> Iterator[str]:
+def _explanation_lines(explanation: GroupExplanation) -> Iterator[str]:
     yield (f"{explanation.group}: queue {explanation.queue}, pods: {_counts(explanation.pods)}")
     for start in explanation.starts:
         yield f"pod {start.pod} starts on node {start.node} now"

@@ -50,7 +50,7 @@ _HIGHEST: Final = 16
 """The level from which on the back-off is `LONGEST` in any case."""
 
 
-class Account(NamedTuple):
+class NamespaceInQueue(NamedTuple):
     """A namespace in a queue."""
 
     queue: str
@@ -60,7 +60,7 @@ class Account(NamedTuple):
 class Line(NamedTuple):
     """The pods of one owner that are made from one template; a pod without an owner by itself."""
 
-    account: Account
+    account: NamespaceInQueue
     owner: str
     template: int
 
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 def line_of(pod: ObservedPod) -> Line:
     """The line of a pod that names a queue."""
     owner = pod.uid if pod.owner is None else pod.owner.uid
-    return Line(Account(pod.queue or "", pod.namespace), owner, pod.template)
+    return Line(NamespaceInQueue(pod.queue or "", pod.namespace), owner, pod.template)
 
 
 def is_accepted(before: ObservedPod, pod: ObservedPod) -> bool:
@@ -127,7 +127,7 @@ class Backoffs:
         self.changed: dict[str, None] = {}
         """The groups whose refusal may be another one since the last look at this."""
         self._refused: dict[Line, _Refused] = {}
-        self._tallies: dict[Account, _Tally] = {}
+        self._tallies: dict[NamespaceInQueue, _Tally] = {}
         self._of_group: dict[str, dict[Line, None]] = {}
         """By group: its lines that were refused."""
         self._line_of: dict[str, tuple[Line, str]] = {}
@@ -250,7 +250,7 @@ class Backoffs:
 
         namespace: the one whose pods can use it; empty if all can.
         """
-        by_account: dict[Account, list[Line]] = {}
+        by_account: dict[NamespaceInQueue, list[Line]] = {}
         for line in self._named.get(name, ()):
             if not namespace or line.account.namespace == namespace:
                 by_account.setdefault(line.account, []).append(line)

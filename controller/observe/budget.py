@@ -17,7 +17,7 @@ _EVERY_POD: Final = LabelSelector()
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class DisruptionBudget:
     """A PodDisruptionBudget."""
 
     namespace: str
@@ -44,7 +44,7 @@ class Budget:
         )
 
 
-def read_budget(body: JsonObject) -> Budget:
+def read_budget(body: JsonObject) -> DisruptionBudget:
     """Reads a PodDisruptionBudget.
 
     Nothing is allowed while its controller has not seen the latest spec: evictions are refused
@@ -55,7 +55,7 @@ def read_budget(body: JsonObject) -> Budget:
     """
     metadata, status = body["metadata"], body.get("status") or {}
     is_current = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
-    return Budget(
+    return DisruptionBudget(
         metadata["namespace"],
         metadata["name"],
         _selector((body.get("spec") or {}).get("selector")),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from controller.observe.budget import Budget
+from controller.observe.budget import DisruptionBudget
 from controller.observe.pod import ObservedPod
 
 _NOT_EVICTABLE: Final = "(refused)"
@@ -22,7 +22,7 @@ class _Namespace:
     """
 
     def __init__(self) -> None:
-        self.budgets: dict[str, Budget] = {}
+        self.budgets: dict[str, DisruptionBudget] = {}
         """By key."""
         self._bits: dict[str, int] = {}
         """The budgets that are looked at: the bit of each in the sets of budgets."""
@@ -49,7 +49,7 @@ class _Namespace:
         self._pods.pop(key, None)
         self._counting.pop(key, None)
 
-    def put_budget(self, key: str, budget: Budget) -> dict[str, None]:
+    def put_budget(self, key: str, budget: DisruptionBudget) -> dict[str, None]:
         """Adds or updates a budget; the pods that it counts, or does not count any more."""
         before = self.budgets.get(key)
         self.budgets[key] = budget
@@ -120,7 +120,9 @@ class Disruptions:
         self._refused_until.pop(pod.key, None)
         self._leave_namespace(pod)
 
-    def put_budget(self, namespace: str, key: str, budget: Budget | None) -> dict[str, None]:
+    def put_budget(
+        self, namespace: str, key: str, budget: DisruptionBudget | None
+    ) -> dict[str, None]:
         """Takes notice of a budget, or that it is gone; the pods whose budgets are others now."""
         known = self._namespaces.setdefault(namespace, _Namespace())
         changed = known.remove_budget(key) if budget is None else known.put_budget(key, budget)

@@ -21,7 +21,7 @@ from controller.names import (
 from controller.observe.member import (
     AnnotatedGroup,
     GroupId,
-    Member,
+    GroupMember,
     NamedGroup,
     OwnedGroup,
     ReplicaGroup,
@@ -30,13 +30,13 @@ from controller.observe.member import (
 )
 from controller.observe.owner import (
     AllMembers,
+    GroupShape,
     Malformed,
     Owner,
     OwnerKey,
     OwnerKind,
     Part,
     Parts,
-    Shape,
 )
 from controller.observe.owners import leader_worker_set
 from controller.observe.owners.types import OWNER_TYPES
@@ -70,7 +70,7 @@ class Declaration(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedGroup:
     """A group that cannot be."""
 
     reason: str
@@ -83,10 +83,10 @@ class _RefusedError(Exception):
 
 def group_of(
     group: GroupId,
-    members: Collection[Member],
+    members: Collection[GroupMember],
     declaration: Declaration | None = None,
     owner: Owner | None = None,
-) -> Group | Refused:
+) -> Group | RefusedGroup:
     """A group, from all of its pods.
 
     Minimums are lowered by the pods that have succeeded: those need not run again.
@@ -96,7 +96,7 @@ def group_of(
         exist, or was not read.
     """
     if not members:
-        return Refused("it has no pods")
+        return RefusedGroup("it has no pods")
     alive = [each for each in members if each.succeeded is None] or list(members)
     try:
         made = Group(
@@ -123,10 +123,10 @@ def group_of(
             ),
         )
     except (_RefusedError, ValueError) as error:  # the latter from Group: too many levels
-        return Refused(str(error))
+        return RefusedGroup(str(error))
 
 
-def may_be_evicted(members: Iterable[Member]) -> bool:
+def may_be_evicted(members: Iterable[GroupMember]) -> bool:
     """Whether a pod has started as preemptible. Its group stays preemptible as long as it runs.
 
     Otherwise a group that borrows beyond its quota could become one that nobody may evict.
@@ -134,16 +134,16 @@ def may_be_evicted(members: Iterable[Member]) -> bool:
     return any(each.started and not each.firm for each in members)
 
 
-def _is_of_job(member: Member) -> bool:
+def _is_of_job(member: GroupMember) -> bool:
     owner = member.owner
     return owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/")
 
 
-def _have_started(members: Iterable[Member]) -> bool:
+def _have_started(members: Iterable[GroupMember]) -> bool:
     return any(each.started for each in members)
 
 
-def _with_declared(group: Group, declaration: Declaration, alive: Iterable[Member]) -> Group:
+def _with_declared(group: Group, declaration: Declaration, alive: Iterable[GroupMember]) -> Group:
     return replace(
         group,
         preemptible=declaration.preemptible or may_be_evicted(alive),
@@ -154,7 +154,7 @@ def _with_declared(group: Group, declaration: Declaration, alive: Iterable[Membe
     )
 
 
-def _check_pod_sets(alive: Iterable[Member], group: Group) -> None:
+def _check_pod_sets(alive: Iterable[GroupMember], group: Group) -> None:
     """With several pod sets, each pod has to say to which of them it belongs."""
     names = sorted(each.name for each in group.pod_sets)
     if len(names) == 1:
@@ -174,7 +174,7 @@ def _check_pod_sets(alive: Iterable[Member], group: Group) -> None:
 
 def _tree(
     group: GroupId,
-    members: Collection[Member],
+    members: Collection[GroupMember],
     declaration: Declaration | None,
     owner: Owner | None,
 ) -> SubGroup:
@@ -201,7 +201,7 @@ def _tree(
     assert_never(group)
 
 
-def _shape_of(key: OwnerKey, owner: Owner | None) -> Shape:
+def _shape_of(key: OwnerKey, owner: Owner | None) -> GroupShape:
     if owner is not None:
         return owner.shape
     owner_type = OWNER_TYPES[key.kind]
@@ -210,7 +210,7 @@ def _shape_of(key: OwnerKey, owner: Owner | None) -> Shape:
     return owner_type.shape({})
 
 
-def _of_shape(shape: Shape, members: Collection[Member]) -> SubGroup:
+def _of_shape(shape: GroupShape, members: Collection[GroupMember]) -> SubGroup:
     match shape:
         case Malformed(reason=reason):
             raise _RefusedError(reason)
@@ -225,13 +225,13 @@ def _of_shape(shape: Shape, members: Collection[Member]) -> SubGroup:
     assert_never(shape)
 
 
-def _of_parts(parts: Sequence[Part], members: Iterable[Member]) -> SubGroup:
+def _of_parts(parts: Sequence[Part], members: Iterable[GroupMember]) -> SubGroup:
     """The parts that have pods, or will have some whatever the others do.
 
     The group does not wait for parts without a queue: their pods are not the controller's. Pods
     of no part are optional.
     """
-    by_set: dict[str, list[Member]] = {}
+    by_set: dict[str, list[GroupMember]] = {}
     for member in members:
         by_set.setdefault(place_of(member).pod_set, []).append(member)
     pod_sets = [
@@ -246,12 +246,12 @@ def _of_parts(parts: Sequence[Part], members: Iterable[Member]) -> SubGroup:
     return SubGroups("", tuple(pod_sets), len(pod_sets))
 
 
-def _min_count(members: Iterable[Member], default: int) -> int:
+def _min_count(members: Iterable[GroupMember], default: int) -> int:
     said = _youngest(members, MIN_COUNT_ANNOTATION)
     return max(0, default) if said is None else said  # schemas of operators allow less than 0
 
 
-def _lowered(part: SubGroup, members: Iterable[Member]) -> SubGroup:
+def _lowered(part: SubGroup, members: Iterable[GroupMember]) -> SubGroup:
     """The tree without the pods that have succeeded."""
     succeeded = Counter(place_of(each).pod_set for each in members if each.succeeded)
     if not succeeded:
@@ -273,7 +273,7 @@ def _lowered_by(part: SubGroup, succeeded: Mapping[str, int]) -> SubGroup:
 # What pods say -----------------------------------------------------------------------------------
 
 
-def _queue(members: Iterable[Member]) -> str:
+def _queue(members: Iterable[GroupMember]) -> str:
     return _the_same(
         "queues",
         f"give all of them one value of the label {QUEUE_LABEL}",
@@ -281,7 +281,7 @@ def _queue(members: Iterable[Member]) -> str:
     )
 
 
-def _priority(members: Iterable[Member]) -> int:
+def _priority(members: Iterable[GroupMember]) -> int:
     return _the_same(
         "priorities",
         "give all of them one priorityClassName",
@@ -289,7 +289,7 @@ def _priority(members: Iterable[Member]) -> int:
     )
 
 
-def _the_same(what: str, remedy: str, found: Iterable[tuple[_Value, Member]]) -> _Value:
+def _the_same(what: str, remedy: str, found: Iterable[tuple[_Value, GroupMember]]) -> _Value:
     """The value that all members have."""
     first: dict[_Value, str] = {}
     for value, member in found:
@@ -300,14 +300,14 @@ def _the_same(what: str, remedy: str, found: Iterable[tuple[_Value, Member]]) ->
     return next(iter(first))
 
 
-def _preemptible(member: Member) -> bool:
+def _preemptible(member: GroupMember) -> bool:
     text = member.annotations.get(PREEMPTIBLE_ANNOTATION, "true")
     if text not in ("true", "false"):
         raise _wrong(member, PREEMPTIBLE_ANNOTATION, text, "true or false")
     return text == "true"
 
 
-def _run_time(member: Member) -> float | None:
+def _run_time(member: GroupMember) -> float | None:
     text = member.annotations.get(RUN_TIME_ANNOTATION)
     if text is None:
         return None
@@ -317,7 +317,7 @@ def _run_time(member: Member) -> float | None:
         raise _wrong(member, RUN_TIME_ANNOTATION, text, "a duration such as 90m") from None
 
 
-def _youngest(members: Iterable[Member], annotation: str) -> int | None:
+def _youngest(members: Iterable[GroupMember], annotation: str) -> int | None:
     """What the youngest pod with the annotation says: a rolling update changes one by one."""
     for member in sorted(members, key=lambda each: (each.created, each.name), reverse=True):
         text = member.annotations.get(annotation)
@@ -328,7 +328,7 @@ def _youngest(members: Iterable[Member], annotation: str) -> int | None:
     return None
 
 
-def _wrong(member: Member, annotation: str, text: str, remedy: str) -> _RefusedError:
+def _wrong(member: GroupMember, annotation: str, text: str, remedy: str) -> _RefusedError:
     return _RefusedError(
         f"pod {member.name}: the annotation {annotation} is {text!r:.40}; write {remedy}"
     )

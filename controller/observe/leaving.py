@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource import ResourceClaim
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Evicting, Pod, PodNeeds
 from controller.engine.model.queue import LEAST_GRACE
 from controller.observe.claim import is_pod, node_of
@@ -27,7 +27,7 @@ class Leaver:
     """The Unix time from which it is not believed any more."""
 
 
-def longest_grace(memory: Memory, queue: str, whole: float, deleted: float) -> float:
+def longest_grace(memory: CarriedOver, queue: str, whole: float, deleted: float) -> float:
     """The longest grace period that counts of a pod that its user deleted at a time.
 
     It is the `whole` evictionGrace of its queue, less what budgets have taken of it from those who

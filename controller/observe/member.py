@@ -19,7 +19,7 @@ from controller.names import (
     RUN_TIME_ANNOTATION,
     STARTED_WITH_ANNOTATION,
 )
-from controller.observe.owner import OwnerKey, OwnerKind, Place, number
+from controller.observe.owner import GroupPosition, OwnerKey, OwnerKind, number
 from controller.observe.owners import job_set, leader_worker_set, training_job
 from controller.observe.owners.types import OWNER_TYPES, OWNING_PODS
 
@@ -39,7 +39,7 @@ _LONGEST_PART: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A pod, as far as its group depends on it."""
 
     namespace: str
@@ -167,7 +167,7 @@ def _without_hyphens(text: str) -> str:
     return text.replace("%", "%25").replace("-", "%2D")
 
 
-def group_id_of(member: Member) -> GroupId:
+def group_id_of(member: GroupMember) -> GroupId:
     """The group of a pod."""
     namespace, labels, owner = member.namespace, member.labels, member.owner
     if name := labels.get(GROUP_LABEL):
@@ -187,10 +187,10 @@ def group_id_of(member: Member) -> GroupId:
     return SinglePod(namespace, member.name)
 
 
-def place_of(member: Member) -> Place:
+def place_of(member: GroupMember) -> GroupPosition:
     """The pod set of a pod in its group, and its rank there."""
     key = _owner_key(member)
-    place = OWNER_TYPES[key.kind].place(member.labels) if key is not None else Place()
+    place = OWNER_TYPES[key.kind].place(member.labels) if key is not None else GroupPosition()
     group = group_id_of(member)
     match group:
         case NamedGroup():
@@ -202,7 +202,7 @@ def place_of(member: Member) -> Place:
     assert_never(group)
 
 
-def _owner_key(member: Member) -> OwnerKey | None:
+def _owner_key(member: GroupMember) -> OwnerKey | None:
     """The owner that a pod belongs to, which may own the owner of the pod."""
     if member.owner is None:
         return None

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from controller.engine.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
 from controller.observe.member import place_of
-from controller.observe.owner import AllMembers, Malformed, Parts, Shape
+from controller.observe.owner import AllMembers, GroupShape, Malformed, Parts
 from controller.observe.pod import ObservedPod
 
 
@@ -30,7 +30,7 @@ def in_force(
     asked: SubGroup,
     before: SubGroup | None,
     members: Collection[ObservedPod],
-    shape: Shape | None = None,
+    shape: GroupShape | None = None,
 ) -> SubGroup:
     """What a group needs now.
 
@@ -100,7 +100,7 @@ def _is_known(part: SubGroup, floor: _Floor, late: Container[str]) -> bool:
     assert_never(part)
 
 
-def _late(shape: Shape | None) -> frozenset[str]:
+def _late(shape: GroupShape | None) -> frozenset[str]:
     """The parts that come after the others have started: for them, nobody has scaled up."""
     match shape:
         case Parts(parts=parts):

@@ -27,7 +27,7 @@ from controller.engine.state.state import State
 from controller.names import TAINT
 from controller.observe.alarms import Alarms
 from controller.observe.backoff import Backoffs, is_accepted
-from controller.observe.budget import Budget
+from controller.observe.budget import DisruptionBudget
 from controller.observe.collision import Collisions
 from controller.observe.deferral import Deferrals
 from controller.observe.disruption import Disruptions
@@ -35,7 +35,7 @@ from controller.observe.leaving import Leavers, leaver_key
 from controller.observe.pod import ObservedPod
 from controller.observe.pod_view import PodView
 from controller.observe.refusal import Refusals
-from controller.observe.roster import GROUPS, Roster
+from controller.observe.roster import GROUPS, GroupRegistry
 from controller.observe.set_aside import SetAsideObjects
 from controller.observe.standalone import (
     StandaloneClaim,
@@ -66,7 +66,7 @@ class Mirror:
         self.state = State(snapshot)
         self.set_aside = SetAsideObjects(clock=lambda: self._now)
         """The objects that cannot be read, applied or acted on."""
-        self.roster = Roster(self.set_aside)
+        self.roster = GroupRegistry(self.set_aside)
         self._watched = Watched()
         self.pods = self._watched.pods
         self.claims = self._watched.claims
@@ -187,7 +187,7 @@ class Mirror:
         """Applies that such an object is gone."""
         self.state.remove_storage(kind, name)
 
-    def put_budget(self, namespace: str, key: str, budget: Budget | None) -> None:
+    def put_budget(self, namespace: str, key: str, budget: DisruptionBudget | None) -> None:
         """Takes notice of a disruption budget, or that it is gone."""
         self._budgets_changed = True
         self._changed_pods |= self._disruptions.put_budget(namespace, key, budget)

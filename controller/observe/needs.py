@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DecodeError, JsonObject, NodeSelector, decode
-from controller.engine.model.pod import PodNeeds, Toleration, TolerationOperator
+from controller.engine.model.pod import PodNeeds, PodTolerationOperator, Toleration
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
 from controller.observe.pod_affinity import affinity_terms, read_affinity
@@ -21,7 +21,7 @@ _MEMORY: Final = "memory"
 _HUGE_PAGES: Final = "hugepages-"
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - compared, not bound
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_OPERATORS: Final = frozenset(TolerationOperator)
+_OPERATORS: Final = frozenset(PodTolerationOperator)
 _NO_NODE: Final = NodeSelector(())
 _ZERO: Final = Quantity.of(0)
 
@@ -265,12 +265,12 @@ def _node_selector(required: JsonObject | None) -> NodeSelector | None:
 
 def _tolerations(tolerations: Iterable[JsonObject]) -> Iterator[Toleration]:
     for each in tolerations:
-        operator = each.get("operator") or TolerationOperator.EQUAL
+        operator = each.get("operator") or PodTolerationOperator.EQUAL
         if operator in _OPERATORS:  # one of a newer API tolerates nothing that is known here
             yield Toleration(
                 each.get("key", ""),
                 each.get("value", ""),
-                TolerationOperator(operator),
+                PodTolerationOperator(operator),
                 each.get("effect", ""),
             )
 

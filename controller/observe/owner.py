@@ -82,7 +82,7 @@ class Malformed:
     reason: str
 
 
-Shape: TypeAlias = Parts | AllMembers | Malformed
+GroupShape: TypeAlias = Parts | AllMembers | Malformed
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ class Owner:
     """An owner of pods, as far as it matters for their group."""
 
     key: OwnerKey
-    shape: Shape
+    shape: GroupShape
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupPosition:
     """Where a pod is in its group."""
 
     pod_set: str = ""
@@ -129,9 +129,9 @@ class OwnerType:
     kind: OwnerKind
     versions: tuple[ApiResource, ...]
     """The first of them that is served is the one to watch; none if pods say all by themselves."""
-    shape: Callable[[JsonObject], Shape]
+    shape: Callable[[JsonObject], GroupShape]
     """The shape from a body; `Malformed` for one that is not of the kind."""
-    place: Callable[[Mapping[str, str]], Place]
+    place: Callable[[Mapping[str, str]], GroupPosition]
     """The place of a pod, from its labels."""
 
     def read(self, body: JsonObject) -> Owner:
@@ -149,8 +149,8 @@ _Spec = TypeVar("_Spec", bound=Struct)
 
 
 def shape_reader(
-    kind: str, spec: type[_Spec], shape: Callable[[_Spec, Metadata], Shape]
-) -> Callable[[JsonObject], Shape]:
+    kind: str, spec: type[_Spec], shape: Callable[[_Spec, Metadata], GroupShape]
+) -> Callable[[JsonObject], GroupShape]:
     """Reads the shape of an owner from a body.
 
     kind: its name in messages.
@@ -158,7 +158,7 @@ def shape_reader(
     shape: what follows from the spec and the metadata.
     """
 
-    def read(body: JsonObject) -> Shape:
+    def read(body: JsonObject) -> GroupShape:
         try:
             metadata = decode(Metadata, body["metadata"])
             return shape(decode(spec, body.get("spec") or {}), metadata)

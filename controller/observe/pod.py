@@ -13,7 +13,7 @@ from carina_dra.resource import JsonObject, OwnerReference
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GATE, NODE_ANNOTATION
-from controller.observe.member import ANNOTATIONS, Member
+from controller.observe.member import ANNOTATIONS, GroupMember
 from controller.observe.needs import needs_of
 from controller.observe.template import template_hash
 
@@ -42,7 +42,7 @@ _KEPT: Final = ANNOTATIONS | {NODE_ANNOTATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedPod(Member):
+class ObservedPod(GroupMember):
     """A pod at one version. Times are Unix times in seconds."""
 
     uid: str

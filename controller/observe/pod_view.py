@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from carina_dra.resource import ResourceClaim
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod, PodState
 from controller.engine.model.queue import EVICTION_GRACE
 from controller.observe.backoff import Backoffs
@@ -14,7 +14,7 @@ from controller.observe.disruption import Disruptions
 from controller.observe.leaving import leaving, longest_grace
 from controller.observe.member import place_of
 from controller.observe.pod import ObservedPod
-from controller.observe.roster import Roster
+from controller.observe.roster import GroupRegistry
 from controller.observe.standalone import StandaloneClaim
 from controller.observe.tentative import TentativeAllocations
 
@@ -23,13 +23,13 @@ from controller.observe.tentative import TentativeAllocations
 class PodView:
     """The parts of a mirror that pods depend on."""
 
-    roster: Roster
+    roster: GroupRegistry
     claims: Mapping[str, ResourceClaim]
     tentative: TentativeAllocations
     disruptions: Disruptions
     deferrals: Deferrals
     backoffs: Backoffs
-    memory: Callable[[], Memory]
+    memory: Callable[[], CarriedOver]
     """What the last cycle has left."""
 
     def of(self, pod: ObservedPod, now: float) -> tuple[Pod | None, float | None]:

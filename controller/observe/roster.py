@@ -10,7 +10,7 @@ from controller.api.queue import DeclaredQueue
 from controller.engine.model.group import Group, PodSet, SchedulerRefusal, SubGroup, least_pods
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.observe.declared_queues import DeclaredQueues
-from controller.observe.grouping import Refused, group_of, may_be_evicted
+from controller.observe.grouping import RefusedGroup, group_of, may_be_evicted
 from controller.observe.member import (
     GroupId,
     NamedGroup,
@@ -29,17 +29,17 @@ GROUPS: Final = "groups"
 """What groups are called among the objects that are set aside."""
 Made = TypeVar("Made")
 Otherwise = TypeVar("Otherwise")
-_DEFECT: Final = Refused(
+_DEFECT: Final = RefusedGroup(
     "the controller failed when it read the group, as its log says; change or delete its pods, and "
     "report the defect"
 )
-_MIXED: Final = Refused(
+_MIXED: Final = RefusedGroup(
     "the pods of its group name different queues; give all of them one value of the label "
     f"{QUEUE_LABEL}"
 )
 
 
-class Roster:
+class GroupRegistry:
     """The groups of the pods that name a queue. Used by one thread."""
 
     def __init__(self, set_aside: SetAsideObjects | None = None) -> None:
@@ -166,9 +166,9 @@ class Roster:
         for key in changed:
             made, before = self._attempt(key, self._made, _DEFECT), self.groups.get(key)
             was_refused = self.refused.pop(key, None) is not None
-            if was_refused != isinstance(made, Refused):
+            if was_refused != isinstance(made, RefusedGroup):
                 self.turned[key] = None
-            if isinstance(made, Refused):
+            if isinstance(made, RefusedGroup):
                 self.refused[key] = made.reason
                 # What runs of it stays in the account of its queue, and may be evicted as before.
                 is_known = key in self._members
@@ -257,7 +257,7 @@ class Roster:
         self._set_aside.attempt(GROUPS, key, make.__name__, lambda: made.append(make(key)))
         return made[0] if made else otherwise
 
-    def _made(self, key: str) -> Group | Refused | None:
+    def _made(self, key: str) -> Group | RefusedGroup | None:
         if self._named.is_mixed(key):
             return _MIXED
         group = self._ids.get(key)
@@ -269,12 +269,12 @@ class Roster:
             return _MIXED
         owner = None if owner_key is None else self._owners.get(owner_key)
         made = group_of(group, members, declared, owner)
-        if isinstance(made, Refused):
+        if isinstance(made, RefusedGroup):
             return made
         refusal = self.refusal(made.queue, members[0].namespace)
         refusal = refusal or self.queues.priority_refusal(made.queue, made.priority)
         if refusal is not None:
-            return Refused(refusal)
+            return RefusedGroup(refusal)
         root = in_force(
             made.root, self._roots.get(key), members, None if owner is None else owner.shape
         )

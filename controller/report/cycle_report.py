@@ -24,15 +24,15 @@ from controller.observe.set_aside import SetAsideObjects
 from controller.report.giving_log import GivingLog
 from controller.report.group_events import GroupEvents, GroupNotice
 from controller.report.group_status import (
+    NothingWanted,
     Outlook,
-    Settled,
     empty_status,
     group_status,
     outlooks,
     refused_status,
     starting,
 )
-from controller.report.metrics import Metrics, QueueFigures
+from controller.report.metrics import ControllerMetrics, QueueFigures
 from controller.report.notice import GroupRefused, GroupWaits
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
 from controller.report.queue_giving import NO_HOLDUP, holdups
@@ -44,12 +44,12 @@ from controller.report.queue_status import (
 )
 from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
-from controller.report.turns import Turns
+from controller.report.turns import PlacesInQueues
 from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
 
 QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)
 POD_GROUPS: Final = ApiResource(GROUP, "v1alpha1", "podgroups", "PodGroup", Scope.NAMESPACED)
-_SETTLED: Final = Settled()
+_SETTLED: Final = NothingWanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class CycleReport:
         self,
         statuses: StatusWriter,
         events: GroupEvents,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         pods_of: Callable[[str], Iterable[ObjectReference]],
         note_use: Callable[[AbstractSet[str]], None] = lambda _: None,
         set_aside: SetAsideObjects | None = None,
@@ -122,7 +122,7 @@ class CycleReport:
         self._note_use = note_use
         self._known: dict[str, _Basis] = {}
         self._waiting: dict[str, tuple[tuple[Reason, ...], GroupWaits]] = {}
-        self._turns = Turns()
+        self._turns = PlacesInQueues()
         self._giving_log = GivingLog()
 
     def report(self, state: State, plan: Plan, observed: Observed, now: float) -> bool:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from controller.engine.model.plan import Plan
-from controller.report.metrics import Metrics, SetAside
+from controller.report.metrics import ControllerMetrics, SetAsideReason
 from controller.report.rate import TokenBucket
 
 _AGAIN: Final = 600.0
@@ -75,10 +75,10 @@ class FailureLog:
             _log.error("an object is set aside again", extra=facts | {"error": repr(error)})
         return True
 
-    def plan(self, plan: Plan, metrics: Metrics) -> None:
+    def plan(self, plan: Plan, metrics: ControllerMetrics) -> None:
         """Logs and counts what has failed in one cycle; Events say that the groups wait for it."""
         for failure in plan.failures:
-            metrics.set_aside(SetAside.FAILED)
+            metrics.set_aside(SetAsideReason.FAILED)
             error = failure.traceback.rstrip().rpartition("\n")[2]
             left_out = self._take(failure.group, ("group", failure.group, error.partition(":")[0]))
             if left_out is not None:
@@ -89,7 +89,7 @@ class FailureLog:
                     extra=facts | _numbers(left_out),
                 )
         for group in plan.undecided:
-            metrics.set_aside(SetAside.UNDECIDED)
+            metrics.set_aside(SetAsideReason.UNDECIDED)
             left_out = self._take(group, ("undecided", group))
             if left_out is not None:
                 facts = {"group": group, "reason": str(plan.memory.set_aside[group].reasons[-1])}

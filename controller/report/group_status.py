@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from controller.api.condition import Condition, desired_condition
-from controller.api.pod_group import Phase, PodCounts, PodGroupStatus
+from controller.api.pod_group import GroupPhase, PodCounts, PodGroupStatus
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
@@ -36,11 +36,11 @@ class Nominated:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class NothingWanted:
     """Nothing was decided for it: it has what it asks for, or asks for nothing."""
 
 
-Outlook: TypeAlias = Waits | Nominated | Settled
+Outlook: TypeAlias = Waits | Nominated | NothingWanted
 """What the last decision means for a group."""
 
 
@@ -79,7 +79,7 @@ def group_status(
     """The status of a group. `generation` is that of the PodGroup which was decided on."""
     counts = count_pods(pods)
     phase, reason, message = _phase(group, pods, counts, outlook)
-    is_running = phase is Phase.RUNNING
+    is_running = phase is GroupPhase.RUNNING
     conditions = [_condition(ADMITTED, reason, message, generation, holds=is_running)]
     if is_running:
         conditions.append(_all_pods_placed(group, counts, outlook, generation))
@@ -91,29 +91,29 @@ def refused_status(
 ) -> PodGroupStatus:
     """The status of a PodGroup whose pods form no group; `text` says why, and the remedy."""
     condition = _not_admitted("Refused", text, generation)
-    return PodGroupStatus(Phase.REFUSED, queue, count_pods(pods), (condition,))
+    return PodGroupStatus(GroupPhase.REFUSED, queue, count_pods(pods), (condition,))
 
 
 def empty_status(key: str, *, generation: int = 0) -> PodGroupStatus:
     """The status of a PodGroup without pods, by its key."""
     reason, message = _no_pods(key)
     condition = _not_admitted(reason, message, generation)
-    return PodGroupStatus(Phase.PENDING, "", PodCounts(), (condition,))
+    return PodGroupStatus(GroupPhase.PENDING, "", PodCounts(), (condition,))
 
 
 def _phase(
     group: Group, pods: Sequence[Pod], counts: PodCounts, outlook: Outlook
-) -> tuple[Phase, str, str]:
+) -> tuple[GroupPhase, str, str]:
     """The phase, with the reason and the message of whether the group is admitted."""
     succeeded = _by_pod_set(group, (pod for pod in pods if pod.state == Ended(succeeded=True)))
     if pods and not _left(counts):
-        phase = Phase.SUCCEEDED if is_satisfied(group.root, succeeded) else Phase.FAILED
+        phase = GroupPhase.SUCCEEDED if is_satisfied(group.root, succeeded) else GroupPhase.FAILED
         ended = f"{counts.succeeded} succeeded, {counts.failed} failed"
         return phase, phase.value, f"all pods have ended: {ended}"
     placed = _by_pod_set(group, (pod for pod in pods if isinstance(pod.state, Placed)))
     if placed and is_satisfied(group.root, placed + succeeded):
-        return Phase.RUNNING, "Placed", f"{counts.placed} of {_left(counts)} pods have a place"
-    return Phase.PENDING, *_why_waiting(group, counts, outlook)
+        return GroupPhase.RUNNING, "Placed", f"{counts.placed} of {_left(counts)} pods have a place"
+    return GroupPhase.PENDING, *_why_waiting(group, counts, outlook)
 
 
 def _by_pod_set(group: Group, pods: Iterable[Pod]) -> Counter[str]:
@@ -130,17 +130,17 @@ def _why_waiting(group: Group, counts: PodCounts, outlook: Outlook) -> tuple[str
             return waiting_word(reasons), waiting_text(for_tenant(reasons, namespace))
         case Nominated(nodes=nodes):
             return "Nominated", f"starts when evicted pods have left {_named(nodes)}"
-        case Settled() if counts.pending:
+        case NothingWanted() if counts.pending:
             return waiting_word(()), waiting_text(())
-        case Settled() if counts.gated:
+        case NothingWanted() if counts.gated:
             return "PodsNotReady", (
                 f"{counts.gated} of {_left(counts)} pods are held back by other scheduling gates, "
                 "or by claims that do not exist yet"
             )
-        case Settled() if counts != PodCounts():
+        case NothingWanted() if counts != PodCounts():
             has = f"{counts.placed} pods have a place"
             return "TooFewPods", f"{has}, fewer than the group needs; add pods"
-        case Settled():
+        case NothingWanted():
             return _no_pods(group.key)
     assert_never(outlook)
 

@@ -36,7 +36,7 @@ _WAIT_BUCKETS: Final = (
 )
 
 
-class Phase(StrEnum):
+class CyclePhase(StrEnum):
     """A part of a cycle."""
 
     OBSERVE = "observe"
@@ -59,7 +59,7 @@ class Undone(StrEnum):
     """Somebody else allocated a device at the same time."""
 
 
-class SetAside(StrEnum):
+class SetAsideReason(StrEnum):
     """Why a group is not asked for a while."""
 
     FAILED = "failed"
@@ -85,7 +85,7 @@ class Write(StrEnum):
     TAINT_RULE = "taint_rule"
 
 
-class Outcome(StrEnum):
+class WriteResult(StrEnum):
     """What became of a write."""
 
     WRITTEN = "written"
@@ -109,7 +109,7 @@ class QueueFigures:
     """How many groups have no place for their minimum."""
 
 
-class Metrics:
+class ControllerMetrics:
     """Every metric of one controller process, in a registry of its own.
 
     Figures of queues and waits come from one thread; everything else from any.
@@ -137,7 +137,7 @@ class Metrics:
         self._cycles = Counter("carina_cycles", "Cycles that have ended.", registry=registry)
         self._phases = Histogram(
             "carina_cycle_phase_duration_seconds",
-            f"Duration of the phases of a cycle ({_names(Phase)}).",
+            f"Duration of the phases of a cycle ({_names(CyclePhase)}).",
             ("phase",),
             buckets=_PHASE_BUCKETS,
             registry=registry,
@@ -157,14 +157,14 @@ class Metrics:
         self._set_aside = Counter(
             "carina_groups_set_aside",
             "Decisions on a group that were given up and are tried again later, by reason "
-            f"({_names(SetAside)}).",
+            f"({_names(SetAsideReason)}).",
             ("reason",),
             registry=registry,
         )
         self._writes = Counter(
             "carina_writes",
             f"Writes to the API server, by kind ({_names(Write)}) and outcome "
-            f"({_names(Outcome)}). Events and the Lease are not counted.",
+            f"({_names(WriteResult)}). Events and the Lease are not counted.",
             ("kind", "outcome"),
             registry=registry,
         )
@@ -177,13 +177,13 @@ class Metrics:
             registry=registry,
         )
         # From 0 on, so that the first occurrence is an increase.
-        for phase in Phase:
+        for phase in CyclePhase:
             self._phases.labels(phase)
         for action in Action:
             self._evictions.labels(action)
         for reason in Undone:
             self._undone.labels(reason)
-        for cause in SetAside:
+        for cause in SetAsideReason:
             self._set_aside.labels(cause)
 
     def queues(self, figures: Mapping[str, QueueFigures]) -> None:
@@ -198,7 +198,7 @@ class Metrics:
         self._started_in.add(queue)
         self._waits.labels(queue).observe(max(seconds, 0))  # clocks differ
 
-    def cycle(self, seconds: Mapping[Phase, float]) -> None:
+    def cycle(self, seconds: Mapping[CyclePhase, float]) -> None:
         """A cycle has ended, whose phases took so long."""
         self._cycles.inc()
         for phase, duration in seconds.items():
@@ -208,7 +208,7 @@ class Metrics:
         """A pod was evicted."""
         self._evictions.labels(action).inc()
 
-    def set_aside(self, reason: SetAside) -> None:
+    def set_aside(self, reason: SetAsideReason) -> None:
         """A group was set aside."""
         self._set_aside.labels(reason).inc()
 
@@ -224,7 +224,7 @@ class Metrics:
         except ApiError as error:
             self._writes.labels(kind, _outcome(error)).inc()
             raise
-        self._writes.labels(kind, Outcome.WRITTEN).inc()
+        self._writes.labels(kind, WriteResult.WRITTEN).inc()
 
     def leading(self, *, leads: bool) -> None:
         """Whether this process leads now. Only the leader has figures of queues."""
@@ -328,14 +328,14 @@ def _by_resource(
     return family
 
 
-def _outcome(error: ApiError) -> Outcome:
+def _outcome(error: ApiError) -> WriteResult:
     match error:
         case Conflict() | NotFound():
-            return Outcome.CONFLICT
+            return WriteResult.CONFLICT
         case Forbidden() | Invalid() | TooManyRequests():
-            return Outcome.REFUSED
+            return WriteResult.REFUSED
         case _:
-            return Outcome.FAILED
+            return WriteResult.FAILED
 
 
 def _names(values: Iterable[StrEnum]) -> str:

@@ -70,7 +70,7 @@ class GateNotRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class ObjectSetAside:
     """About an object on which the controller has failed."""
 
     doing: str
@@ -86,7 +86,7 @@ Notice: TypeAlias = (
     | DoubleAllocation
     | DeviceLost
     | GateNotRemoved
-    | SetAside
+    | ObjectSetAside
 )
 
 
@@ -136,7 +136,7 @@ def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> Even
         case GateNotRemoved(error=error):
             note = f"its scheduling gate cannot be removed: {error}"
             return EventText(EventType.WARNING, "GateNotRemoved", "RemoveGate", note)
-        case SetAside(doing=doing, error=error):
+        case ObjectSetAside(doing=doing, error=error):
             note = (
                 f"it cannot be {doing}, since the controller has a defect ({error}); it is tried "
                 "again when it changes or after a while. Report the defect"

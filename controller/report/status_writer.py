@@ -20,7 +20,7 @@ from carina_dra.kube.client import Client, MergePatch
 from carina_dra.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.backlog import Backlog
-from controller.report.metrics import Metrics, Write
+from controller.report.metrics import ControllerMetrics, Write
 from controller.report.status_patch import is_turn, status_patch
 
 RATE: Final = 100.0
@@ -63,7 +63,7 @@ class StatusWriter:
     def __init__(
         self,
         client: Client,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         *,
         rate: float = RATE,
         burst: int = BURST,

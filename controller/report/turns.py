@@ -12,7 +12,7 @@ _OF_NEW_GROUPS: Final = 1.0
 """Seconds after which they are computed again for a group that has none yet."""
 
 
-class Turns:
+class PlacesInQueues:
     """Remembers the places in each queue for a while."""
 
     def __init__(self) -> None:

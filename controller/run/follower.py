@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from carina_dra.kube.body import Body, key_of
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
 from controller.observe.set_aside import SetAsideObjects
-from controller.run.inbox import Work
+from controller.run.inbox import Task
 from controller.run.subjects import Subject
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Follower(Generic[T]):
     """What is done with the objects of one resource. Used by the thread that follows it."""
 
     def __init__(
-        self, subject: Subject[T], deliver: Callable[[Work], None], set_aside: SetAsideObjects
+        self, subject: Subject[T], deliver: Callable[[Task], None], set_aside: SetAsideObjects
     ) -> None:
         """`deliver` takes the work."""
         self._subject = subject

@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-Work: TypeAlias = Callable[[], None]
+Task: TypeAlias = Callable[[], None]
 
 
 class Inbox:
     """Work that waits for the loop. Any thread may `put`, and the loop does it."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._seconds = 0.0
 
-    def put(self, work: Work) -> None:
+    def put(self, work: Task) -> None:
         """Adds work."""
         self._queue.put(work)
 

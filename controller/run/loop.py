@@ -30,14 +30,14 @@ from controller.act.verdict import (
     verdicts,
 )
 from controller.act.writer import (
+    CommitFailed,
     Committed,
-    Evicted,
-    Failed,
+    EvictionEnded,
     Fenced,
     Released,
-    Settled,
+    ReservationEnded,
     Stored,
-    Written,
+    WriteOutcome,
 )
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Eviction, Plan
@@ -47,13 +47,13 @@ from controller.observe.pod import ObservedPod, read_pod
 from controller.observe.roster import GROUPS
 from controller.report.cycle_report import ObjectVersion, Observed
 from controller.report.failures import FailureLog
-from controller.report.metrics import Metrics, Phase, Undone
+from controller.report.metrics import ControllerMetrics, CyclePhase, Undone
 from controller.report.notice import (
     DeviceLost,
     DoubleAllocation,
     GateNotRemoved,
+    ObjectSetAside,
     PodEvicted,
-    SetAside,
 )
 from controller.report.queue_checks import access_of
 from controller.report.regarding import claim_reference, pod_reference, references
@@ -83,7 +83,7 @@ class Loop:
         writer: Writes | None,
         report: Reports,
         events: RecordsEvents,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         *,
         inbox: Inbox,
         fence: Fence | None = None,
@@ -192,9 +192,9 @@ class Loop:
         acted = self._writer is not None and self._act(self._writer, acts(plan, self._mirror))
         self._report_due = True
         phases = {
-            Phase.OBSERVE: observing,
-            Phase.DECIDE: decided - observed,
-            Phase.ACT: time.monotonic() - decided,
+            CyclePhase.OBSERVE: observing,
+            CyclePhase.DECIDE: decided - observed,
+            CyclePhase.ACT: time.monotonic() - decided,
         }
         self._metrics.cycle(phases)
         return acted or (self._writer is not None and plan.is_unfinished)
@@ -343,7 +343,7 @@ class Loop:
 
     # What became of writes ---------------------------------------------------------------------
 
-    def take(self, outcome: Written) -> None:
+    def take(self, outcome: WriteOutcome) -> None:
         """Takes what became of a write."""
         resource, key, error = _about(outcome)
         set_aside = self._mirror.set_aside
@@ -351,7 +351,7 @@ class Loop:
             set_aside.attempt_when_due(resource, key, "carried out", partial(_raise, error))
         set_aside.attempt(resource, key, "answered", partial(self._take, outcome))
 
-    def _take(self, outcome: Written) -> None:
+    def _take(self, outcome: WriteOutcome) -> None:
         mirror, now = self._mirror, self._now()
         match outcome:
             case Stored(resource, body):
@@ -360,15 +360,15 @@ class Loop:
                 self._retries.started(commit.group)
                 mirror.forget(commit.assumed)
                 self._measure_wait(commit.group)
-            case Failed(commit, error):
+            case CommitFailed(commit, error):
                 self._failed(commit, error)
-            case Settled(claim, error):
+            case ReservationEnded(claim, error):
                 self._settling[claim] = now + delay(error)
                 _note(error)
             case Released(claim, error):
                 mirror.end_release(claim, now + delay(error))
                 _note(error)
-            case Evicted(pod, eviction, error):
+            case EvictionEnded(pod, eviction, error):
                 self._evicted(pod, eviction, error)
             case Fenced(each):
                 self._fence.note(each)
@@ -471,7 +471,7 @@ class Loop:
             self._inbox.put(partial(self._tell_set_aside, resource, key, doing, error))
 
     def _tell_set_aside(self, resource: str, key: str, doing: str, error: Exception) -> None:
-        notice = SetAside(doing, type(error).__name__)
+        notice = ObjectSetAside(doing, type(error).__name__)
 
         def tell() -> None:
             for regarding in islice(self._references(resource, key), 1):
@@ -491,20 +491,20 @@ class Loop:
         return ()
 
 
-def _about(outcome: Written) -> tuple[str, str, Exception | None]:
+def _about(outcome: WriteOutcome) -> tuple[str, str, Exception | None]:
     """The resource and the key of the object that an outcome is about, and its error."""
     match outcome:
         case Stored(resource, body):
             return resource.qualified_name, str(key_of(body)), None
         case Committed(commit):
             return GROUPS, commit.group, None
-        case Failed(commit, error):
+        case CommitFailed(commit, error):
             return GROUPS, commit.group, error
-        case Settled(claim, error):
+        case ReservationEnded(claim, error):
             return _CLAIMS, claim, error
         case Released(claim, error):
             return _CLAIMS, claim.key, error
-        case Evicted(pod, _, error):
+        case EvictionEnded(pod, _, error):
             return _PODS, pod.key, error
         case Fenced(unsettled, error):
             return unsettled.resource.qualified_name, str(unsettled.key), error

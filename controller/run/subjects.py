@@ -33,13 +33,13 @@ from controller.engine.model.volume import (
     VolumeClaim,
     VolumeDriver,
 )
-from controller.observe.budget import Budget, read_budget
+from controller.observe.budget import DisruptionBudget, read_budget
 from controller.observe.claim import read_claim
 from controller.observe.mirror import Mirror
 from controller.observe.owner import Owner, OwnerKey, OwnerType
 from controller.observe.owners.types import OWNER_RESOURCES
 from controller.observe.pod import read_pod
-from controller.observe.roster import Roster
+from controller.observe.roster import GroupRegistry
 from controller.observe.volume import (
     read_attach_limits,
     read_storage_capacity,
@@ -133,7 +133,7 @@ def subjects(
         if shares is not None:
             shares.note(published.metadata.name, None, time.monotonic())
 
-    def put_budget(key: ObjectKey, budget: Budget) -> None:
+    def put_budget(key: ObjectKey, budget: DisruptionBudget) -> None:
         mirror.put_budget(key.namespace, str(key), budget)
 
     return [
@@ -248,7 +248,7 @@ def _storage(
     )
 
 
-def _owner(roster: Roster, owner_type: OwnerType, version: ApiResource) -> Subject[Owner]:
+def _owner(roster: GroupRegistry, owner_type: OwnerType, version: ApiResource) -> Subject[Owner]:
     return Subject(
         version,
         owner_type.read,

@@ -20,7 +20,7 @@ from controller.report.least_share_log import LeastShareLog
 from controller.report.rate import TokenBucket
 from controller.report.status_writer import StatusWriter
 from controller.run.follower import Follower
-from controller.run.inbox import Work
+from controller.run.inbox import Task
 from controller.run.subjects import Subject, optional_subjects, subjects
 
 _SERVED_INTERVAL: Final = 60.0
@@ -42,7 +42,7 @@ class Watches:
         self,
         client: Client,
         mirror: Mirror,
-        deliver: Callable[[Work], None],
+        deliver: Callable[[Task], None],
         statuses: StatusWriter | None = None,
         finalizers: QueueFinalizers | None = None,
     ) -> None:

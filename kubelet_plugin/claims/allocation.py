@@ -61,14 +61,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class ClaimMissing:
     """The claim has no device of this node: it was deleted, deallocated, or allocated elsewhere."""
 
     failure: ClaimGone
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ClaimRefused:
     """The claim has devices of this node allocated, but they cannot be prepared as requested."""
 
     failure: AllocationRefused
@@ -90,7 +90,7 @@ class Unknown:
     failure: ApiUnavailable
 
 
-Reading: TypeAlias = Wanted | Gone | Refused | Misconfigured | Unknown
+Reading: TypeAlias = Wanted | ClaimMissing | ClaimRefused | Misconfigured | Unknown
 
 
 def read_allocation(
@@ -127,12 +127,16 @@ def read_allocation(
         )
         if len(elsewhere) == len(results):
             return _not_allocated_here(reference, problem)
-        return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+        return ClaimRefused(
+            AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}")
+        )
     for result in results:
         lack = _lack(result)
         if lack is not None:
             problem = f"has device {result.device} allocated to request {result.request} {lack}"
-            return Refused(AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}"))
+            return ClaimRefused(
+                AllocationRefused(reference, f"ResourceClaim {reference.key} {problem}")
+            )
     reading = _configured(reference, results, _configurations(reference, allocation, driver))
     names = [result.request.partition("/") for result in results]
     subrequests = {request: subrequest for request, _, subrequest in names if subrequest}
@@ -147,8 +151,8 @@ def _no_answer(claim: ClaimReference, what: str) -> Unknown:
     return Unknown(ApiUnavailable(claim, problem, retriable=True))
 
 
-def _not_allocated_here(claim: ClaimReference, what: str) -> Gone:
-    return Gone(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
+def _not_allocated_here(claim: ClaimReference, what: str) -> ClaimMissing:
+    return ClaimMissing(ClaimGone(claim, f"ResourceClaim {claim.key} {what}"))
 
 
 def _configured(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallLimits:
     """The limits of one call."""
 
     deadline: float

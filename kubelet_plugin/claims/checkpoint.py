@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from carina_dra.config.device import DeviceConfig, GpuConfig, is_of_known_kind, read_recorded
 from carina_dra.quantity import Quantity
 from kubelet_plugin.claims.claim import AllocatedDevice, NodeClaim, accepted_config
-from kubelet_plugin.devices.conflict import Hold, first_conflict
+from kubelet_plugin.devices.conflict import DeviceHold, first_conflict
 
 T = TypeVar("T")
 
@@ -131,7 +131,9 @@ def check_form(first_line: bytes) -> None:
         _check_version(content)
 
 
-def conflicting(checkpoint: Checkpoint, claim: NodeClaim) -> tuple[Hold, NodeClaim, Hold] | None:
+def conflicting(
+    checkpoint: Checkpoint, claim: NodeClaim
+) -> tuple[DeviceHold, NodeClaim, DeviceHold] | None:
     """Returns a conflict between a device of `claim` and one that another claim holds, or None.
 
     The result is the device that `claim` cannot have, the other claim, and the device it holds.

@@ -17,7 +17,7 @@ from carina_dra.config.device import (
     time_slice,
 )
 from carina_dra.quantity import Quantity
-from kubelet_plugin.devices.conflict import Hold
+from kubelet_plugin.devices.conflict import DeviceHold
 from kubelet_plugin.devices.name import (
     MonitorName,
     PartitionName,
@@ -105,14 +105,14 @@ class NodeClaim:
     # The two follow from `devices`. Every call asks for them of all recorded claims.
     gpus: frozenset[str] = field(init=False, repr=False, compare=False)
     """Names of the GPUs on which the claim has a device."""
-    holds: tuple[Hold, ...] = field(init=False, repr=False, compare=False)
+    holds: tuple[DeviceHold, ...] = field(init=False, repr=False, compare=False)
     """The devices that no other claim may hold: all except those with admin access."""
 
     def __post_init__(self) -> None:
         names = [parse_name(device.device) for device in self.devices]
         object.__setattr__(self, "gpus", frozenset(map(gpu_name, names)))
         holds = (
-            Hold(name, device.share_id, time_slice(device.config))
+            DeviceHold(name, device.share_id, time_slice(device.config))
             for name, device in zip(names, self.devices, strict=True)
             if not device.admin_access
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from carina_dra.kube.errors import ApiError, NotFound
-from kubelet_plugin.claims.allocation import Gone, Reading, Unknown, read_allocation
+from kubelet_plugin.claims.allocation import ClaimMissing, Reading, Unknown, read_allocation
 from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.claims.failure import ApiUnavailable, ClaimGone
 
@@ -28,7 +28,9 @@ class ClaimReader:
         try:
             body = self._get(reference, patience)
         except NotFound:
-            return Gone(ClaimGone(reference, f"ResourceClaim {reference.key} does not exist"))
+            return ClaimMissing(
+                ClaimGone(reference, f"ResourceClaim {reference.key} does not exist")
+            )
         except ApiError as error:
             return Unknown(ApiUnavailable(reference, str(error), error.retriable))
         return read_allocation(body, reference, driver=self._driver, pool=self._pool)

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.resource_failure import ResourceFailure
 from kubelet_plugin.devices.name import gpu_name, parse_name
-from kubelet_plugin.inventory.health import Problem, Severity
+from kubelet_plugin.inventory.health import GpuProblem, Severity
 
 _SHOWN: Final = 10
 """Devices that one message names: an Event has 1,024 bytes."""
@@ -152,7 +152,7 @@ class DeviceUnhealthy:
     claim: NodeClaim
     device: str
     gpu_uuid: str
-    problem: Problem
+    problem: GpuProblem
 
     @property
     def retriable(self) -> bool:

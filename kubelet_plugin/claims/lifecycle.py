@@ -19,8 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from kubelet_plugin.claims.abandonment import Abandonment
-from kubelet_plugin.claims.allocation import Gone, Misconfigured, Refused, Unknown, Wanted
-from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.allocation import (
+    ClaimMissing,
+    ClaimRefused,
+    Misconfigured,
+    Unknown,
+    Wanted,
+)
+from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.checkpoint import Checkpoint, conflicting
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.claim_reader import ClaimReader
@@ -130,7 +136,7 @@ class ClaimLifecycle:
         self._not_removed: dict[Leftover, str] = {}
         self._record_problem = ""
 
-    def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+    def prepare(self, reference: ClaimReference, call: CallLimits) -> tuple[PreparedDevice, ...]:
         """Prepares a claim. If it is prepared already, restores what is missing.
 
         Raises:
@@ -148,7 +154,7 @@ class ClaimLifecycle:
                 replacing = locked.recorded
             # Read again, without the locks: other calls would wait for the API server, too.
 
-    def unprepare(self, reference: ClaimReference, call: Call) -> None:
+    def unprepare(self, reference: ClaimReference, call: CallLimits) -> None:
         """Unprepares a claim, if it is prepared. The claim need not exist in the API any more.
 
         Raises:
@@ -188,7 +194,7 @@ class ClaimLifecycle:
     # --- one call ---
 
     def _prepare(
-        self, claim: NodeClaim, call: Call, locked: LockedClaim
+        self, claim: NodeClaim, call: CallLimits, locked: LockedClaim
     ) -> tuple[PreparedDevice, ...]:
         """Prepares a claim under its locks. Releases the node's lock once the claim is recorded."""
         checkpoint, before = locked.checkpoint, locked.recorded
@@ -238,7 +244,7 @@ class ClaimLifecycle:
             with self._record.checkpoint() as current:
                 self._record.store(current.without(claim.uid))
 
-    def _read_for(self, call: Call, reference: ClaimReference) -> NodeClaim:
+    def _read_for(self, call: CallLimits, reference: ClaimReference) -> NodeClaim:
         """Reads the claim to prepare; from its record if the API server does not respond.
 
         The record is as good, because the allocation of a claim that is in use does not change.
@@ -251,7 +257,7 @@ class ClaimLifecycle:
         match reading:
             case Wanted(claim):
                 return claim
-            case Gone(failure) | Refused(failure) | Misconfigured(failure):
+            case ClaimMissing(failure) | ClaimRefused(failure) | Misconfigured(failure):
                 raise ClaimError(failure)
             case Unknown(failure):
                 _log.warning(
@@ -324,7 +330,7 @@ class ClaimLifecycle:
             case KubeletRecord():
                 self._record_problem = ""
         for claim in self._abandonment.suspects(live, record):
-            if isinstance(self._reader.read(claim.reference, READ_PATIENCE), Gone):
+            if isinstance(self._reader.read(claim.reference, READ_PATIENCE), ClaimMissing):
                 try:
                     self._unprepare_unless_held(claim)
                 except ClaimError as error:
@@ -343,7 +349,7 @@ class ClaimLifecycle:
         self._reporter.claim_abandoned(claim)
 
 
-def _refuse_abandoned_call(reference: ClaimReference, call: Call) -> None:
+def _refuse_abandoned_call(reference: ClaimReference, call: CallLimits) -> None:
     """Refuses a call that the kubelet has cancelled."""
     if call.abandoned():
         raise ClaimError(CallerGone(reference))

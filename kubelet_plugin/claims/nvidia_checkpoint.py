@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubelet_plugin.devices.conflict import Hold
+from kubelet_plugin.devices.conflict import DeviceHold
 from kubelet_plugin.devices.name import parse_name
 
 FILE_NAME: Final = "checkpoint.json"
@@ -30,7 +30,7 @@ class NvidiaCheckpointError(Exception):
 class NvidiaCheckpoint:
     """The claims in the checkpoint, by UID."""
 
-    prepared: Mapping[str, tuple[Hold, ...]]
+    prepared: Mapping[str, tuple[DeviceHold, ...]]
     """Claims that are prepared, with their devices, except those with admin access."""
     unprepared: frozenset[str]
     """Claims of an earlier boot, of which nothing is left on the node, and claims that were not
@@ -78,9 +78,9 @@ def _parse(content: Mapping[str, Any], driver: str, boot_id: str | None) -> Nvid
     return NvidiaCheckpoint(prepared, unprepared)
 
 
-def _holds(entry: Mapping[str, Any], driver: str) -> tuple[Hold, ...]:
+def _holds(entry: Mapping[str, Any], driver: str) -> tuple[DeviceHold, ...]:
     return tuple(
-        Hold(parse_name(result["device"]), result.get("shareID"))
+        DeviceHold(parse_name(result["device"]), result.get("shareID"))
         for result in entry["status"]["allocation"]["devices"]["results"]
         if result["driver"] == driver and not result.get("adminAccess")
     )

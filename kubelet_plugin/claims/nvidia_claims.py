@@ -34,7 +34,7 @@ from kubelet_plugin.claims.nvidia_checkpoint import (
     parse_nvidia_checkpoint,
 )
 from kubelet_plugin.claims.resource_failure import file_failure
-from kubelet_plugin.devices.conflict import Hold, first_conflict
+from kubelet_plugin.devices.conflict import DeviceHold, first_conflict
 from kubelet_plugin.devices.name import PartitionName
 
 _LARGEST: Final = 4 * 2**20
@@ -215,7 +215,7 @@ def _is_unprepared(uid: str, checkpoint: NvidiaCheckpoint | UnreadableCheckpoint
     return isinstance(checkpoint, NvidiaCheckpoint) and uid in checkpoint.unprepared
 
 
-def _refuse_held(claim: NodeClaim, prepared: Mapping[str, Iterable[Hold]]) -> None:
+def _refuse_held(claim: NodeClaim, prepared: Mapping[str, Iterable[DeviceHold]]) -> None:
     for uid, holds in sorted(prepared.items()):
         clash = first_conflict(claim.holds, holds)
         if clash is not None:

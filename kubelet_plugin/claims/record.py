@@ -11,7 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from kubelet_plugin.claims.allocation import Gone, Misconfigured, Refused, Unknown, Wanted
+from kubelet_plugin.claims.allocation import (
+    ClaimMissing,
+    ClaimRefused,
+    Misconfigured,
+    Unknown,
+    Wanted,
+)
 from kubelet_plugin.claims.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -189,7 +195,7 @@ class ClaimRecord:
                     # Also if its configuration is refused: another version has prepared the claim,
                     # and containers may be using its devices.
                     claims[claim.uid] = claim
-                case Gone(failure) | Refused(failure):
+                case ClaimMissing(failure) | ClaimRefused(failure):
                     _log.warning(
                         "a claim is left out of the rebuilt checkpoint",
                         extra={"reason": str(failure)},

@@ -21,7 +21,7 @@ from kubelet_plugin.devices.name import (
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class DeviceHold:
     """A device that a claim holds, either the whole device or a share."""
 
     device: DeviceName
@@ -30,18 +30,20 @@ class Hold:
     time_slice: TimeSliceInterval | None = None
     """The interval that the claim demands of the GPU."""
 
-    def agrees(self, other: "Hold") -> bool:
+    def agrees(self, other: "DeviceHold") -> bool:
         """Returns whether the two do not demand different intervals."""
         return None in (self.time_slice, other.time_slice) or self.time_slice == other.time_slice
 
 
-def first_conflict(wanted: Iterable[Hold], held: Iterable[Hold]) -> tuple[Hold, Hold] | None:
+def first_conflict(
+    wanted: Iterable[DeviceHold], held: Iterable[DeviceHold]
+) -> tuple[DeviceHold, DeviceHold] | None:
     """Returns one of `wanted` and one of `held` that cannot be held at the same time, or None."""
     pairs = ((hold, other) for other in held for hold in wanted)
     return next((pair for pair in pairs if conflict(*pair)), None)
 
 
-def conflict(hold: Hold, other: Hold) -> bool:
+def conflict(hold: DeviceHold, other: DeviceHold) -> bool:
     """Returns whether the two cannot be held at the same time.
 
     Shares of one device can, because the scheduler accounts for their capacity, unless they demand
@@ -61,7 +63,7 @@ def conflict(hold: Hold, other: Hold) -> bool:
     assert_never(hold.device)
 
 
-def _can_be_held_together(hold: Hold, other: Hold) -> bool:
+def _can_be_held_together(hold: DeviceHold, other: DeviceHold) -> bool:
     """Returns whether two claims can hold this same device."""
     match hold.device:
         case MonitorName():

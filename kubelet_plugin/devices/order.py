@@ -21,11 +21,11 @@ from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.name import gpu_name, parse_name
 from kubelet_plugin.devices.partition import FoundPartition, Partition
-from kubelet_plugin.devices.room import DeviceUse, GpuRoom, Size, gpu_room, size
+from kubelet_plugin.devices.room import DeviceUse, GpuRoom, ProfileSize, gpu_room, size
 from kubelet_plugin.devices.share import Share
 from kubelet_plugin.devices.whole import WholeGpu
 
-_Key: TypeAlias = tuple[tuple[Size, ...], float]
+_Key: TypeAlias = tuple[tuple[ProfileSize, ...], float]
 
 
 class DeviceOrder(StrEnum):
@@ -45,7 +45,7 @@ def groups(devices: Iterable[GpuDevice], order: DeviceOrder) -> tuple[tuple[GpuD
     """Returns the devices by group; without a policy, all in one group as they are."""
     if order is DeviceOrder.NONE:
         return (tuple(devices),)
-    by_group: dict[tuple[int, Size], list[GpuDevice]] = {}
+    by_group: dict[tuple[int, ProfileSize], list[GpuDevice]] = {}
     for device in devices:
         by_group.setdefault((_rank(device), size(device)), []).append(device)
     return tuple(tuple(by_group[group]) for group in sorted(by_group))
@@ -89,7 +89,7 @@ def _sequence(room: GpuRoom, members: Collection[str], order: DeviceOrder) -> It
         room = room.taking(first)
 
 
-def _key(room: GpuRoom, loss: tuple[Size, ...], order: DeviceOrder) -> _Key:
+def _key(room: GpuRoom, loss: tuple[ProfileSize, ...], order: DeviceOrder) -> _Key:
     """Returns by what a policy compares GPUs; of two that are equal, the first comes first."""
     match order:
         case DeviceOrder.NONE:

@@ -15,7 +15,7 @@ from kubelet_plugin.devices.whole import WholeGpu
 from kubelet_plugin.inventory.gpu import Gpu
 from kubelet_plugin.inventory.mig import MigSupported, MigUnsupported
 
-Size: TypeAlias = tuple[float, int, int]
+ProfileSize: TypeAlias = tuple[float, int, int]
 """Memory in MiB, multiprocessors and ID of a partition's profile, to sort devices by."""
 
 _NO_SIZE: Final = (0, 0, 0)
@@ -40,7 +40,7 @@ class FreeDevice:
     """A device that can be allocated."""
 
     name: str
-    size: Size
+    size: ProfileSize
     part: float
     """The part of its GPU that it is."""
     need: int
@@ -76,7 +76,7 @@ class GpuRoom:
         )
         return GpuRoom(free, left, guards, self.fullness + taken.part)
 
-    def loss(self, taken: FreeDevice) -> tuple[Size, ...]:
+    def loss(self, taken: FreeDevice) -> tuple[ProfileSize, ...]:
         """Returns the sizes of the free devices that this one rules out, the largest first."""
         left, guards = self.left - taken.need, self.guards
         lost = [device.size for device in self.free if (left - device.need) & guards != guards]
@@ -120,7 +120,7 @@ def gpu_room(devices: Sequence[GpuDevice], uses: Collection[DeviceUse]) -> GpuRo
     return GpuRoom(free, left, guards, fullness)
 
 
-def size(device: GpuDevice) -> Size:
+def size(device: GpuDevice) -> ProfileSize:
     """Returns by what devices of a GPU are compared: a partition is smaller than the whole GPU."""
     match device:
         case WholeGpu():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from kubelet_plugin.inventory.gpu import Gpu, MigMode, ObservedGpu
-from kubelet_plugin.inventory.health import NvmlFailure, Problem, in_order
+from kubelet_plugin.inventory.health import GpuProblem, NvmlFailure, in_order
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -66,7 +66,7 @@ class ProblemAppeared:
     """A GPU has a problem that it did not have before."""
 
     gpu: Gpu
-    problem: Problem
+    problem: GpuProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ which are always known. Any other attribute is `None` if the driver does not rep
 from dataclasses import dataclass
 from enum import Enum
 
-from kubelet_plugin.inventory.health import HEALTHY, Problems
+from kubelet_plugin.inventory.health import HEALTHY, GpuProblems
 from kubelet_plugin.inventory.mig import GpuInstance, MigSupport
 
 
@@ -77,7 +77,7 @@ class GpuState:
     """The GPU instances that Carina did not make, sorted by ID."""
     nvlink: NvLink | None = None
     """None if the GPU has no active link."""
-    problems: Problems = HEALTHY
+    problems: GpuProblems = HEALTHY
 
 
 @dataclass(frozen=True, slots=True)

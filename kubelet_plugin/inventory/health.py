@@ -64,26 +64,26 @@ class GpuUnreadable:
         return f"does not respond ({self.failure})"
 
 
-Problem: TypeAlias = GpuLost | GpuUnreadable
-Problems: TypeAlias = frozenset[Problem]
+GpuProblem: TypeAlias = GpuLost | GpuUnreadable
+GpuProblems: TypeAlias = frozenset[GpuProblem]
 
-HEALTHY: Problems = frozenset()
+HEALTHY: GpuProblems = frozenset()
 READY = "ready"
 STATES = (READY, GpuLost.state, GpuUnreadable.state)
 """All values of `state`."""
 
 
-def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def in_order(problems: Iterable[GpuProblem]) -> tuple[GpuProblem, ...]:
     """Returns the problems by descending severity, in a deterministic order."""
     return tuple(sorted(problems, key=lambda problem: (-problem.severity.value, problem.state)))
 
 
-def state(problems: Problems) -> str:
+def state(problems: GpuProblems) -> str:
     """Returns the state of a GPU with these problems: that of the worst one, or "ready"."""
     return in_order(problems)[0].state if problems else READY
 
 
-def since(problem: Problem, before: Problems) -> Problem:
+def since(problem: GpuProblem, before: GpuProblems) -> GpuProblem:
     """Returns the problem with the time at which it was first seen, if `before` contains it."""
     known = next((other for other in before if type(other) is type(problem)), None)
     return problem if known is None else type(problem)(problem.failure, known.since)

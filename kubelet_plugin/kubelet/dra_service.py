@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import grpc
 
-from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
 from kubelet_plugin.claims.failure import CallerGone, ClaimError, ClaimFailure, UnexpectedError
 from kubelet_plugin.kubelet.pb import dra_v1_pb2 as pb
@@ -60,10 +60,10 @@ class CallReporter(Protocol):
 class NodeClaims(Protocol):
     """Carries out one attempt of a call."""
 
-    def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+    def prepare(self, reference: ClaimReference, call: CallLimits) -> tuple[PreparedDevice, ...]:
         """Prepares a claim, if it is not prepared; raises ClaimError."""
 
-    def unprepare(self, reference: ClaimReference, call: Call) -> None:
+    def unprepare(self, reference: ClaimReference, call: CallLimits) -> None:
         """Unprepares a claim, if it is prepared; raises ClaimError."""
 
 
@@ -111,7 +111,7 @@ class DraService:
         """NodePrepareResources."""
         response = pb.NodePrepareResourcesResponse()
 
-        def once(claim: ClaimReference, call: Call) -> None:
+        def once(claim: ClaimReference, call: CallLimits) -> None:
             prepared = self._claims.prepare(claim, call)
             response.claims[claim.uid].devices.extend(
                 pb.Device(
@@ -135,7 +135,7 @@ class DraService:
         """NodeUnprepareResources."""
         response = pb.NodeUnprepareResourcesResponse()
 
-        def once(claim: ClaimReference, call: Call) -> None:
+        def once(claim: ClaimReference, call: CallLimits) -> None:
             self._claims.unprepare(claim, call)
             response.claims[claim.uid].error = ""
 
@@ -148,7 +148,7 @@ class DraService:
         self,
         operation: ClaimOperation,
         claims: Sequence[ClaimReference],
-        once: Callable[[ClaimReference, Call], None],
+        once: Callable[[ClaimReference, CallLimits], None],
         context: grpc.ServicerContext,
     ) -> list[tuple[ClaimReference, ClaimFailure]]:
         """Calls `once` for each claim, and again for claims whose failure is retriable.
@@ -197,7 +197,7 @@ class DraService:
 
 
 def _try(
-    once: Callable[[ClaimReference, Call], None], claim: ClaimReference, call: Call
+    once: Callable[[ClaimReference, CallLimits], None], claim: ClaimReference, call: CallLimits
 ) -> ClaimFailure | None:
     if call.abandoned():
         return CallerGone(claim)
@@ -211,10 +211,10 @@ def _try(
     return None
 
 
-def _call(context: grpc.ServicerContext, now: float) -> Call:
+def _call(context: grpc.ServicerContext, now: float) -> CallLimits:
     """Reads the deadline once, because gRPC's remaining time follows changes of the wall clock."""
     patience = min(_LONGEST_CALL, context.time_remaining()) - _RESERVE
-    return Call(deadline=now + patience, abandoned=lambda: not context.is_active())
+    return CallLimits(deadline=now + patience, abandoned=lambda: not context.is_active())
 
 
 def _references(claims: Iterable[pb.Claim]) -> tuple[ClaimReference, ...]:

@@ -6,10 +6,10 @@ from typing import Generic, TypeVar
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.failure import ClaimError, NodeResourceFailed
 from kubelet_plugin.claims.lifecycle import Leftover
-from kubelet_plugin.prepare.reconcile import Ports, Resource, reconcile
+from kubelet_plugin.prepare.reconcile import AnyResource, Ports, reconcile
 from kubelet_plugin.prepare.resource import Identity, ResourceError
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=AnyResource)
 M = TypeVar("M")
 
 

@@ -16,7 +16,7 @@ from kubelet_plugin.claims.claim import ClaimReference
 from kubelet_plugin.prepare.resource import Identity, ResourceError
 
 
-class Resource(Protocol):
+class AnyResource(Protocol):
     """A node resource of any kind."""
 
     @property
@@ -24,7 +24,7 @@ class Resource(Protocol):
         """The identity of the resource."""
 
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=AnyResource)
 R_contra = TypeVar("R_contra", contravariant=True)
 M = TypeVar("M")
 

@@ -20,7 +20,7 @@ from kubelet_plugin.claims.failure import (
     TimeSliceDisagrees,
     TimeSlicingMissing,
 )
-from kubelet_plugin.devices.conflict import Hold
+from kubelet_plugin.devices.conflict import DeviceHold
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.name import (
@@ -42,7 +42,7 @@ from kubelet_plugin.devices.share import (
     share_amounts,
 )
 from kubelet_plugin.devices.whole import WholeGpu
-from kubelet_plugin.inventory.health import HEALTHY, Problems, in_order
+from kubelet_plugin.inventory.health import HEALTHY, GpuProblems, in_order
 from kubelet_plugin.inventory.mig import MigUnsupported
 from kubelet_plugin.prepare.resource import (
     ClaimSpec,
@@ -71,7 +71,7 @@ def identities(claim: NodeClaim) -> frozenset[Identity]:
     return of_claim.union(*map(_identities, claim.holds))
 
 
-def _identities(hold: Hold) -> frozenset[Identity]:
+def _identities(hold: DeviceHold) -> frozenset[Identity]:
     gpu = gpu_name(hold.device)
     match hold.device:
         case WholeGpuName():
@@ -181,7 +181,7 @@ def _time_slices(claim: NodeClaim, usable: Mapping[str, GpuDevice]) -> Iterable[
     Raises:
         ClaimError: the claim demands two lengths of a GPU, or the GPU has only one.
     """
-    demanded: dict[str, Hold] = {}
+    demanded: dict[str, DeviceHold] = {}
     for hold in claim.holds:
         if hold.time_slice is None:
             continue
@@ -243,7 +243,7 @@ def _refuse_weaker(
         )
 
 
-def _preventing(device: GpuDevice) -> Problems:
+def _preventing(device: GpuDevice) -> GpuProblems:
     """Returns the problems that prevent the use of a device."""
     match device:
         case WholeGpu() | Partition() | FoundPartition() | Share():

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from carina_dra.resource import ResourceSlice
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, SliceContent
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool, SliceContent
 
 
 def arranged(
-    pool: Pool, first: Sequence[str], existing: Iterable[ResourceSlice], *, keep: bool
-) -> Pool:
+    pool: PublishedPool, first: Sequence[str], existing: Iterable[ResourceSlice], *, keep: bool
+) -> PublishedPool:
     """Returns the pool with the devices of each slice arranged, those named in `first` first.
 
     An existing slice of these devices stays as it is if it has the first devices in this order; the

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from carina_dra.resource import Device, ResourceSliceSpec
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, SliceContent
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool, SliceContent
 
 
 class FeatureGate(Enum):
@@ -50,7 +50,7 @@ def named_in(message: str) -> frozenset[FeatureGate]:
     return frozenset(gate for gate in FeatureGate if gate.value in words)
 
 
-def without(pool: Pool, off: frozenset[FeatureGate]) -> Pool:
+def without(pool: PublishedPool, off: frozenset[FeatureGate]) -> PublishedPool:
     """Returns the pool to publish while these gates are off.
 
     Without consumable capacity, a device that allows multiple allocations would be allocated whole,

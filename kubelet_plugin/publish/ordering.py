@@ -15,16 +15,16 @@ from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.order import DeviceOrder, free_in_order
 from kubelet_plugin.devices.room import DeviceUse
 from kubelet_plugin.publish.arrangement import arranged
-from kubelet_plugin.publish.pool import Pool
+from kubelet_plugin.publish.pool import PublishedPool
 
-Uses: TypeAlias = tuple[DeviceUse, ...]
+DeviceUses: TypeAlias = tuple[DeviceUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WantedOrder:
     """How devices are to be ordered now."""
 
-    uses: Uses
+    uses: DeviceUses
     """What claims use. A slice with other devices than before is ordered by it in any case."""
     keep: bool
     """Whether slices keep the order that they have."""
@@ -40,7 +40,7 @@ class Ordering:
         """A new order is written no sooner than `seconds` after the last."""
         self.order = order
         self._seconds = seconds
-        self._uses: Uses | None = None
+        self._uses: DeviceUses | None = None
         self._is_ordered = True
         """Whether the slices were ordered after the last change of the uses."""
         self._not_before = -math.inf
@@ -63,11 +63,11 @@ class Ordering:
 
     def arrange(
         self,
-        pool: Pool,
+        pool: PublishedPool,
         devices: Sequence[GpuDevice],
         existing: Iterable[ResourceSlice],
         wanted: WantedOrder,
-    ) -> Pool:
+    ) -> PublishedPool:
         """Returns the pool of these devices in the wanted order."""
         if self.order is DeviceOrder.NONE:
             return pool

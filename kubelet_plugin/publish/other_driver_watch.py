@@ -10,7 +10,7 @@ from carina_dra.kube.backoff import Backoff
 from carina_dra.kube.errors import ApiError
 from kubelet_plugin.publish.other_drivers import (
     ExtendedResource,
-    Offer,
+    OfferedElsewhere,
     PublishedGpu,
     SameNamePlugin,
     extended_resources,
@@ -54,7 +54,7 @@ class OtherDriverWatch:
         self._pause = Backoff(initial=interval, cap=interval, jitter=0.1)
         self._memory = memory
         self._resources: frozenset[ExtendedResource] | None = None
-        self._offers: Mapping[Offer, float] = {}
+        self._offers: Mapping[OfferedElsewhere, float] = {}
         self._due = clock()
 
     @property
@@ -62,14 +62,14 @@ class OtherDriverWatch:
         """The time on the clock at which the next read is due."""
         return self._due
 
-    def offers(self, in_slices: Iterable[PublishedGpu]) -> tuple[Offer, ...]:
+    def offers(self, in_slices: Iterable[PublishedGpu]) -> tuple[OfferedElsewhere, ...]:
         """Returns what other drivers offer, `in_slices` included. Reads the Node if that is due.
 
         Raises ApiError if the first read of the Node fails. If a later one fails, the previous
         result stays in force.
         """
         now = self._clock()
-        seen: set[Offer] = set(in_slices)
+        seen: set[OfferedElsewhere] = set(in_slices)
         if now >= self._due:
             self._resources = self._read_resources()
             plugin = self._same_name_plugin()

@@ -73,7 +73,7 @@ class SameNamePlugin:
     """The path of a checkpoint there that is not Carina's."""
 
 
-Offer: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin
+OfferedElsewhere: TypeAlias = ExtendedResource | PublishedGpu | SameNamePlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,12 @@ def published_gpus(spec: ResourceSliceSpec) -> frozenset[PublishedGpu]:
 
 
 def remembered(
-    before: Mapping[Offer, float], seen: Iterable[Offer], *, now: float, seconds: float
-) -> Mapping[Offer, float]:
+    before: Mapping[OfferedElsewhere, float],
+    seen: Iterable[OfferedElsewhere],
+    *,
+    now: float,
+    seconds: float,
+) -> Mapping[OfferedElsewhere, float]:
     """Returns the offers seen now or within the last `seconds`, with the time each was last seen.
 
     An offer can disappear for a while although its driver remains: the kubelet deletes all
@@ -153,7 +157,7 @@ def remembered(
 
 
 def decide(
-    devices: Sequence[GpuDevice], offers: Collection[Offer], policy: BesideOtherDrivers
+    devices: Sequence[GpuDevice], offers: Collection[OfferedElsewhere], policy: BesideOtherDrivers
 ) -> Decision:
     """Decides which of `devices` to publish, given what other drivers on the node offer."""
     gpus = tuple({device.gpu.uuid: device.gpu for device in devices}.values())
@@ -168,7 +172,7 @@ def decide(
     assert_never(policy)
 
 
-def _contested(gpus: tuple[Gpu, ...], offers: Collection[Offer]) -> Iterator[Contested]:
+def _contested(gpus: tuple[Gpu, ...], offers: Collection[OfferedElsewhere]) -> Iterator[Contested]:
     resources: set[str] = set()
     identities: dict[str, set[str]] = {}
     plugins: list[SameNamePlugin] = []

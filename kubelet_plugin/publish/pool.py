@@ -50,7 +50,7 @@ SliceContent: TypeAlias = CounterSlice | DeviceSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PublishedPool:
     """What one driver publishes for one node. The pool is named after the node."""
 
     driver: str
@@ -65,7 +65,7 @@ def pool(
     *,
     node: str,
     order: DeviceOrder = DeviceOrder.NONE,
-) -> Pool:
+) -> PublishedPool:
     """Returns the pool of a node's devices, in their order, by groups of `order`."""
     by_group = [
         [device.published(settings) for device in group] for group in groups(devices, order)
@@ -76,7 +76,7 @@ def pool(
     counter_sets = [
         counter_set(device.gpu, device.state) for name, device in sets.items() if name in consumed
     ]
-    return Pool(
+    return PublishedPool(
         settings.driver,
         node,
         (

@@ -25,7 +25,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import Client, Preconditions, Selection
 from carina_dra.kube.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 from carina_dra.kube.reflector import Reflector
-from carina_dra.kube.store import Entry
+from carina_dra.kube.store import StoreEntry
 from carina_dra.resource import OwnerReference, ResourceSlice, decode, encode
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.publish_settings import PublishSettings
@@ -41,7 +41,7 @@ from kubelet_plugin.publish.other_drivers import (
     decide,
     published_gpus,
 )
-from kubelet_plugin.publish.pool import Pool, pool
+from kubelet_plugin.publish.pool import PublishedPool, pool
 from kubelet_plugin.publish.sync import SlicePlan, sync
 
 _GROUPING_DELAY: Final = 0.1
@@ -64,7 +64,7 @@ class PublishReporter(Protocol):
     def slice_written(self, operation: SliceOperation) -> None:
         """Reports that a slice was written."""
 
-    def slices_published(self, pool: Pool) -> None:
+    def slices_published(self, pool: PublishedPool) -> None:
         """Reports that the slices match the pool, after each change and each failure."""
 
     def slices_repaired(self) -> None:
@@ -134,8 +134,8 @@ class Publisher:
         self._stopped = False
 
         # Used by the publisher's thread only:
-        self._composed: tuple[tuple[GpuDevice, ...], Pool] | None = None
-        self._stored: Pool | None = None
+        self._composed: tuple[tuple[GpuDevice, ...], PublishedPool] | None = None
+        self._stored: PublishedPool | None = None
         self._owner: OwnerReference | None = None
         self._off_until: dict[FeatureGate, float] = {}
         self._reported_off: set[FeatureGate] = set()
@@ -283,7 +283,7 @@ class Publisher:
         self._ordered(order, now, written=bool(plan))
         return True
 
-    def _pool(self, devices: tuple[GpuDevice, ...]) -> Pool:
+    def _pool(self, devices: tuple[GpuDevice, ...]) -> PublishedPool:
         """Returns the pool, cached: composing it is more than half of a check of the slices."""
         known = self._composed
         if known is None or known[0] != devices:
@@ -378,7 +378,7 @@ class Publisher:
         """Records the stored slice, and the feature gates whose fields it lacks."""
         stored = decode(ResourceSlice, body)
         version = int(resource_version_of(body))
-        self._reflector.store.put(key_of(body), Entry(version, stored))
+        self._reflector.store.put(key_of(body), StoreEntry(version, stored))
         self._reporter.slice_written(operation)
         kept = needed(stored.spec)
         for gate in needed(sent.spec):

@@ -26,7 +26,7 @@ from carina_dra.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool
 
 _GENERATE_NAME_LENGTH: Final = 248
 """Names may have 253 characters, and the API server adds five."""
@@ -47,7 +47,7 @@ class SlicePlan:
         return bool(self.update or self.create or self.delete)
 
 
-def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
+def resource_slices(pool: PublishedPool, generation: int) -> tuple[ResourceSlice, ...]:
     """Returns the slices of a pool as new objects, without an owner."""
     return tuple(
         ResourceSlice(
@@ -71,7 +71,7 @@ def resource_slices(pool: Pool, generation: int) -> tuple[ResourceSlice, ...]:
     )
 
 
-def sync(pool: Pool, existing: Iterable[ResourceSlice]) -> SlicePlan:
+def sync(pool: PublishedPool, existing: Iterable[ResourceSlice]) -> SlicePlan:
     """Returns the writes that turn `existing`, all slices of the driver on the node, into `pool`.
 
     Of two slices with one index the one of the higher generation stays, then the first by name, so
@@ -138,7 +138,7 @@ def _by_prefix(slices: Iterable[ResourceSlice]) -> dict[str, ResourceSlice]:
     return {current.metadata.generate_name: current for current in slices}
 
 
-def _generate_name(pool: Pool, index: int) -> str:
+def _generate_name(pool: PublishedPool, index: int) -> str:
     """Returns `<index, five hexadecimal digits>-<driver>-<node>-`, cut to the length allowed."""
     return f"{index:05x}-{pool.driver}-{pool.node}"[: _GENERATE_NAME_LENGTH - 1] + "-"
 

@@ -8,7 +8,7 @@ from carina_dra.kube.event_recorder import EventRecorder
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim
 from kubelet_plugin.claims.failure import CallerGone, ClaimFailure
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _RETRY_REASONS: dict[ClaimOperation, str] = {
 class ClaimReport:
     """The CallReporter and ClaimReporter of the plugin."""
 
-    def __init__(self, *, events: EventRecorder, node: str, metrics: Metrics) -> None:
+    def __init__(self, *, events: EventRecorder, node: str, metrics: PluginMetrics) -> None:
         self._events = events
         self._node = ObjectReference("v1", "Node", node, uid=node)
         self._metrics = metrics

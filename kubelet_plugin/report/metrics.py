@@ -9,7 +9,7 @@ _CALL_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 1
 _READ_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30)
 
 
-class Metrics:
+class PluginMetrics:
     """Every metric of one plugin process, in a registry of its own."""
 
     CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4

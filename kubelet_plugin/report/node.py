@@ -40,9 +40,9 @@ from kubelet_plugin.publish.other_drivers import (
     DraDriver,
     SameNamePlugin,
 )
-from kubelet_plugin.publish.pool import DeviceSlice, Pool
+from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
 from kubelet_plugin.publish.publisher import SliceOperation
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 
 _CONSEQUENCES: Mapping[FeatureGate, str] = {
     FeatureGate.CONSUMABLE_CAPACITY: "GPUs cannot be shared, and no shares are published",
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 class NodeReport:
     """The InventoryReporter, PublishReporter and RegistrationReporter of the plugin."""
 
-    def __init__(self, *, events: EventRecorder, node: str, metrics: Metrics) -> None:
+    def __init__(self, *, events: EventRecorder, node: str, metrics: PluginMetrics) -> None:
         self._events = events
         self._node = ObjectReference("v1", "Node", node, uid=node)
         self._metrics = metrics
@@ -95,12 +95,12 @@ class NodeReport:
             f"A call to the NVIDIA driver has not returned for {seconds:.0f} s. Until it returns, "
             "the plugin does not notice changes to this node's GPUs; check the kernel log"
         )
-        self._report(Notice(EventType.WARNING, "GPUDriverHangs", note), action="Observe")
+        self._report(NodeNotice(EventType.WARNING, "GPUDriverHangs", note), action="Observe")
 
     def inventory_read_resumed(self, seconds: float) -> None:
         """Reports that a stalled read of the GPUs returned."""
         note = f"The call to the NVIDIA driver returned after {seconds:.0f} s"
-        self._report(Notice(EventType.NORMAL, "GPUDriverResumed", note), action="Observe")
+        self._report(NodeNotice(EventType.NORMAL, "GPUDriverResumed", note), action="Observe")
 
     # --- from the publisher ---
 
@@ -108,7 +108,7 @@ class NodeReport:
         """Reports that a ResourceSlice was written."""
         self._metrics.slice_writes.labels(operation).inc()
 
-    def slices_published(self, pool: Pool) -> None:
+    def slices_published(self, pool: PublishedPool) -> None:
         """Reports that the ResourceSlices match the pool."""
         self._reported_failure = ""
         device_slices = [content for content in pool.slices if isinstance(content, DeviceSlice)]
@@ -139,12 +139,12 @@ class NodeReport:
             case _:
                 remedy = ""
         note = f"The node's ResourceSlices cannot be published: {reason}{remedy}"
-        self._report(Notice(EventType.WARNING, "PublishFailed", note), action="Publish")
+        self._report(NodeNotice(EventType.WARNING, "PublishFailed", note), action="Publish")
 
     def feature_gate_off(self, gate: FeatureGate) -> None:
         """Reports that the API server drops or refuses fields of ResourceSlices."""
         note = f"The API server does not store fields of {gate.value}: {_CONSEQUENCES[gate]}"
-        self._report(Notice(EventType.WARNING, "FeatureGateOff", note), action="Publish")
+        self._report(NodeNotice(EventType.WARNING, "FeatureGateOff", note), action="Publish")
 
     def gpus_contested(self, decision: Decision) -> None:
         """Reports that the set of GPUs that other drivers offer has changed."""
@@ -152,7 +152,7 @@ class NodeReport:
             self._report(contested_notice(contested, decision.policy), action="Publish")
         if not decision.contested:
             note = "No other driver offers this node's GPUs any longer; all GPUs are published"
-            self._report(Notice(EventType.NORMAL, "GPUsNotContested", note), action="Publish")
+            self._report(NodeNotice(EventType.NORMAL, "GPUsNotContested", note), action="Publish")
 
     # --- from the registration ---
 
@@ -162,16 +162,16 @@ class NodeReport:
             f"The kubelet refused to register the plugin: {reason}. Claims for this node's GPUs "
             "cannot be prepared until the kubelet accepts it; check the kubelet's log"
         )
-        self._report(Notice(EventType.WARNING, "RegistrationRefused", note), action="Register")
+        self._report(NodeNotice(EventType.WARNING, "RegistrationRefused", note), action="Register")
 
-    def _report(self, event: "Notice", *, action: str) -> None:
+    def _report(self, event: "NodeNotice", *, action: str) -> None:
         log = _log.warning if event.type is EventType.WARNING else _log.info
         log("node event", extra={"reason": event.reason, "note": event.note})
         self._events.record(self._node, event.type, event.reason, event.note, action=action)
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NodeNotice:
     """An Event about the node, without its object and time."""
 
     type: EventType
@@ -179,48 +179,48 @@ class Notice:
     note: str
 
 
-def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each change
+def notice(change: InventoryChange) -> NodeNotice:  # noqa: C901 - a case for each change
     """Returns the Event for a change of the node's GPUs."""
     normal, warning = EventType.NORMAL, EventType.WARNING
     match change:
         case DriverArrived(gpus):
-            return Notice(normal, "GPUDriverReady", f"The NVIDIA driver is ready; GPUs: {gpus}")
+            return NodeNotice(normal, "GPUDriverReady", f"The NVIDIA driver is ready; GPUs: {gpus}")
         case DriverGone(reason):
-            return Notice(
+            return NodeNotice(
                 warning,
                 "GPUDriverMissing",
                 f"{reason}. This node's GPUs cannot be allocated until the NVIDIA driver is "
                 "installed and loaded; the plugin detects it without a restart",
             )
         case DriverRefuses(failure):
-            return Notice(
+            return NodeNotice(
                 warning,
                 "GPUDriverFailed",
                 f"The NVIDIA driver does not work: {failure}. This node's GPUs cannot be "
                 "allocated; check that nvidia-smi works on the node",
             )
         case DriverWasReplaced(library):
-            return Notice(
+            return NodeNotice(
                 normal,
                 "GPUDriverReplaced",
                 f"Another NVIDIA driver was installed ({library}). The plugin exits, and the "
                 "kubelet restarts it with the new driver",
             )
         case GpuAppeared(gpu):
-            return Notice(normal, "GPUAppeared", f"{_name(gpu)} was found")
+            return NodeNotice(normal, "GPUAppeared", f"{_name(gpu)} was found")
         case GpuVanished(gpu):
-            return Notice(warning, "GPUVanished", f"{_name(gpu)} is no longer present")
+            return NodeNotice(warning, "GPUVanished", f"{_name(gpu)} is no longer present")
         case ProblemAppeared(gpu, problem):
-            return Notice(
+            return NodeNotice(
                 warning,
                 problem.event_reason,
                 f"{_name(gpu)} {problem}. It is not allocated until this is resolved; "
                 f"{problem.remedy}",
             )
         case GpuRecovered(gpu):
-            return Notice(normal, "GPURecovered", f"{_name(gpu)} responds again")
+            return NodeNotice(normal, "GPURecovered", f"{_name(gpu)} responds again")
         case GpuIsUnknown(unknown):
-            return Notice(
+            return NodeNotice(
                 warning,
                 "GPUUnreadable",
                 f"GPU {unknown.index} in the driver's list has not responded since the plugin "
@@ -231,11 +231,11 @@ def notice(change: InventoryChange) -> Notice:  # noqa: C901 - a case for each c
             state = (
                 "enabled; the GPU is not allocated as a whole" if mode is MigMode.ON else "disabled"
             )
-            return Notice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
+            return NodeNotice(normal, "MIGModeChanged", f"MIG mode of {_name(gpu)} is {state}")
     assert_never(change)
 
 
-def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> Notice:
+def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> NodeNotice:
     """Returns the Event for GPUs that another driver also offers."""
     gpus = ", ".join(f"GPU {gpu.minor}" for gpu in contested.gpus)
     match contested.by:
@@ -256,14 +256,14 @@ def contested_notice(contested: Contested, policy: BesideOtherDrivers) -> Notice
             assert_never(contested.by)
     match policy:
         case "withhold":
-            return Notice(
+            return NodeNotice(
                 EventType.WARNING,
                 "GPUsWithheld",
                 f"GPUs are not published, because {offer}: {gpus}. To publish them, {remedy}, or "
                 "set beside_other_drivers to publish",
             )
         case "publish":
-            return Notice(
+            return NodeNotice(
                 EventType.WARNING,
                 "GPUsOfferedTwice",
                 f"GPUs are published, because beside_other_drivers is publish, although {offer}: "

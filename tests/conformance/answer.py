@@ -20,7 +20,7 @@ from carina_dra.allocator.pool import PoolSlice, gather
 from carina_dra.allocator.preference import UPSTREAM, Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.allocator.search import Impossible
-from carina_dra.allocator.usage import DeviceId, Share, Usage
+from carina_dra.allocator.usage import DeviceId, SharedUse, Usage
 from carina_dra.quantity import Quantity, QuantityError
 from carina_dra.resource import (
     DecodeError,
@@ -102,7 +102,7 @@ def _usage(case: Mapping[str, Any]) -> Usage:
             consumed[name] = consumed.get(name, 0) + Quantity.parse(text).nanos
     return Usage(
         dedicated={_device(each): 1 for each in case.get("allocatedDevices") or ()},
-        shared={device: Share(1, consumed) for device, consumed in amounts.items()},
+        shared={device: SharedUse(1, consumed) for device, consumed in amounts.items()},
     )
 
 

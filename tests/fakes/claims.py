@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.failure import ClaimError, ClaimFailure
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.kubelet.dra_service import ClaimOperation
 
-PATIENT = Call(deadline=math.inf, abandoned=lambda: False)
+PATIENT = CallLimits(deadline=math.inf, abandoned=lambda: False)
 
 
 @dataclass

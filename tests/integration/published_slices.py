@@ -17,7 +17,7 @@ from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch, same_name_plugin
 from kubelet_plugin.publish.other_drivers import BesideOtherDrivers, Contested, Decision
-from kubelet_plugin.publish.pool import Pool
+from kubelet_plugin.publish.pool import PublishedPool
 from kubelet_plugin.publish.publisher import Publisher, SliceOperation
 from tests.samples.gpus import MIG, whole
 
@@ -31,7 +31,7 @@ class Report:
     """The reports of a publisher."""
 
     written: list[SliceOperation] = field(default_factory=list)
-    published: list[Pool] = field(default_factory=list)
+    published: list[PublishedPool] = field(default_factory=list)
     repairs: list[float] = field(default_factory=list)
     """The times of the repairs, in monotonic seconds."""
     failures: list[ApiError] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Report:
     def slice_written(self, operation: SliceOperation) -> None:
         self.written.append(operation)
 
-    def slices_published(self, pool: Pool) -> None:
+    def slices_published(self, pool: PublishedPool) -> None:
         self.published.append(pool)
 
     def slices_repaired(self) -> None:

@@ -24,7 +24,7 @@ from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, JsonPatch, MergePatch
 from carina_dra.kube.errors import Forbidden, Invalid, NotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from carina_dra.kube.lease import LeaderElector, Outcome
+from carina_dra.kube.lease import LeaderElector, LeadershipEnd
 from controller.act.exclusive_taint import RULE
 from controller.names import DELETE_PROTECTION, GATE
 from simulation.kubernetes.cluster import DEPLOY, Cluster
@@ -194,7 +194,7 @@ def test_the_leader_takes_renews_and_releases_its_lease(
 
     outcome = LeaderElector(controller.client, lease, "a-replica").run(work, stopping)
 
-    assert outcome is Outcome.STOPPED
+    assert outcome is LeadershipEnd.STOPPED
     stored = administrator.get(LEASES, lease.name, namespace=lease.namespace)
     assert stored["spec"]["leaseTransitions"] == 0
     assert stored["spec"].get("holderIdentity", "") == ""

@@ -23,7 +23,7 @@ from kubelet_plugin.nvml.reader import NvmlReader
 from kubelet_plugin.publish.ordering import Ordering
 from kubelet_plugin.publish.other_driver_watch import OtherDriverWatch
 from kubelet_plugin.publish.publisher import Publisher
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.node import NodeReport
 from simulation.api_server.server import ApiServer
 from simulation.nvml import SimulatedNode, installed
@@ -42,7 +42,7 @@ class Machine:
 
     hardware: SimulatedNode
     in_api: NodeInApi
-    metrics: Metrics
+    metrics: PluginMetrics
 
     def events(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.in_api.admin.list(EVENTS).items
@@ -75,7 +75,7 @@ def hardware(tmp_path: Path) -> SimulatedNode:
 def start(hardware: SimulatedNode) -> Iterator[Callable[[], Machine]]:
     """Starts the publishing half of the plugin, wired as in main.py."""
     stops: list[Callable[[], object]] = []
-    metrics = Metrics()
+    metrics = PluginMetrics()
     with (
         ApiServer() as server,
         Client(server.connection) as admin,

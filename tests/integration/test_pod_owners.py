@@ -11,7 +11,7 @@ from controller.engine.model.group import Group, PodSet
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import MIN_COUNT_ANNOTATION
 from controller.observe.grouping import group_of
-from controller.observe.member import Member, group_id_of, place_of
+from controller.observe.member import GroupMember, group_id_of, place_of
 from controller.observe.owner import Owner
 from controller.observe.owners.stateful_set import STATEFUL_SET
 from simulation.kubernetes.cluster import Cluster
@@ -57,10 +57,10 @@ def _create(
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
 
 
-def _pods(cluster: Cluster, owner: str, count: int) -> list[Member]:
+def _pods(cluster: Cluster, owner: str, count: int) -> list[GroupMember]:
     """The pods of an owner, the first of its pod set first, as soon as there are enough."""
 
-    def found() -> list[Member]:
+    def found() -> list[GroupMember]:
         listed = cluster.kubectl("get", "pods", "-n", _NAMESPACE, "-l", f"owner={owner}", "-o=json")
         pods = [_member(body) for body in json.loads(listed)["items"]]
         return pods if len(pods) == count else []
@@ -68,9 +68,9 @@ def _pods(cluster: Cluster, owner: str, count: int) -> list[Member]:
     return sorted(eventually(found, within=30), key=lambda pod: place_of(pod).rank)
 
 
-def _member(body: Mapping[str, Any]) -> Member:
+def _member(body: Mapping[str, Any]) -> GroupMember:
     metadata = decode(ObjectMeta, body["metadata"])
-    return Member(
+    return GroupMember(
         metadata.namespace,
         metadata.name,
         labels=metadata.labels,
@@ -85,7 +85,7 @@ def _stateful_set(cluster: Cluster, name: str) -> Owner:
     )
 
 
-def _group(pods: list[Member], owner: Owner | None = None) -> Group:
+def _group(pods: list[GroupMember], owner: Owner | None = None) -> Group:
     ids = {group_id_of(pod) for pod in pods}
     assert len(ids) == 1
     found = group_of(ids.pop(), pods, owner=owner)

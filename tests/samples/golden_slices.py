@@ -15,7 +15,7 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.host import HostPaths
 from kubelet_plugin.nvml.library import NvmlLibrary
 from kubelet_plugin.nvml.reader import NvmlReader
-from kubelet_plugin.publish.pool import Pool, pool
+from kubelet_plugin.publish.pool import PublishedPool, pool
 from kubelet_plugin.publish.sync import resource_slices
 from simulation.nvml import SimulatedNode, installed
 
@@ -29,7 +29,7 @@ def golden_file(profile: str) -> Path:
     return _FOLDER / f"{profile}-slices.json"
 
 
-def simulated_pool(profile: str, directory: Path) -> Pool:
+def simulated_pool(profile: str, directory: Path) -> PublishedPool:
     """The pool of a simulated node, which is made in an empty directory.
 
     Of the GPUs with MIG, only the first has its partitions in it: those of the others are alike.
@@ -53,7 +53,7 @@ def simulated_devices(profile: str, directory: Path) -> tuple[GpuDevice, ...]:
     return devices(inventory)
 
 
-def render(of: Pool) -> str:
+def render(of: PublishedPool) -> str:
     """The slices as they are in the file."""
     return json.dumps([encode(each) for each in resource_slices(of, 1)], indent=1) + "\n"
 

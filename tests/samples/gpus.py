@@ -11,9 +11,9 @@ from kubelet_plugin.inventory.gpu import Gpu, GpuState, MigMode, NvLink, Observe
 from kubelet_plugin.inventory.health import (
     HEALTHY,
     GpuLost,
+    GpuProblem,
     GpuUnreadable,
     NvmlFailure,
-    Problem,
 )
 from kubelet_plugin.inventory.mig import (
     GpuInstance,
@@ -83,7 +83,7 @@ def gpu(minor: int, **facts: Any) -> Gpu:
 
 def observed(
     minor: int,
-    *problems: Problem,
+    *problems: GpuProblem,
     nvlink: NvLink | None = None,
     mig_mode: MigMode = MigMode.OFF,
     instances: tuple[GpuInstance, ...] = (),
@@ -94,19 +94,21 @@ def observed(
     return ObservedGpu(gpu(minor, **facts), state)
 
 
-def whole(minor: int, *problems: Problem, nvlink: NvLink | None = None, **facts: Any) -> WholeGpu:
+def whole(
+    minor: int, *problems: GpuProblem, nvlink: NvLink | None = None, **facts: Any
+) -> WholeGpu:
     """A GPU as a device."""
     seen = observed(minor, *problems, nvlink=nvlink, **facts)
     return WholeGpu(seen.gpu, seen.state)
 
 
-def share(minor: int, *problems: Problem, **facts: Any) -> Share:
+def share(minor: int, *problems: GpuProblem, **facts: Any) -> Share:
     """A GPU as a device of which claims get shares."""
     seen = observed(minor, *problems, **facts)
     return Share(seen.gpu, seen.state)
 
 
-def monitor(minor: int, *problems: Problem, **facts: Any) -> Monitor:
+def monitor(minor: int, *problems: GpuProblem, **facts: Any) -> Monitor:
     """The sight of a GPU as a device."""
     seen = observed(minor, *problems, **facts)
     return Monitor(seen.gpu, seen.state)

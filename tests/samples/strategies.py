@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from carina_dra.quantity import Format, Quantity
 from carina_dra.resource import ExactCount, JsonObject, UnknownMode, Unrecognized
-from carina_dra.resource.schema import EMPTY, Member, Struct, alternatives
+from carina_dra.resource.schema import EMPTY, Struct, UnionMember, alternatives
 
 T = TypeVar("T")
 
@@ -69,5 +69,5 @@ def _values(kind: Any) -> SearchStrategy[Any]:
     members = {each.name: _values(hints[each.name]) for each in fields(kind) if each.init}
     if issubclass(kind, Struct):
         # Where an alternative is one member among others, theirs is the object that keeps the rest.
-        members["unknown"] = st.just(EMPTY) if issubclass(kind, Member) else _newer_members
+        members["unknown"] = st.just(EMPTY) if issubclass(kind, UnionMember) else _newer_members
     return st.builds(kind, **members)

@@ -15,7 +15,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import FAR
 from carina_dra.allocator.request import Alternative, Claim
-from carina_dra.allocator.usage import Amounts
+from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.placement.bounds.distance import least_distance
 from carina_dra.placement.bounds.distinct import charge_places, may_differ
 from carina_dra.placement.bounds.eligibility import Eligibility
@@ -32,7 +32,7 @@ from carina_dra.price import ALTERNATIVE, AMOUNT, VALUE
 from carina_dra.resource import All
 from carina_dra.work import Work
 
-_NO_AMOUNTS: Final[Amounts] = {}
+_NO_AMOUNTS: Final[DeviceAmounts] = {}
 _ROUNDS: Final = 4
 """How often the devices that constraints leave are passed on to the other constraints."""
 
@@ -281,7 +281,9 @@ class Demand:
             shares = min(shares, bisect_right(together, left))
         return shares
 
-    def _least_of_device(self, of: Sequence[WantedAlternative], one: Candidate) -> Amounts | None:
+    def _least_of_device(
+        self, of: Sequence[WantedAlternative], one: Candidate
+    ) -> DeviceAmounts | None:
         """What a request consumes of a device at least; None if it cannot be served.
 
         Policies of the device may round up what is asked for, or add to it.

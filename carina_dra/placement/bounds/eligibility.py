@@ -14,7 +14,7 @@ from carina_dra.allocator.matching import amounts_of
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.taint import untolerated
-from carina_dra.allocator.usage import Amounts
+from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.cel import AttributeExpression, CompileError, EvaluationError, Meter
 from carina_dra.placement.cluster.offer import OfferedPool, PoolState, devices_of
 from carina_dra.price import ALTERNATIVE, AMOUNT, CEL_UNIT, EVALUATION
@@ -22,7 +22,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceAttribute
 from carina_dra.work import Work
 
-_NO_AMOUNTS: Final[Amounts] = {}
+_NO_AMOUNTS: Final[DeviceAmounts] = {}
 _DEVICES: Final = 10_000
 """The number of devices of which it is remembered what a request makes of them."""
 

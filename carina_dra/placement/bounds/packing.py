@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from carina_dra.allocator.usage import Amounts
+from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.placement.cluster.knapsack import PackedGroup, PoolKnapsacks
 from carina_dra.placement.cluster.offer import PoolState
 from carina_dra.price import GROUP, PACKING, VALUE
@@ -25,7 +25,7 @@ class Want:
     count: int
     draws: bool = True
     """Whether nobody else can have them then; false for admin access."""
-    amounts: Amounts = field(default_factory=dict)
+    amounts: DeviceAmounts = field(default_factory=dict)
     """What all of them together consume of capacities at least, in billionths."""
 
 

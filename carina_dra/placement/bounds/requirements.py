@@ -7,7 +7,7 @@ from typing import Final
 
 from carina_dra.allocator.allocate import asks_for_several
 from carina_dra.allocator.request import Alternative, Claim, Constraint, NamedSelector
-from carina_dra.allocator.usage import Amounts
+from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.cel import CompileError
 from carina_dra.placement.bounds.packing import Want
 from carina_dra.resource import All, DistinctAttribute, ExactCount, MatchAttribute
@@ -25,7 +25,7 @@ class WantedAlternative:
 
     source: Alternative
     count: int
-    together: Amounts
+    together: DeviceAmounts
     """What it asks for of the capacities of all its devices, in billionths."""
 
     @classmethod
@@ -246,7 +246,7 @@ def _may_fail(claim: Claim) -> bool:
     )
 
 
-def least_of(alternatives: Sequence[Amounts]) -> Amounts:
+def least_of(alternatives: Sequence[DeviceAmounts]) -> DeviceAmounts:
     """The least amounts of alternatives; of a capacity that one does not ask for it is nothing."""
     first, *others = alternatives
     return {

@@ -12,7 +12,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.pool import Candidate, ReadyPool
 from carina_dra.allocator.request import NamedSelector
 from carina_dra.allocator.taint import untolerated
-from carina_dra.allocator.usage import Amounts, DeviceId, PoolId
+from carina_dra.allocator.usage import DeviceAmounts, DeviceId, PoolId
 from carina_dra.cel import CompileError
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.offer import OfferedPool, devices_of
@@ -197,7 +197,7 @@ def _together(views: Sequence[ReadyPool]) -> ReadyPool:
     first = views[0]
     if len(views) == 1:
         return first
-    counters: dict[str, Amounts] = {}
+    counters: dict[str, DeviceAmounts] = {}
     for view in views:
         for name, amounts in view.counters.items():
             counters[name] = {**amounts, **counters.get(name, {})}

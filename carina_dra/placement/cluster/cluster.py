@@ -13,7 +13,7 @@ from typing import Final
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.feasibility import is_feasible
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
-from carina_dra.allocator.group import Counter
+from carina_dra.allocator.group import CounterKey
 from carina_dra.allocator.node import Node, selects
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, Pool
@@ -432,7 +432,7 @@ class Cluster:
         """The published slices of a pool."""
         return tuple(self._slices[name] for name in sorted(self._pools.get(pool, ())))
 
-    def _consumed(self, device: DeviceId) -> Mapping[Counter, int]:
+    def _consumed(self, device: DeviceId) -> Mapping[CounterKey, int]:
         """What a device consumes of counters, as it is published, in billionths."""
         return {
             (consumption.counter_set, name): counter.value.nanos

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from carina_dra.allocator.group import Counter
+from carina_dra.allocator.group import CounterKey
 from carina_dra.allocator.usage import DeviceId, PoolId, Usage
 from carina_dra.placement.cluster.offer import NOTHING
 from carina_dra.placement.cluster.reservation import Reservation, held
@@ -18,7 +18,7 @@ class Holdings:
     def __init__(
         self,
         changed: Callable[[PoolId, Collection[str]], None],
-        consumed: Callable[[DeviceId], Mapping[Counter, int]],
+        consumed: Callable[[DeviceId], Mapping[CounterKey, int]],
     ) -> None:
         """`changed` is told of each pool whose usage changes, with the names of the devices.
 

@@ -16,8 +16,8 @@ from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
-from carina_dra.allocator.group import DeviceGroup, Drawn
-from carina_dra.allocator.usage import Amounts, Usage
+from carina_dra.allocator.group import CounterDraws, DeviceGroup
+from carina_dra.allocator.usage import DeviceAmounts, Usage
 from carina_dra.placement.cluster.independent_set import largest
 from carina_dra.price import CONFLICT
 from carina_dra.work import Work
@@ -180,9 +180,9 @@ class PoolKnapsacks:
         return most + paid
 
 
-def _drawn(groups: Iterable[DeviceGroup]) -> Sequence[tuple[int, Amounts]]:
+def _drawn(groups: Iterable[DeviceGroup]) -> Sequence[tuple[int, DeviceAmounts]]:
     """Devices with what they draw of all counters with a name together."""
-    alike: dict[tuple[tuple[str, ...], Drawn], int] = {}
+    alike: dict[tuple[tuple[str, ...], CounterDraws], int] = {}
     for group in groups:
         names = tuple(name for _, name in group.counters)
         for bit, drawn in group.drawn.items():
@@ -196,7 +196,7 @@ def _drawn(groups: Iterable[DeviceGroup]) -> Sequence[tuple[int, Amounts]]:
     return together
 
 
-def _totals(groups: Iterable[DeviceGroup]) -> Amounts:
+def _totals(groups: Iterable[DeviceGroup]) -> DeviceAmounts:
     """The largest total of the counters with a name."""
     totals: dict[str, int] = {}
     for group in groups:
@@ -214,7 +214,9 @@ def _families(names: Iterable[str]) -> list[_Weights]:
     return list(families.values())
 
 
-def _every(names: Iterable[str], drawn: Iterable[tuple[int, Amounts]], totals: Amounts) -> _Weights:
+def _every(
+    names: Iterable[str], drawn: Iterable[tuple[int, DeviceAmounts]], totals: DeviceAmounts
+) -> _Weights:
     """All counters, each weighed by what all devices together draw of it for what there is of it.
 
     A counter that is never short would otherwise make up for those that are.
@@ -227,7 +229,7 @@ def _every(names: Iterable[str], drawn: Iterable[tuple[int, Amounts]], totals: A
     return {name: together[name] * scale // totals[name] ** 2 for name in names if totals[name] > 0}
 
 
-def _knapsack(weights: _Weights, drawn: Iterable[tuple[int, Amounts]]) -> Knapsack:
+def _knapsack(weights: _Weights, drawn: Iterable[tuple[int, DeviceAmounts]]) -> Knapsack:
     by_amount: dict[int, int] = defaultdict(int)
     for devices, amounts in drawn:
         amount = sum(weight * amounts.get(name, 0) for name, weight in weights.items())

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from carina_dra.allocator.group import Counter
+from carina_dra.allocator.group import CounterKey
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceResult
@@ -22,7 +22,7 @@ class Reservation:
 def held(
     reservation: Reservation,
     in_use: Iterable[DeviceResult],
-    consumed: Callable[[DeviceId], Mapping[Counter, int]],
+    consumed: Callable[[DeviceId], Mapping[CounterKey, int]],
 ) -> tuple[DeviceResult, ...]:
     """What a reservation still holds, while its claims use the devices `in_use`.
 
@@ -37,11 +37,11 @@ def held(
 def _held(
     devices: Sequence[DeviceResult],
     used: Sequence[DeviceResult],
-    consumed: Callable[[DeviceId], Mapping[Counter, int]],
+    consumed: Callable[[DeviceId], Mapping[CounterKey, int]],
 ) -> Iterator[DeviceResult]:
     reserved = set(map(_id, devices))
     users: dict[DeviceId, list[DeviceResult]] = {}
-    owed: dict[tuple[PoolId, Counter], int] = {}
+    owed: dict[tuple[PoolId, CounterKey], int] = {}
     for result in used:
         users.setdefault(_id(result), []).append(result)
     for user in users.keys() - reserved:
@@ -65,8 +65,8 @@ def _held(
 
 def _pays(
     device: DeviceId,
-    owed: dict[tuple[PoolId, Counter], int],
-    consumed: Callable[[DeviceId], Mapping[Counter, int]],
+    owed: dict[tuple[PoolId, CounterKey], int],
+    consumed: Callable[[DeviceId], Mapping[CounterKey, int]],
 ) -> bool:
     """Whether a device is given up for what is owed; what it consumed is then not owed any more."""
     pool = PoolId(device.driver, device.pool)

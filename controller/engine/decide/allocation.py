@@ -6,21 +6,21 @@ from dataclasses import replace
 from carina_dra.allocator.preference import Policy
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess, nodes_of_firm_gpus, refusal
-from controller.engine.decide.chunk import Chunk, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, next_chunk
 from controller.engine.decide.gang import Gang, Taken, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.places import Place, Places
+from controller.engine.decide.places import Place, PlaceFinder
 from controller.engine.decide.refusal import held_by_refusal
 from controller.engine.decide.reservation import Reservations
-from controller.engine.decide.taker import Taker
+from controller.engine.decide.taker import Assigner
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import Behind, NoDomain, NoRoom, Reason, TooManyGpus
 
 
-class Allocation:
+class Allocating:
     """Places the next chunk of one group after the other."""
 
     def __init__(self, trial: Trial, reservations: Reservations) -> None:
@@ -48,7 +48,7 @@ class Allocation:
         chunk = next_chunk(state, group)
         if chunk is None:
             return Enough()
-        if not isinstance(chunk, Chunk):
+        if not isinstance(chunk, PlacementUnit):
             return Refused(chunk)
         asked = asked_by(state, chunk)
         over = refusal(state, group.queue, asked, preemptible=group.preemptible)
@@ -79,10 +79,10 @@ class Allocation:
         return Got()
 
     def _place(
-        self, chunk: Chunk, policy: Policy, nodes: frozenset[str] | None = None
+        self, chunk: PlacementUnit, policy: Policy, nodes: frozenset[str] | None = None
     ) -> Sequence[Taken] | Reason:
         """Gives a chunk its places, on these nodes or on all."""
-        taker = Taker(self._trial, policy)
+        taker = Assigner(self._trial, policy)
 
         def take(
             pod: Pod, within: frozenset[str] | None, avoided: Container[str]
@@ -93,14 +93,14 @@ class Allocation:
         return Gang(self._trial, take).place(chunk)
 
 
-def kind_of(places: Places, chunk: Chunk, policy: Policy) -> Hashable | None:
+def kind_of(places: PlaceFinder, chunk: PlacementUnit, policy: Policy) -> Hashable | None:
     """Equal for chunks of which one has room where the other would; None if that is not known."""
     if _is_tied(chunk):
         return None
     return policy, _shape(places, chunk)
 
 
-def _shape(places: Places, chunk: Chunk) -> Hashable:
+def _shape(places: PlaceFinder, chunk: PlacementUnit) -> Hashable:
     return (
         chunk.part.topology,
         tuple(map(places.kind, chunk.pods)),
@@ -108,12 +108,12 @@ def _shape(places: Places, chunk: Chunk) -> Hashable:
     )
 
 
-def _is_tied(chunk: Chunk) -> bool:
+def _is_tied(chunk: PlacementUnit) -> bool:
     """Whether pods that have a place say in which domain others of the chunk must be."""
     return bool(chunk.held) or any(map(_is_tied, chunk.children))
 
 
-def about(reason: NoRoom | NoDomain, chunk: Chunk) -> NoRoom | NoDomain:
+def about(reason: NoRoom | NoDomain, chunk: PlacementUnit) -> NoRoom | NoDomain:
     """A reason that was found for a chunk like this one, with the name of its own pod."""
     if isinstance(reason, NoRoom):
         pods = [pod.key for pod in chunk.all_pods()]

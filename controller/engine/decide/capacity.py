@@ -31,7 +31,7 @@ def refusal(
     return None
 
 
-class Account(NamedTuple):
+class QueueAccount(NamedTuple):
     """What a queue has at one time."""
 
     allocated: Amounts
@@ -43,7 +43,7 @@ class Account(NamedTuple):
     """How many devices of GPUs no resource of the queue counts."""
 
 
-Balance: TypeAlias = Mapping[str, Account]
+Balance: TypeAlias = Mapping[str, QueueAccount]
 """The accounts of a queue and of those above it."""
 
 
@@ -81,9 +81,9 @@ def nodes_of_firm_gpus(state: State, queue: str) -> frozenset[str]:
     return frozenset(node for pool in pools for node in state.cluster.nodes_of(pool))
 
 
-def _account(state: State, name: str) -> Account:
+def _account(state: State, name: str) -> QueueAccount:
     accounts = state.accounts
-    return Account(
+    return QueueAccount(
         accounts.allocated[name],
         accounts.firm[name],
         accounts.firmly_keeps(name),

@@ -10,11 +10,11 @@ from typing import Final, assert_never
 from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups, least_pods
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import TooFewPods
-from controller.engine.state.members import Members, OrderedPods, order_of_pod, set_of
+from controller.engine.state.members import GroupPods, OrderedPods, order_of_pod, set_of
 from controller.engine.state.state import State
 
 _NO_PODS: Final = OrderedPods()
-_NOBODY: Final = Members()
+_NOBODY: Final = GroupPods()
 """Of a group without pods."""
 
 
@@ -27,13 +27,13 @@ class Fullness(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class PlacementUnit:
     """Pods that are placed together or not at all, as a part of the tree of their group."""
 
     part: SubGroup
     pods: tuple[Pod, ...]
     """Those of a pod set; empty for sub-groups."""
-    children: tuple["Chunk", ...]
+    children: tuple["PlacementUnit", ...]
     """What is placed of its children, the first ones first."""
     held: frozenset[str] = frozenset()
     """The nodes of its pods that have a place, if a topology constraint keeps the part together."""
@@ -47,7 +47,7 @@ class Chunk:
 
 def next_chunk(
     state: State, group: Group, among: Collection[str] | None = None
-) -> Chunk | TooFewPods | None:
+) -> PlacementUnit | TooFewPods | None:
     """What is placed next; None if all of the group's pods have a place.
 
     Below its minimum, that is what is missing of it. Then it is one more pod, or the minimum of one
@@ -172,7 +172,7 @@ class _Tally:
                 return len(used) > least or any(map(self.has_surplus, children))
         assert_never(part)
 
-    def missing(self, part: SubGroup) -> Chunk | TooFewPods:
+    def missing(self, part: SubGroup) -> PlacementUnit | TooFewPods:
         """What a part needs to have its minimum."""
         match part:
             case PodSet(name=name, min_count=least):
@@ -183,7 +183,7 @@ class _Tally:
                 return self._chunk(part, pending.first(wanted))
             case SubGroups(children=children, min_count=least):
                 wanted = least - sum(map(self.is_satisfied, children))
-                found: list[Chunk] = []
+                found: list[PlacementUnit] = []
                 failed: TooFewPods | None = None
                 for child in self._by_need(children):
                     if len(found) == wanted:
@@ -191,7 +191,7 @@ class _Tally:
                     if self.is_satisfied(child):
                         continue
                     chunk = self.missing(child)
-                    if isinstance(chunk, Chunk):
+                    if isinstance(chunk, PlacementUnit):
                         found.append(chunk)
                     else:
                         failed = failed or chunk
@@ -200,7 +200,7 @@ class _Tally:
                 return self._chunk(part, (), found)
         assert_never(part)
 
-    def more(self, part: SubGroup) -> Chunk | None:
+    def more(self, part: SubGroup) -> PlacementUnit | None:
         """One more pod of a part that has its minimum, or the minimum of one more of its parts."""
         match part:
             case PodSet(name=name):
@@ -209,10 +209,10 @@ class _Tally:
             case SubGroups(children=children):
                 for child in self._by_need(children):
                     if self.is_satisfied(child):
-                        chunk: Chunk | TooFewPods | None = self.more(child)
+                        chunk: PlacementUnit | TooFewPods | None = self.more(child)
                     else:
                         chunk = self.missing(child)
-                    if isinstance(chunk, Chunk):
+                    if isinstance(chunk, PlacementUnit):
                         return self._chunk(part, (), (chunk,))
                 return None
         assert_never(part)
@@ -251,10 +251,12 @@ class _Tally:
         ]
         return (pod.key for pod in sorted(here, key=order_of_pod, reverse=True))
 
-    def _chunk(self, part: SubGroup, keys: Iterable[str], children: Sequence[Chunk] = ()) -> Chunk:
+    def _chunk(
+        self, part: SubGroup, keys: Iterable[str], children: Sequence[PlacementUnit] = ()
+    ) -> PlacementUnit:
         pods = tuple(map(self._state.pods.__getitem__, keys))
         held = self._nodes(part) if part.topology is not None else frozenset[str]()
-        return Chunk(part, pods, tuple(children), held)
+        return PlacementUnit(part, pods, tuple(children), held)
 
     def _nodes(self, part: SubGroup) -> frozenset[str]:
         """The nodes on which pods of a part have a place."""

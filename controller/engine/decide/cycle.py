@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Final, assert_never
 
-from controller.engine.decide.allocation import Allocation
+from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.attempt import Attempt, Enough, Got, Outcome, Refused
 from controller.engine.decide.chunk import has_active, is_satisfied
 from controller.engine.decide.domain import Domains
@@ -21,9 +21,9 @@ from controller.engine.decide.gang import keep_together
 from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.isolation import Isolation, earlier, next_end
 from controller.engine.decide.kept_place import keep_places, places_to_keep
-from controller.engine.decide.order import Turns
+from controller.engine.decide.order import QueueOrder
 from controller.engine.decide.overrun import overran
-from controller.engine.decide.places import Places, Spent, no_time
+from controller.engine.decide.places import PlaceFinder, Spent, no_time
 from controller.engine.decide.promise import keep_promises
 from controller.engine.decide.refusal import scheduler_reason
 from controller.engine.decide.reservation import Reservations
@@ -37,7 +37,15 @@ from controller.engine.decide.standing_refusals import (
 )
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
-from controller.engine.model.plan import Action, Cursor, KeptPlace, Memory, Nomination, Plan, Start
+from controller.engine.model.plan import (
+    Action,
+    CarriedOver,
+    Cursor,
+    KeptPlace,
+    Nomination,
+    Plan,
+    Start,
+)
 from controller.engine.model.pod import Pending
 from controller.engine.model.reason import (
     Behind,
@@ -72,7 +80,7 @@ class Engine:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._places = Places(state)
+        self._places = PlaceFinder(state)
         self._domains = Domains(state)
         self._shares = Shares(state)
         self._broken: set[str] = set()
@@ -129,7 +137,7 @@ class _Cycle:
         self._stale: list[str] = []
         self._reservations = Reservations(trial)
         self._wake = self._state.memory.wake if self._refusals else None
-        self._allocation = Allocation(trial, self._reservations)
+        self._allocation = Allocating(trial, self._reservations)
         self._making_room: dict[Action, MakingRoom] = {}
         """By action, once it is tried."""
         self._last_step: int | None = None
@@ -301,7 +309,7 @@ class _Cycle:
         late: tuple[Callable[[Group], bool], list[Group]] | None,
     ) -> None:
         """Tries groups in their order; those that come late are kept for later."""
-        turns = Turns(self._state, self._shares, groups, self._isolation)
+        turns = QueueOrder(self._state, self._shares, groups, self._isolation)
         while not self._is_over() and (group := turns.pop()) is not None:
             if self._isolation.time.is_overdrawn(group):
                 self._held_back.add(group.key)
@@ -312,7 +320,7 @@ class _Cycle:
             turns.update([group.queue])
         self._unasked.update(one.key for one in turns.left())
 
-    def _try(self, group: Group, attempt: Attempt, turns: Turns) -> bool:
+    def _try(self, group: Group, attempt: Attempt, turns: QueueOrder) -> bool:
         """Tries a group, which has another turn if it gets something.
 
         Whether others may be evicted for it.
@@ -374,7 +382,7 @@ class _Cycle:
         guarded = Guarded(state) if reclaims is None else reclaims.guarded
         self._wake_at(guarded.wake)
         self._wake_at(self._reservations.wake)
-        memory = Memory(
+        memory = CarriedOver(
             kept_places=(*self._kept_places, *new),
             nominations=tuple(
                 one for one in nominations if isinstance(state.pods[one.pod].state, Pending)

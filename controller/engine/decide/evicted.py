@@ -8,7 +8,7 @@ from controller.engine.model.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class EvictionUnit:
     """Pods of a group that are evicted together."""
 
     group: Group
@@ -17,12 +17,12 @@ class Unit:
     """Whether their queue need not give: they must get another place in the same plan."""
 
 
-class Evicted:
+class EvictedUnits:
     """The units that are evicted, the first ones first."""
 
     def __init__(self) -> None:
-        self._units: list[Unit] = []
-        self._of: dict[str, list[Unit]] = {}
+        self._units: list[EvictionUnit] = []
+        self._of: dict[str, list[EvictionUnit]] = {}
         """By group, in the same order."""
         self.pods = 0
         """How many pods they have together."""
@@ -30,13 +30,13 @@ class Evicted:
     def __len__(self) -> int:
         return len(self._units)
 
-    def __iter__(self) -> Iterator[Unit]:
+    def __iter__(self) -> Iterator[EvictionUnit]:
         return iter(self._units)
 
-    def __getitem__(self, at: int) -> Unit:
+    def __getitem__(self, at: int) -> EvictionUnit:
         return self._units[at]
 
-    def since(self, first: int) -> Sequence[Unit]:
+    def since(self, first: int) -> Sequence[EvictionUnit]:
         """The units from an index on."""
         return self._units[first:]
 
@@ -48,7 +48,7 @@ class Evicted:
         """The evicted pods of a group."""
         return (pod for unit in self._of.get(group.key, ()) for pod in unit.pods)
 
-    def add(self, unit: Unit) -> None:
+    def add(self, unit: EvictionUnit) -> None:
         """A unit is evicted."""
         self._units.append(unit)
         self._of.setdefault(unit.group.key, []).append(unit)

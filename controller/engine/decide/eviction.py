@@ -8,11 +8,11 @@ from carina_dra.allocator.preference import Order, Policy
 from controller.engine.decide.allocation import about, kind_of
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess
-from controller.engine.decide.chunk import Chunk, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, next_chunk
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.gang import Taken, wait_together
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.hunt import CutShortError, Hunt
+from controller.engine.decide.hunt import CutShortError, VictimSearch
 from controller.engine.decide.order import asked_by, givers
 from controller.engine.decide.overrun import is_due
 from controller.engine.decide.placement_policy import policy_of
@@ -83,7 +83,7 @@ class MakingRoom:
         chunk = next_chunk(state, group)
         if chunk is None:
             return Enough()
-        if not isinstance(chunk, Chunk):
+        if not isinstance(chunk, PlacementUnit):
             return Refused(chunk)
         policy = policy_of(state, group)
         kind = kind_of(self._trial.places, chunk, policy)
@@ -105,7 +105,7 @@ class MakingRoom:
         return Got() if taken is None else taken if isinstance(taken, Enough) else Refused(taken)
 
     def _search(
-        self, eligibility: Eligibility, chunk: Chunk, asked: Amounts, policy: Policy
+        self, eligibility: Eligibility, chunk: PlacementUnit, asked: Amounts, policy: Policy
     ) -> Reason | Enough | None:
         """Gives a chunk its places with the evictions that it takes; why not, if not."""
         state, group = self._state, eligibility.group
@@ -146,7 +146,7 @@ class MakingRoom:
         if self._action is Action.RECLAIM and self.guarded.overdue(group):
             yield Cursor(self._action, (), past_budgets=True)
 
-    def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> Hunt:
+    def _hunt(self, eligibility: Eligibility, policy: Policy, cursor: Cursor) -> VictimSearch:
         group = eligibility.group
         by_priority = group.priority if self._action is Action.PREEMPT else None
         circle = None
@@ -155,7 +155,7 @@ class MakingRoom:
         victims = self._victims.get(circle)
         if victims is None:
             victims = self._victims[circle] = Victims(self._trial, self._ranks)
-        return Hunt(
+        return VictimSearch(
             self._trial,
             eligibility,
             victims,
@@ -167,7 +167,7 @@ class MakingRoom:
             past_budgets=self.guarded.overdue(group) if cursor.past_budgets else frozenset(),
         )
 
-    def _wait(self, hunt: Hunt, taken: Sequence[Taken]) -> None:
+    def _wait(self, hunt: VictimSearch, taken: Sequence[Taken]) -> None:
         """Has pods wait for those who must leave, if there are any."""
         if hunt.someone_leaves():
             for one in taken:
@@ -175,7 +175,9 @@ class MakingRoom:
         else:
             wait_together(self._trial, hunt.group, taken)
 
-    def _run(self, hunt: Hunt, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+    def _run(
+        self, hunt: VictimSearch, chunk: PlacementUnit, asked: Amounts
+    ) -> Sequence[Taken] | Reason:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
@@ -216,7 +218,7 @@ class MakingRoom:
         return Delayed(until)
 
 
-def _about(reason: Reason, chunk: Chunk) -> Reason:
+def _about(reason: Reason, chunk: PlacementUnit) -> Reason:
     """A reason that was found for a chunk like this one, with the name of its own pod.
 
     The groups may be of different namespaces, which do not read each other's names.

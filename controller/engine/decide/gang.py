@@ -6,9 +6,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.engine.decide.chunk import Chunk, has_nominated, stands
+from controller.engine.decide.chunk import PlacementUnit, has_nominated, stands
 from controller.engine.decide.isolation import Isolation
-from controller.engine.decide.places import Least, Place, Places
+from controller.engine.decide.places import Least, Place, PlaceFinder
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, TopologyConstraint
 from controller.engine.model.pod import Pod
@@ -23,7 +23,7 @@ Take: TypeAlias = Callable[[Pod, frozenset[str] | None, Container[str]], Place |
 """Gives a pod a place within some nodes, avoiding others; it may make room for it."""
 
 
-Order: TypeAlias = Callable[[Least, frozenset[str]], tuple[object, ...] | None]
+DomainOrder: TypeAlias = Callable[[Least, frozenset[str]], tuple[object, ...] | None]
 """Ranks a domain for pods, by its nodes; None if it certainly has no room for them."""
 
 
@@ -38,7 +38,7 @@ class Taken:
 class Gang:
     """Places chunks with one way to give a pod a place."""
 
-    def __init__(self, trial: Trial, take: Take, order: Order | None = None) -> None:
+    def __init__(self, trial: Trial, take: Take, order: DomainOrder | None = None) -> None:
         """`order` says which of the domains of a level come first, if not the fullest with room.
 
         Where nobody makes room (there is no `order`), pods of unlike sizes that have no room one
@@ -52,7 +52,7 @@ class Gang:
         self._sorts = order is None
         self._taken: list[Taken] = []
 
-    def place(self, chunk: Chunk) -> Sequence[Taken] | Reason:
+    def place(self, chunk: PlacementUnit) -> Sequence[Taken] | Reason:
         """Gives all pods of a chunk a place, or changes nothing and says why not."""
         self._taken = []
         mark = self._state.mark()
@@ -62,7 +62,7 @@ class Gang:
         self._state.rollback(mark)
         return reason
 
-    def _place(self, chunk: Chunk, within: frozenset[str] | None) -> Reason | None:
+    def _place(self, chunk: PlacementUnit, within: frozenset[str] | None) -> Reason | None:
         constraint = chunk.part.topology
         if constraint is None:
             return self._place_parts(chunk, within)
@@ -80,7 +80,7 @@ class Gang:
             return failed
         return NoDomain(constraint.required or constraint.preferred or "", tried)
 
-    def _place_parts(self, chunk: Chunk, within: frozenset[str] | None) -> Reason | None:
+    def _place_parts(self, chunk: PlacementUnit, within: frozenset[str] | None) -> Reason | None:
         for child in chunk.children:
             reason = self._place(child, within)
             if reason is not None:
@@ -159,7 +159,7 @@ class Gang:
         )
 
     def _candidates(
-        self, chunk: Chunk, constraint: TopologyConstraint, within: frozenset[str] | None
+        self, chunk: PlacementUnit, constraint: TopologyConstraint, within: frozenset[str] | None
     ) -> Iterator[frozenset[str] | None]:
         """The domains that may have room: narrow ones before wide ones, the fullest first."""
         least = self._places.least_of(list(chunk.all_pods()))
@@ -188,7 +188,7 @@ class Gang:
 class _Fullness:
     """Orders domains: those with the least that is free come first."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlaceFinder) -> None:
         self._places = places
 
     def rank(self, least: Least, nodes: frozenset[str]) -> tuple[object, ...] | None:

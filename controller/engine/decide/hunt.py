@@ -14,7 +14,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.capacity import refusal
 from controller.engine.decide.chunk import (
-    Chunk,
+    PlacementUnit,
     active_pods,
     has_active,
     has_nominated,
@@ -22,7 +22,7 @@ from controller.engine.decide.chunk import (
     surplus,
 )
 from controller.engine.decide.eligibility import Eligibility
-from controller.engine.decide.evicted import Evicted, Unit
+from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
 from controller.engine.decide.gang import Gang, Taken
 from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.lingering import hastened
@@ -70,7 +70,7 @@ class _Search:
         return known
 
 
-class Hunt:
+class VictimSearch:
     """Looks for victims for one chunk of a group, by one action."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Hunt:
         """Groups that are not evicted, since it may do without them."""
         self.has = self._state.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
-        self.evicted = Evicted()
+        self.evicted = EvictedUnits()
         """Who has been evicted, in this order."""
         self.wake: float | None = None
         """When a group that is safe now is safe no longer."""
@@ -132,7 +132,7 @@ class Hunt:
         """Whether a pod has to go that runs, and not only pods placed in this cycle."""
         return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
 
-    def run(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+    def run(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
         """Gives the chunk, which asks for so much, its places with the evictions that it takes.
 
         Nothing has changed if there is a reason why not.
@@ -154,20 +154,20 @@ class Hunt:
         return taken
 
     def _without(
-        self, moved: frozenset[str], chunk: Chunk, asked: Amounts, mark: int
+        self, moved: frozenset[str], chunk: PlacementUnit, asked: Amounts, mark: int
     ) -> Sequence[Taken] | Reason:
         """Tries again without those who moved: others may do."""
         before = self._disturbance()
         self._state.rollback(mark)
-        self.evicted, self._spared = Evicted(), moved
+        self.evicted, self._spared = EvictedUnits(), moved
         taken = self._attempt(chunk, asked)
         if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
         self._state.rollback(mark)
-        self.evicted, self._spared = Evicted(), frozenset()
+        self.evicted, self._spared = EvictedUnits(), frozenset()
         return self._attempt(chunk, asked)
 
-    def _attempt(self, chunk: Chunk, asked: Amounts) -> Sequence[Taken] | Reason:
+    def _attempt(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
         over = self._get_allowance(asked) or self._shortage(chunk)
         if over is not None:
             return over
@@ -186,7 +186,7 @@ class Hunt:
     def _get_allowance(self, asked: Amounts) -> Reason | None:
         """Evicts groups until the limits of queues let the group have what it asks for."""
         group = self._eligibility.group
-        units: dict[str, Iterator[Unit]] = {}
+        units: dict[str, Iterator[EvictionUnit]] = {}
         while True:
             over = refusal(self._state, group.queue, asked, preemptible=group.preemptible)
             if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
@@ -197,7 +197,7 @@ class Hunt:
             if unit is None or not self._evict(unit):
                 return over
 
-    def _units_of_queue(self, queue: str) -> Iterator[Unit]:
+    def _units_of_queue(self, queue: str) -> Iterator[EvictionUnit]:
         """Who goes of the groups below a queue; each is to be evicted before the next is asked for.
 
         A group that gives nothing now is asked again once all others have given what they can.
@@ -220,7 +220,7 @@ class Hunt:
                 if not pods:
                     left.append(group)
                     continue
-                yield Unit(group, pods, must_move=False)
+                yield EvictionUnit(group, pods, must_move=False)
                 has_changed = True
                 if has_active(self._state, key):
                     heappush(ranked, (self._victims.rank(group), key))
@@ -232,7 +232,7 @@ class Hunt:
         hastened_pods = hastened(self._state, self._eligibility, group)
         return hastened_pods or next(self._surplus(group), ()) or self._whole(group)
 
-    def _shortage(self, chunk: Chunk) -> NoVictims | None:
+    def _shortage(self, chunk: PlacementUnit) -> NoVictims | None:
         """Why nobody can move for the chunk: all would have more devices than there are."""
         if self._action is not Action.CONSOLIDATE:
             return None
@@ -362,7 +362,7 @@ class Hunt:
         later = any(unit.group.key == group.key for unit in self.evicted.since(at + 1))
         return not later or stands(self._state, group)
 
-    def _put_back(self, unit: Unit) -> bool:
+    def _put_back(self, unit: EvictionUnit) -> bool:
         """Puts evicted pods back if the places of all are free."""
         for pod in unit.pods:
             if pod.key in self._state.holds or not self._trial.could_stay(pod):
@@ -389,9 +389,9 @@ class Hunt:
         pods = self.evicted.pods_of(group)
         return max(map(self._state.device_count_before, pods), default=0)
 
-    def _next_unit(self, node: str, blocked: set[str]) -> Unit | None:
+    def _next_unit(self, node: str, blocked: set[str]) -> EvictionUnit | None:
         """Who goes next from a node: as few pods of as unimportant a group as possible."""
-        bound: Unit | None = None
+        bound: EvictionUnit | None = None
         for group in self._victims.on_node(node, self._eligibility):
             if group.key in blocked or group.key in self._spared:
                 continue
@@ -402,9 +402,9 @@ class Hunt:
                 continue
             pods = self._pods_on(group, node)
             if pods and gives:
-                return Unit(group, pods, must_move=False)
+                return EvictionUnit(group, pods, must_move=False)
             if pods:
-                bound = Unit(group, pods, must_move=True)
+                bound = EvictionUnit(group, pods, must_move=True)
         return bound
 
     def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
@@ -437,7 +437,7 @@ class Hunt:
     def _wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(self.wake, time)
 
-    def _evict(self, unit: Unit) -> bool:
+    def _evict(self, unit: EvictionUnit) -> bool:
         """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
         most = self._state.settings.consolidation_limit
         moved = self.evicted.pods + len(unit.pods)
@@ -473,7 +473,7 @@ class Hunt:
         self.evicted.add(unit)
         return True
 
-    def _note_budgets(self, unit: Unit) -> None:
+    def _note_budgets(self, unit: EvictionUnit) -> None:
         """Takes notice that budgets refuse to evict a unit."""
         queue = unit.group.queue
         self.refused_by_budgets.add(queue)

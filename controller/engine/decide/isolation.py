@@ -15,8 +15,8 @@ from controller.engine.decide.attempt import Attempt, Outcome, Refused
 from controller.engine.decide.decision_time import DecisionTime
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
-from controller.engine.model.plan import Failure, SetAside
-from controller.engine.model.reason import Failed, Reason, Undecided
+from controller.engine.model.plan import Failure, SetAsideGroup
+from controller.engine.model.reason import DecisionFailed, Reason, Undecided
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Isolation:
 
     def remembered(
         self, waiting: Mapping[str, tuple[Reason, ...]], not_asked: Iterable[str]
-    ) -> Mapping[str, SetAside]:
+    ) -> Mapping[str, SetAsideGroup]:
         """The groups that the next cycles do not ask, with the reasons for which they wait.
 
         Also those that could be asked again, but were `not_asked` in this cycle.
@@ -152,8 +152,8 @@ class Isolation:
             return  # its time is not over
         times = self._times(group)
         until = self._until(times, _FIRST)
-        reason = Failed(type(error).__name__, until)
-        self.set_aside[group.key] = SetAside(until, times, (reason,))
+        reason = DecisionFailed(type(error).__name__, until)
+        self.set_aside[group.key] = SetAsideGroup(until, times, (reason,))
         text = "".join(format_exception(error, limit=-_FRAMES))
         self.failures.append(Failure(group.key, times, text))
 
@@ -165,7 +165,7 @@ class Isolation:
         times = self._times(group)
         until = self._until(times, max(_FIRST_UNDECIDED, steps / _STEPS_A_SECOND))
         reason = Undecided(steps, f"pod {self._trial.places.looked_for}", until)
-        self.set_aside[group.key] = SetAside(until, times, (reason,))
+        self.set_aside[group.key] = SetAsideGroup(until, times, (reason,))
         self.undecided.append(group.key)
         self.time.overdraw(group)
 
@@ -185,7 +185,7 @@ class Isolation:
         return self._state.now + wait
 
 
-def next_end(set_aside: Mapping[str, SetAside], now: float) -> float | None:
+def next_end(set_aside: Mapping[str, SetAsideGroup], now: float) -> float | None:
     """When the next group is asked again that is set aside, as a Unix time; None for never."""
     return min((one.until for one in set_aside.values() if one.until > now), default=None)
 

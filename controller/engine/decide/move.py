@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from controller.engine.decide.capacity import refusal
-from controller.engine.decide.chunk import Chunk, is_satisfied, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, is_satisfied, next_chunk
 from controller.engine.decide.gang import Gang, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.taker import Taker
+from controller.engine.decide.taker import Assigner
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod
@@ -24,9 +24,9 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
     if not state.tree.takes_work(group.queue):
         return False  # its pods could not start again
     mark = state.mark()
-    gang = Gang(trial, Taker(trial, policy_of(state, group), _nobody_asks).take)
+    gang = Gang(trial, Assigner(trial, policy_of(state, group), _nobody_asks).take)
     moved = 0
-    while isinstance(chunk := next_chunk(state, group, evicted), Chunk):
+    while isinstance(chunk := next_chunk(state, group, evicted), PlacementUnit):
         asked = asked_by(state, chunk)
         if refusal(state, group.queue, asked, preemptible=group.preemptible) is not None:
             break

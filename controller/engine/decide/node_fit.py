@@ -9,7 +9,7 @@ from carina_dra.allocator.node import selects
 from carina_dra.price import CONDITION, STEP, VALUES_PER_CONDITION
 from carina_dra.resource import NodeSelector
 from controller.engine.model.node import ClusterNode, Taint
-from controller.engine.model.pod import PodNeeds, Toleration, TolerationOperator
+from controller.engine.model.pod import PodNeeds, PodTolerationOperator, Toleration
 
 _NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """A number to compare with, as `IsDecimalInteger` of apimachinery has it."""
@@ -88,15 +88,15 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key != taint.key and (
-        toleration.key or toleration.operator is not TolerationOperator.EXISTS
+        toleration.key or toleration.operator is not PodTolerationOperator.EXISTS
     ):
         return False
     match toleration.operator:
-        case TolerationOperator.EQUAL:
+        case PodTolerationOperator.EQUAL:
             return toleration.value == taint.value
-        case TolerationOperator.EXISTS:
+        case PodTolerationOperator.EXISTS:
             return True
-        case TolerationOperator.LESS | TolerationOperator.GREATER:
+        case PodTolerationOperator.LESS | PodTolerationOperator.GREATER:
             return _is_beyond(toleration, taint)
     assert_never(toleration.operator)
 
@@ -106,4 +106,4 @@ def _is_beyond(toleration: Toleration, taint: Taint) -> bool:
     if not (_NUMBER.fullmatch(toleration.value) and _NUMBER.fullmatch(taint.value)):
         return False
     bound, value = int(toleration.value), int(taint.value)
-    return value < bound if toleration.operator is TolerationOperator.LESS else value > bound
+    return value < bound if toleration.operator is PodTolerationOperator.LESS else value > bound

@@ -5,7 +5,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from controller.engine.decide.chunk import Chunk, fullness, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, fullness, next_chunk
 from controller.engine.decide.isolation import Isolation
 from controller.engine.decide.shares import Shares
 from controller.engine.model.group import Group
@@ -98,7 +98,7 @@ def _dominant_share(amounts: Iterable[int], allocatable: Iterable[int]) -> float
     )
 
 
-class Turns:
+class QueueOrder:
     """The groups that want something, the next one first; the tree of queues as nested heaps."""
 
     def __init__(
@@ -203,12 +203,12 @@ class Turns:
 def asked_by_next(state: State, group: Group) -> Amounts:
     """What a group asks for with what is placed of it next."""
     chunk = next_chunk(state, group)
-    if not isinstance(chunk, Chunk):
+    if not isinstance(chunk, PlacementUnit):
         return state.accounts.zero
     return asked_by(state, chunk)
 
 
-def asked_by(state: State, chunk: Chunk) -> Amounts:
+def asked_by(state: State, chunk: PlacementUnit) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
     return state.asked_by(chunk.all_pods())
 

@@ -66,7 +66,7 @@ class Least:
 
 Spent: TypeAlias = Callable[[], float]
 """Gives which part of the time for a cycle is spent: from 1 on, nothing more is begun."""
-Kind: TypeAlias = tuple[object, ...]
+PodKind: TypeAlias = tuple[object, ...]
 _Selection: TypeAlias = tuple[object, ...]
 """What of a pod says which nodes it may be on: its selector, its affinity and its tolerations."""
 
@@ -86,7 +86,7 @@ def no_time() -> float:
     return 0.0
 
 
-class Places:
+class PlaceFinder:
     """Finds places for pods, and remembers what does not change between them."""
 
     def __init__(self, state: State) -> None:
@@ -191,7 +191,7 @@ class Places:
         self.spent()
         return False
 
-    def kind(self, pod: Pod) -> Kind:
+    def kind(self, pod: Pod) -> PodKind:
         """Equal for pods of which one has a place where the other would have one."""
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):

@@ -8,11 +8,11 @@ end no more.
 
 from collections.abc import Sequence
 
-from controller.engine.decide.chunk import Chunk, active_pods, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, active_pods, next_chunk
 from controller.engine.decide.gang import Gang
 from controller.engine.decide.overrun import Overruns, declared_end
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.taker import Taker
+from controller.engine.decide.taker import Assigner
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.reason import Behind
@@ -135,8 +135,8 @@ class Reservations:
                 for pod in active_pods(state, other.key):
                     state.evict(pod.key, here=pod.key not in self._trial.placed)
         chunk = next_chunk(state, group)
-        fits = not isinstance(chunk, Chunk) or isinstance(
-            Gang(self._trial, Taker(self._trial, policy_of(state, group)).take).place(chunk),
+        fits = not isinstance(chunk, PlacementUnit) or isinstance(
+            Gang(self._trial, Assigner(self._trial, policy_of(state, group)).take).place(chunk),
             Sequence,
         )
         state.rollback(mark)

@@ -9,7 +9,7 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from controller.engine.decide.allocation import Allocation
+from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.attempt import Got
 from controller.engine.decide.chunk import active_pods, is_satisfied
 from controller.engine.decide.isolation import Isolation
@@ -111,7 +111,7 @@ def _evict_all(trial: Trial, group: Group) -> None:
 
 def _can_use(trial: Trial, waiting: Sequence[Group], isolation: Isolation) -> bool:
     """Whether one of the first groups that wait has a place now."""
-    allocation, state = Allocation(trial, Reservations(trial)), trial.state
+    allocation, state = Allocating(trial, Reservations(trial)), trial.state
     for group in waiting[:_TRIED]:
         mark = state.mark()
         outcome = isolation.run(group, partial(allocation.attempt, group))

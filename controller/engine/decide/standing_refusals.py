@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from controller.engine.decide.shares import Shares
-from controller.engine.model.plan import Action, Memory
+from controller.engine.model.plan import Action, CarriedOver
 from controller.engine.model.reason import (
     Behind,
     ClosedQueue,
@@ -24,7 +24,7 @@ from controller.engine.state.state import State
 
 
 def still_refused(
-    memory: Memory, shares: Mapping[str, Mapping[str, int]]
+    memory: CarriedOver, shares: Mapping[str, Mapping[str, int]]
 ) -> Mapping[str, tuple[Reason, ...]]:
     """What earlier cycles have refused, but for what other fair shares may make possible."""
     if memory.fair_shares == shares:

@@ -12,7 +12,7 @@ from controller.engine.model.reason import Reason
 Why: TypeAlias = Callable[[Pod, frozenset[str] | None], Reason]
 
 
-class Taker:
+class Assigner:
     """Gives a pod a place where there is one."""
 
     def __init__(self, trial: Trial, policy: Policy, why: Why | None = None) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from controller.engine.decide.domain import Domains
-from controller.engine.decide.places import Place, Places
+from controller.engine.decide.places import Place, PlaceFinder
 from controller.engine.model.plan import Action, Eviction
 from controller.engine.model.pod import Pod
 from controller.engine.state.state import State
@@ -23,7 +23,7 @@ class Decided:
 class Trial:
     """A state with the decisions that have been tried on it."""
 
-    def __init__(self, state: State, places: Places, domains: Domains) -> None:
+    def __init__(self, state: State, places: PlaceFinder, domains: Domains) -> None:
         self.state = state
         self.places = places
         self.domains = domains

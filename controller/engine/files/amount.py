@@ -59,7 +59,7 @@ DURATION: Final = Checked(
     {"type": "string", "pattern": f"^({_DURATION.pattern})$", "maxLength": 64},
 )
 """Files may also have a number of seconds."""
-Duration: TypeAlias = Annotated[float, DURATION]
+Seconds: TypeAlias = Annotated[float, DURATION]
 """Seconds, written as `1h30m`."""
 
 

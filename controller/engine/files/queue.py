@@ -31,7 +31,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.resource import JsonObject, ObjectMeta
 from carina_dra.resource.codec import codec as resource_codec
 from carina_dra.resource.errors import BadValueError
-from controller.engine.files.amount import Duration, read_amount
+from controller.engine.files.amount import Seconds, read_amount
 from controller.engine.files.checked import (
     DNS_SUBDOMAIN,
     LONGEST_LABEL,
@@ -116,7 +116,7 @@ _RespectBudgets: TypeAlias = Annotated[
     ),
 ]
 QueueName: TypeAlias = Annotated[str, text("the name of a queue", DNS_SUBDOMAIN, LONGEST_LABEL)]
-Placement: TypeAlias = Annotated[
+PlacementSetting: TypeAlias = Annotated[
     Policy,
     Checked(
         codec_of(Policy).read,
@@ -229,13 +229,13 @@ class QueueSpec:
     """What the queue may have, by resource. Of a resource that is not named it has weight 1 and no
     limit. Its quota is then the sum of the quotas of the queues below it for devices, and unlimited
     for cpu, memory and pods."""
-    preempt_min_runtime: Duration | None = None
+    preempt_min_runtime: Seconds | None = None
     """For how long a group that runs is safe from groups of its own queue, such as `10m`. If it is
     absent, that of the parent holds."""
-    reclaim_min_runtime: Duration | None = None
+    reclaim_min_runtime: Seconds | None = None
     """For how long a group that runs is safe from other queues, such as `1h30m`. If it is absent,
     that of the parent holds."""
-    eviction_grace: Duration | None = None
+    eviction_grace: Seconds | None = None
     """The longest grace period of the queue's pods when another queue reclaims what they have, such
     as `30s`. Pods with a shorter one keep it. If it is absent, that of the parent holds. The
     default is 10 minutes."""
@@ -244,7 +244,7 @@ class QueueSpec:
     `always`, or `withinQuota`. Budgets then guard what the queue has beyond its quota for as long
     as `evictionGrace`, after which pods are deleted. If it is absent, that of the parent holds. The
     default is `withinQuota`."""
-    placement: Placement | None = None
+    placement: PlacementSetting | None = None
     """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
     order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the parent
     holds."""

@@ -18,7 +18,7 @@ from carina_dra.resource import JsonObject, ResourceClaim, encode
 from carina_dra.resource.errors import BadValueError, did_you_mean
 from controller.engine.files.node import read_node, write_node
 from controller.engine.files.queue import API_VERSION, KIND, read_queue, write_queue
-from controller.engine.files.value import Members, codec_of
+from controller.engine.files.value import JsonMembers, codec_of
 from controller.engine.model.plan import Plan
 from controller.engine.model.queue import Queue
 from controller.engine.model.snapshot import Snapshot
@@ -27,7 +27,7 @@ SNAPSHOT: Final = "Snapshot"
 PLAN: Final = "Plan"
 _OBJECTS: Final = ("nodes", "slices", "classes", "rules", "claims", "queues")
 """The fields of a snapshot whose objects are documents of their own."""
-_REST: Final = Members(Snapshot, without=_OBJECTS)
+_REST: Final = JsonMembers(Snapshot, without=_OBJECTS)
 
 
 @dataclass(slots=True)

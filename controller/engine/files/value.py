@@ -55,7 +55,7 @@ def _of_class(kind: Any) -> Codec:
     raise no_codec(kind)
 
 
-class Members:
+class JsonMembers:
     """The fields of a class as members of a JSON object."""
 
     def __init__(self, cls: Any, *, without: Collection[str] = ()) -> None:
@@ -135,7 +135,7 @@ class _Member:
 
 
 def _object(cls: Any) -> Codec:
-    of_class = Members(cls)
+    of_class = JsonMembers(cls)
 
     def read(value: object) -> object:
         members = of_class.read(value)

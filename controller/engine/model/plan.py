@@ -80,7 +80,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAsideGroup:
     """A group that is not asked for a while, unless it changes."""
 
     until: float
@@ -135,7 +135,7 @@ class BudgetClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class CarriedOver:
     """What one cycle leaves to the next, so that nothing is asked again before it can change."""
 
     nominations: tuple[Nomination, ...] = ()
@@ -166,7 +166,7 @@ class Memory:
     """The groups that no cycle has asked since time ended one early; the next cycles ask them."""
     budget_refusals: Mapping[str, Mapping[str, BudgetClock]] = field(default_factory=dict)
     """By queue that asks, and queue that has to give: for how long disruption budgets refuse."""
-    set_aside: Mapping[str, SetAside] = field(default_factory=dict)
+    set_aside: Mapping[str, SetAsideGroup] = field(default_factory=dict)
     """By group that has not changed since: what is known of it while it is not asked."""
     debts: Mapping[str, int] = field(default_factory=dict)
     """By queue, and by `queue/namespace`: the steps that its groups have cost beyond its part."""
@@ -192,7 +192,7 @@ class Plan:
     """By group that wants more than it has: why."""
     fair_shares: Mapping[str, Mapping[str, int]]
     """By queue and resource (`describe`)."""
-    memory: Memory
+    memory: CarriedOver
     stale: tuple[str, ...]
     """The groups that have fewer pods than they need, but some."""
     steps: int

@@ -13,7 +13,7 @@ MOST_TERMS: Final = 32
 count; kube-scheduler checks the rest."""
 
 
-class TolerationOperator(StrEnum):
+class PodTolerationOperator(StrEnum):
     """How a toleration compares its value with the value of a taint."""
 
     EQUAL = "Equal"
@@ -31,7 +31,7 @@ class Toleration:
     key: str = ""
     """Empty, with the operator Exists, for every key."""
     value: str = ""
-    operator: TolerationOperator = TolerationOperator.EQUAL
+    operator: PodTolerationOperator = PodTolerationOperator.EQUAL
     effect: str = ""
     """Empty for every effect."""
 

@@ -23,8 +23,8 @@ from controller.engine.model.queue_reason import (
 from controller.engine.model.room_reason import BadClaim, BadVolume, NoDomain, NoRoom
 from controller.engine.model.time_reason import (
     Behind,
+    DecisionFailed,
     Delayed,
-    Failed,
     RefusedByScheduler,
     SearchCut,
     Undecided,
@@ -36,8 +36,8 @@ __all__ = [
     "Behind",
     "ClosedQueue",
     "CutOffQueue",
+    "DecisionFailed",
     "Delayed",
-    "Failed",
     "NoDomain",
     "NoRoom",
     "NoVictims",
@@ -141,7 +141,7 @@ Reason: TypeAlias = (
     | Behind
     | RefusedByScheduler
     | SearchCut
-    | Failed
+    | DecisionFailed
     | Undecided
 )
 

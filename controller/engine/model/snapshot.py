@@ -9,7 +9,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from controller.engine.model.group import Group
 from controller.engine.model.node import ClusterNode
-from controller.engine.model.plan import Action, Memory
+from controller.engine.model.plan import Action, CarriedOver
 from controller.engine.model.pod import Pod
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import Resource
@@ -17,7 +17,7 @@ from controller.engine.model.volume import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """How the engine decides, for all queues."""
 
     actions: tuple[Action, ...] = (
@@ -86,5 +86,5 @@ class Snapshot:
     storage: Storage = field(default_factory=Storage)
     """What says where the volumes of pods can be."""
     features: Features = DEFAULT_FEATURES
-    settings: Settings = field(default_factory=Settings)
-    memory: Memory = field(default_factory=Memory)
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    memory: CarriedOver = field(default_factory=CarriedOver)

@@ -84,7 +84,7 @@ class SearchCut:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class DecisionFailed:
     """Deciding on it failed with an unexpected error, so it is set aside for a while."""
 
     word: ClassVar = "DecisionFailed"

@@ -7,7 +7,7 @@ from random import Random
 from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 from carina_dra.resource.value_codec import Codec
-from controller.engine.files.amount import Duration, read_duration, write_duration
+from controller.engine.files.amount import Seconds, read_duration, write_duration
 from controller.engine.files.value import codec_of
 
 _HOUR: Final = 3600.0
@@ -18,15 +18,15 @@ _DAY: Final = 24 * _HOUR
 class Constant:
     """Always the same; written as a duration alone."""
 
-    seconds: Duration
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
     """Equally likely between two bounds."""
 
-    least: Duration
-    most: Duration
+    least: Seconds
+    most: Seconds
 
     def __post_init__(self) -> None:
         """Checks the order of the bounds."""
@@ -38,17 +38,17 @@ class Uniform:
 class Exponential:
     """Many short ones, few long ones."""
 
-    mean: Duration
+    mean: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
     """As durations of jobs are in practice: half are below the median, some far above it."""
 
-    median: Duration
+    median: Seconds
     sigma: float = 1
     """Of the logarithm: about a sixth are more than e^sigma times the median."""
-    most: Duration | None = None
+    most: Seconds | None = None
 
 
 _Random: TypeAlias = Uniform | Exponential | LogNormal
@@ -94,7 +94,7 @@ class Arrivals:
     """The mean over a day."""
     daily: float = 0
     """By which part of it the rate is higher at the peak, and lower half a day later; up to 1."""
-    peak: Duration = 14 * _HOUR
+    peak: Seconds = 14 * _HOUR
     """When the rate is highest, after the start of each day."""
 
     def __post_init__(self) -> None:

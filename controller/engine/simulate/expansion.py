@@ -34,12 +34,12 @@ from controller.engine.model.snapshot import Snapshot
 from controller.engine.simulate.distribution import draw
 from controller.engine.simulate.fleet import device_classes
 from controller.engine.simulate.scenario import (
-    Alternative,
-    Devices,
+    DeviceAlternative,
     Generator,
+    JobShape,
     JobTemplate,
+    RequestedDevices,
     Scenario,
-    Shape,
     check,
 )
 from controller.engine.simulate.trace import Job, NodeAdded, NodeEvent, NodeGone, Trace
@@ -132,7 +132,7 @@ class _Maker:
     """Makes jobs of one shape."""
 
     of: JobTemplate | Generator
-    shape: Shape
+    shape: JobShape
     claim: ResourceClaimSpec | None
 
     def job(self, name: str, arrival: float, duration: float | None) -> Job:
@@ -181,7 +181,7 @@ class _Maker:
                     yield ResourceClaim(metadata=metadata, spec=self.claim)
 
 
-def _claim_spec(shape: Shape, path: str) -> ResourceClaimSpec | None:
+def _claim_spec(shape: JobShape, path: str) -> ResourceClaimSpec | None:
     """The claim of each pod; None if it needs no devices.
 
     Raises:
@@ -204,7 +204,7 @@ def _claim_spec(shape: Shape, path: str) -> ResourceClaimSpec | None:
     return spec
 
 
-def _wants(devices: Devices) -> Exactly | FirstAvailable:
+def _wants(devices: RequestedDevices) -> Exactly | FirstAvailable:
     if devices.device_class is not None:
         return Exactly(
             ExactDeviceRequest(
@@ -228,9 +228,9 @@ def _wants(devices: Devices) -> Exactly | FirstAvailable:
     )
 
 
-def _selectors(asked: Devices | Alternative) -> tuple[DeviceSelector, ...]:
+def _selectors(asked: RequestedDevices | DeviceAlternative) -> tuple[DeviceSelector, ...]:
     return tuple(DeviceSelector(CelSelector(each)) for each in asked.selectors)
 
 
-def _capacity(asked: Devices | Alternative) -> CapacityRequirements | None:
+def _capacity(asked: RequestedDevices | DeviceAlternative) -> CapacityRequirements | None:
     return CapacityRequirements(asked.capacity) if asked.capacity else None

@@ -46,7 +46,7 @@ _GIB: Final = 2**30
 _MIB: Final = 2**20
 
 
-class Kind(StrEnum):
+class GpuUse(StrEnum):
     """A way to use a GPU. Those that use the same one exclude each other."""
 
     GPU = "gpu"
@@ -59,7 +59,7 @@ class Kind(StrEnum):
     @property
     def device_class(self) -> str:
         """The name of the class of such devices."""
-        return GPU_CLASS if self is Kind.GPU else f"{self}.{GPU_CLASS}"
+        return GPU_CLASS if self is GpuUse.GPU else f"{self}.{GPU_CLASS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class NodeTemplate:
     gpu_memory: Bytes = 80 * _GIB
     product: str = "GPU"
     """The product name of the GPUs, on which selectors can select."""
-    devices: tuple[Kind, ...] = (Kind.GPU,)
+    devices: tuple[GpuUse, ...] = (GpuUse.GPU,)
     """What is published of each GPU."""
     least_share: Fraction = DEFAULT_LEAST_SHARE
     """What a partition or a share counts at least, as a part of its GPU."""
@@ -145,16 +145,16 @@ class NodeTemplate:
     @property
     def _counts(self) -> bool:
         """Whether counters keep the kinds apart; a single one needs none."""
-        return self.devices != (Kind.GPU,)
+        return self.devices != (GpuUse.GPU,)
 
     def _devices(self, node: str, gpu: int) -> Iterator[Device]:
         for kind in self.devices:
             match kind:
-                case Kind.GPU:
+                case GpuUse.GPU:
                     yield self._device(node, gpu, kind, f"gpu-{gpu}", self._whole(gpu))
-                case Kind.SHARE:
+                case GpuUse.SHARE:
                     yield self._share(node, gpu)
-                case Kind.MIG:
+                case GpuUse.MIG:
                     yield from self._partitions(node, gpu)
                 case _:
                     assert_never(kind)
@@ -163,7 +163,7 @@ class NodeTemplate:
         self,
         node: str,
         gpu: int,
-        kind: Kind,
+        kind: GpuUse,
         name: str,
         consumed: tuple[DeviceCounterConsumption, ...],
     ) -> Device:
@@ -182,7 +182,7 @@ class NodeTemplate:
         return (DeviceCounterConsumption(counted.name, counted.counters),) if self._counts else ()
 
     def _share(self, node: str, gpu: int) -> Device:
-        whole = self._device(node, gpu, Kind.SHARE, f"gpu-{gpu}-share", self._whole(gpu))
+        whole = self._device(node, gpu, GpuUse.SHARE, f"gpu-{gpu}-share", self._whole(gpu))
         capacity = {
             "cores": _divisible(_CORES, step=1),
             "memory": _divisible(self.gpu_memory // _MIB * _MIB, step=_MIB),
@@ -204,7 +204,7 @@ class NodeTemplate:
                 consumed = DeviceCounterConsumption(
                     f"gpu-{gpu}", _counters(profile.slices, range(start, start + profile.size))
                 )
-                device = self._device(node, gpu, Kind.MIG, name, (consumed,))
+                device = self._device(node, gpu, GpuUse.MIG, name, (consumed,))
                 parent = device.attributes["uuid"]
                 attributes = {k: v for k, v in device.attributes.items() if k != "uuid"}
                 attributes |= {"parentUUID": parent, "profile": StringAttribute(text)}
@@ -228,7 +228,7 @@ def device_classes() -> tuple[DeviceClass, ...]:
                 )
             ),
         )
-        for kind in Kind
+        for kind in GpuUse
     )
 
 

@@ -21,7 +21,7 @@ class _Gpu:
     name: str
 
 
-class Gpus:
+class SimulatedGpus:
     """The GPUs of a cluster. Devices that consume one counter set are of one GPU.
 
     A device's part of its GPU is its part of the memory; a device without memory is a whole one.

@@ -8,8 +8,8 @@ from typing import Final
 
 from carina_dra.resource import Allocation, ResourceClaim
 from controller.engine.model.pod import Pod
-from controller.engine.simulate.gpus import Gpus
-from controller.engine.simulate.record import Outcome, Run
+from controller.engine.simulate.gpus import SimulatedGpus
+from controller.engine.simulate.record import PodOutcome, PodRun
 
 _UNIT: Final = 10**6
 """GPUs are summed in millionths, so that sums are exact."""
@@ -24,12 +24,12 @@ class _Held:
     pods: set[str]
 
 
-class Occupancy:
+class SimulatedOccupancy:
     """The pods that run, or are being evicted, with what their claims have."""
 
-    def __init__(self, gpus: Gpus) -> None:
+    def __init__(self, gpus: SimulatedGpus) -> None:
         self._gpus = gpus
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, PodRun] = {}
         self._held: dict[str, _Held] = {}
         self._in_use: Counter[str] = Counter()
 
@@ -37,7 +37,7 @@ class Occupancy:
         """How many GPUs the jobs of a queue hold."""
         return self._in_use[queue] / _UNIT
 
-    def run_of(self, pod: str) -> Run | None:
+    def run_of(self, pod: str) -> PodRun | None:
         """Where a pod runs."""
         return self._runs.get(pod)
 
@@ -53,9 +53,11 @@ class Occupancy:
                 self._hold_claim(key, pod.key, queue, allocation)
         gpus = sum(map(self._gpus.part, allocations), Fraction(0))
         devices = tuple(_devices_of(allocations))
-        self._runs[pod.key] = Run(pod.key, node, devices, float(gpus), now)
+        self._runs[pod.key] = PodRun(pod.key, node, devices, float(gpus), now)
 
-    def release(self, pod: Pod, outcome: Outcome, now: float) -> tuple[Run, tuple[str, ...]] | None:
+    def release(
+        self, pod: Pod, outcome: PodOutcome, now: float
+    ) -> tuple[PodRun, tuple[str, ...]] | None:
         """A pod is gone: where it was, and the claims whose devices nobody holds any more.
 
         None if it did not run.

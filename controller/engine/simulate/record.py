@@ -8,7 +8,7 @@ from typing import TypeAlias
 from controller.engine.model.plan import Action
 
 
-class Outcome(StrEnum):
+class PodOutcome(StrEnum):
     """How a pod left its node."""
 
     ENDED = "ended"
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PodRun:
     """A pod on a node."""
 
     pod: str
@@ -29,7 +29,7 @@ class Run:
     """Unix time in seconds."""
     ended: float | None = None
     """When it gave up what it had; None if it still has it."""
-    outcome: Outcome | None = None
+    outcome: PodOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class JobRecord:
     """How many of its pods were evicted."""
     lost: float
     """Seconds of its work that were done and lost."""
-    runs: tuple[Run, ...]
+    runs: tuple[PodRun, ...]
     waits: bool
     """Whether it has not what it needs to run, at the end."""
     waits_for: tuple[str, ...]
@@ -77,7 +77,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class PodsEvicted:
     """Pods of a job were evicted."""
 
     at: float
@@ -117,7 +117,7 @@ class NodeLeft:
     jobs: tuple[str, ...]
 
 
-Happening: TypeAlias = Arrived | Started | Evicted | Finished | NodeCame | NodeLeft
+Happening: TypeAlias = Arrived | Started | PodsEvicted | Finished | NodeCame | NodeLeft
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from controller.engine.model.plan import Action, Eviction, Start
 from controller.engine.model.resource import describe
-from controller.engine.simulate.gpus import Gpus
-from controller.engine.simulate.occupancy import Occupancy
-from controller.engine.simulate.record import Evicted, Happening, Sample, Started
+from controller.engine.simulate.gpus import SimulatedGpus
+from controller.engine.simulate.occupancy import SimulatedOccupancy
+from controller.engine.simulate.record import Happening, PodsEvicted, Sample, Started
 from controller.engine.state.state import State
 
 
@@ -25,7 +25,7 @@ class _Cause(NamedTuple):
 class Recorder:
     """The happenings and samples of a simulation."""
 
-    def __init__(self, state: State, gpus: Gpus, occupancy: Occupancy) -> None:
+    def __init__(self, state: State, gpus: SimulatedGpus, occupancy: SimulatedOccupancy) -> None:
         self._state = state
         self._gpus = gpus
         self._occupancy = occupancy
@@ -54,7 +54,7 @@ class Recorder:
             cause = _Cause(job, one.action, one.group, one.moves, one.overran)
             nodes.setdefault(cause, Counter())[one.node] += 1
         for cause, of_job in nodes.items():
-            self.add(Evicted(now, nodes=of_job, **cause._asdict()))
+            self.add(PodsEvicted(now, nodes=of_job, **cause._asdict()))
 
     def sample(
         self,

@@ -8,11 +8,11 @@ from controller.engine.files.value import codec_of
 from controller.engine.model.plan import Action
 from controller.engine.simulate.record import (
     Arrived,
-    Evicted,
     Finished,
     Happening,
     NodeCame,
     NodeLeft,
+    PodsEvicted,
     Record,
     Started,
 )
@@ -163,7 +163,7 @@ def _text(happening: Happening) -> str:
             return f"{job} arrives"
         case Started(job=job, nodes=nodes):
             return f"{job} starts {_number(sum(nodes.values()), 'pod')} on {_named(nodes)}"
-        case Evicted(job=job, action=action, favoured=favoured, nodes=nodes, moves=moves):
+        case PodsEvicted(job=job, action=action, favoured=favoured, nodes=nodes, moves=moves):
             pods = _number(sum(nodes.values()), "pod")
             why = "moves, to make room for" if moves else _WHY[action]
             if happening.overran:

@@ -21,11 +21,11 @@ from typing import Final
 from carina_dra.allocator.preference import Policy
 from carina_dra.quantity import Quantity
 from carina_dra.resource.errors import BadValueError, did_you_mean
-from controller.engine.files.amount import Bytes, Duration, MilliCpu
+from controller.engine.files.amount import Bytes, MilliCpu, Seconds
 from controller.engine.files.queue import QueueSpec
 from controller.engine.model.group import TopologyConstraint
 from controller.engine.model.pod import Toleration
-from controller.engine.model.snapshot import Settings
+from controller.engine.model.snapshot import EngineSettings
 from controller.engine.simulate.distribution import Arrivals, Distribution
 from controller.engine.simulate.fleet import GPU_CLASS, NodeTemplate
 
@@ -33,7 +33,7 @@ KIND: Final = "Scenario"
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class DeviceAlternative:
     """Devices of one class."""
 
     device_class: str
@@ -45,14 +45,14 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class RequestedDevices:
     """Devices of one class, or the first of several alternatives that can be had."""
 
     device_class: str | None = None
     count: int = 1
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     selectors: tuple[str, ...] = ()
-    first_available: tuple[Alternative, ...] = ()
+    first_available: tuple[DeviceAlternative, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks that it says one or the other."""
@@ -67,7 +67,7 @@ class Devices:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JobShape:
     """The pods of a job, and what each of them needs."""
 
     pods: int = 1
@@ -75,7 +75,7 @@ class Shape:
     """How many must run together; all of them by default."""
     gpus: int = 0
     """Whole GPUs, short for devices of class gpu.carina.dev."""
-    devices: tuple[Devices, ...] = ()
+    devices: tuple[RequestedDevices, ...] = ()
     match_attribute: str | None = None
     """All devices of a pod have the same value of this attribute."""
     cpu: MilliCpu = 0
@@ -94,14 +94,14 @@ class Shape:
             raise ValueError(f"minPods is {self.min_pods}; it must be from 0 to pods ({self.pods})")
 
     @property
-    def requests(self) -> tuple[Devices, ...]:
+    def requests(self) -> tuple[RequestedDevices, ...]:
         """The devices of a pod, with its whole GPUs."""
-        whole = (Devices(device_class=GPU_CLASS, count=self.gpus),) if self.gpus else ()
+        whole = (RequestedDevices(device_class=GPU_CLASS, count=self.gpus),) if self.gpus else ()
         return (*whole, *self.devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTemplate(Shape):
+class JobTemplate(JobShape):
     """One or several jobs that are alike; their names end with their number if there are several.
 
     A job whose pods are taken away waits, and begins again; with checkpoints it goes on.
@@ -109,28 +109,28 @@ class JobTemplate(Shape):
 
     name: str
     queue: str
-    arrival: Duration = 0
-    duration: Duration | None = None
+    arrival: Seconds = 0
+    duration: Seconds | None = None
     """How long it runs with all of its pods; it does not end if absent."""
     count: int = 1
-    every: Duration = 0
+    every: Seconds = 0
     """The time between the arrivals of two of them."""
     priority: int = 0
     preemptible: bool = True
     checkpoints: bool = False
-    run_time: Duration | None = None
+    run_time: Seconds | None = None
     """How long it says that it runs, for reservations."""
     placement: Policy | None = None
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
-        Shape.__post_init__(self)
+        JobShape.__post_init__(self)
         if self.count < 1:
             raise ValueError(f"count is {self.count}; it must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size(Shape):
+class JobSize(JobShape):
     """One of the shapes that generated jobs have."""
 
     weight: Fraction = Fraction(1)
@@ -138,7 +138,7 @@ class Size(Shape):
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
-        Shape.__post_init__(self)
+        JobShape.__post_init__(self)
         if self.weight <= 0:
             raise ValueError(f"weight is {self.weight}; it must be more than 0")
 
@@ -151,10 +151,10 @@ class Generator:
     queue: str
     arrivals: Arrivals
     duration: Distribution
-    sizes: tuple[Size, ...]
-    first: Duration = 0
+    sizes: tuple[JobSize, ...]
+    first: Seconds = 0
     """When it begins."""
-    last: Duration | None = None
+    last: Seconds | None = None
     """When it ends; with the simulation if absent."""
     priority: int = 0
     preemptible: bool = True
@@ -170,7 +170,7 @@ class Generator:
 class NodeChange:
     """Nodes leave the cluster, or join it. A node that is first added is not there before."""
 
-    at: Duration
+    at: Seconds
     gone: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
@@ -194,15 +194,15 @@ class Scenario:
     events: tuple[NodeChange, ...] = ()
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By name: keys of node labels, the widest level first."""
-    settings: Settings = field(default_factory=Settings)
-    until: Duration | None = None
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    until: Seconds | None = None
     """When the simulation ends; when nothing is left to do if absent."""
     seed: int = 0
-    grace: Duration = 30
+    grace: Seconds = 30
     """How long an evicted pod holds what it has."""
-    replaced_after: Duration = 10
+    replaced_after: Seconds = 10
     """How long after a pod is gone its job makes the one that replaces it, as a Job does first."""
-    period: Duration = 1
+    period: Seconds = 1
     """The least time between two cycles of the engine."""
 
 
@@ -240,7 +240,7 @@ def check(scenario: Scenario, classes: Iterable[str]) -> None:
     _check_events(scenario)
 
 
-def _check_shape(shape: Shape, scenario: Scenario, classes: Iterable[str], path: str) -> None:
+def _check_shape(shape: JobShape, scenario: Scenario, classes: Iterable[str], path: str) -> None:
     for index, devices in enumerate(shape.devices):
         for name in devices.classes:
             _check_known(name, classes, "a device class", f"{path}.devices[{index}]")

@@ -18,8 +18,8 @@ from carina_dra.resource import ResourceClaimStatus
 from controller.engine.files.value import codec_of
 from controller.engine.model.plan import Eviction, Plan, Start
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
-from controller.engine.simulate.gpus import Gpus
-from controller.engine.simulate.occupancy import Occupancy
+from controller.engine.simulate.gpus import SimulatedGpus
+from controller.engine.simulate.occupancy import SimulatedOccupancy
 from controller.engine.simulate.progress import Progress, has_minimum
 from controller.engine.simulate.record import (
     Arrived,
@@ -27,15 +27,15 @@ from controller.engine.simulate.record import (
     JobRecord,
     NodeCame,
     NodeLeft,
-    Outcome,
+    PodOutcome,
+    PodRun,
     Record,
-    Run,
 )
 from controller.engine.simulate.recorder import Recorder
 from controller.engine.simulate.trace import Job, NodeAdded, NodeEvent, NodeGone, Trace
 from controller.engine.state.state import State
 
-Engine: TypeAlias = Callable[[State], Callable[[], Plan]]
+Decider: TypeAlias = Callable[[State], Callable[[], Plan]]
 """What decides for a state: called once for the state, and then for each cycle."""
 _IDLE_CYCLES: Final = 100
 """After as many cycles without an effect, a simulation with no event to come is over."""
@@ -89,28 +89,28 @@ class _Live:
     evictions: int = 0
     replaced: int = 0
     """How many pods are gone that others replace."""
-    runs: list[Run] = field(default_factory=list)
+    runs: list[PodRun] = field(default_factory=list)
 
 
-def simulate(trace: Trace, engine: Engine) -> Record:
+def simulate(trace: Trace, engine: Decider) -> Record:
     """Runs a trace to its end."""
     return _Simulation(trace, engine).run()
 
 
 class _Simulation:
-    def __init__(self, trace: Trace, engine: Engine) -> None:
+    def __init__(self, trace: Trace, engine: Decider) -> None:
         start = trace.start
         self._trace = trace
         self._now = start.now
         self._state = State(start)
         self._decide = engine(self._state)
-        self._gpus = Gpus(start.slices)
+        self._gpus = SimulatedGpus(start.slices)
         self._events: list[tuple[float, int, _Event]] = []
         self._numbers = count()
         self._live: dict[str, _Live] = {}
         self._unready: set[str] = set()
         """The jobs that have not what they need to run."""
-        self._occupancy = Occupancy(self._gpus)
+        self._occupancy = SimulatedOccupancy(self._gpus)
         self._recorder = Recorder(self._state, self._gpus, self._occupancy)
         self._plan: Plan | None = None
         self._cycles = self._steps = self._idle = 0
@@ -208,7 +208,7 @@ class _Simulation:
         self._unready.discard(live.job.name)
         for pod in list(live.pods.values()):
             if not isinstance(self._state.pods[pod.key].state, Evicting):
-                self._remove(live, pod, Outcome.ENDED)
+                self._remove(live, pod, PodOutcome.ENDED)
         self._tidy(live)
 
     def _leave(self, key: str) -> None:
@@ -216,7 +216,7 @@ class _Simulation:
         if pod is None or not isinstance(pod.state, Evicting):  # its node went first
             return
         live = self._live_of(pod)
-        self._remove(live, pod, Outcome.EVICTED)
+        self._remove(live, pod, PodOutcome.EVICTED)
         self._tidy(live)
 
     def _lose(self, event: NodeGone) -> None:
@@ -233,7 +233,7 @@ class _Simulation:
             elif not isinstance(pod.state, Evicting):  # it was to come when others have left
                 continue
             jobs[live.job.name] = None
-            self._remove(live, pod, Outcome.NODE_GONE)
+            self._remove(live, pod, PodOutcome.NODE_GONE)
         for published in event.slices:
             self._state.remove_devices(published)
         self._state.remove_node(event.node)
@@ -245,7 +245,7 @@ class _Simulation:
             else:
                 self._tidy(self._live[name])
 
-    def _remove(self, live: _Live, pod: Pod, outcome: Outcome) -> None:
+    def _remove(self, live: _Live, pod: Pod, outcome: PodOutcome) -> None:
         """Takes notice that a pod is gone; its job replaces it, unless it has ended."""
         del live.pods[pod.key]
         self._state.remove_pod(pod.key)
@@ -318,7 +318,7 @@ class _Simulation:
         queue = live.job.group.queue
         self._occupancy.hold(pod, node, queue, self._state.claims, self._now)
 
-    def _release(self, live: _Live, pod: Pod, outcome: Outcome) -> None:
+    def _release(self, live: _Live, pod: Pod, outcome: PodOutcome) -> None:
         """Takes notice that a pod is gone from its node; what nobody else holds is free."""
         released = self._occupancy.release(pod, outcome, self._now)
         if released is not None:
@@ -374,7 +374,7 @@ class _Simulation:
             start=start.now,
             end=end,
             nodes=len(start.nodes),
-            gpus=Gpus(start.slices).total,
+            gpus=SimulatedGpus(start.slices).total,
             queues=self._recorder.queues,
             cycles=self._cycles,
             steps=self._steps,

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from controller.engine.model.resource import figure, parse_resource
-from controller.engine.simulate.record import JobRecord, Outcome, Record, Sample
+from controller.engine.simulate.record import JobRecord, PodOutcome, Record, Sample
 
 _HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitTimes:
     """How long jobs waited for their first start, in seconds."""
 
     mean: float
@@ -38,7 +38,7 @@ class QueueSummary:
     ended: int
     waiting: int
     """How many do not run at the end."""
-    waits: Waits
+    waits: WaitTimes
     gpus: float
     """How many GPUs they held, as a mean over time."""
     gpu_hours: float
@@ -98,15 +98,15 @@ def _of_jobs(
 
 def _lost(job: JobRecord) -> float:
     """GPU seconds of work that were done in vain."""
-    gpus = max((run.gpus for run in job.runs if run.outcome is not Outcome.ENDED), default=0)
+    gpus = max((run.gpus for run in job.runs if run.outcome is not PodOutcome.ENDED), default=0)
     return job.lost * gpus * job.pods
 
 
-def _waits(waits: list[float]) -> Waits:
+def _waits(waits: list[float]) -> WaitTimes:
     if not waits:
-        return Waits(0, 0, 0)
+        return WaitTimes(0, 0, 0)
     waits.sort()
-    return Waits(sum(waits) / len(waits), waits[ceil(0.95 * len(waits)) - 1], waits[-1])
+    return WaitTimes(sum(waits) / len(waits), waits[ceil(0.95 * len(waits)) - 1], waits[-1])
 
 
 def _fairness(spans: Sequence[tuple[Sample, float]], queue: str, resource: str) -> Fairness:

@@ -53,7 +53,7 @@ _OF_PLUGINS: Final = GpuId("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedGpu:
+class GpuOfDevice:
     """What an allocated device is of its GPU."""
 
     id: GpuId
@@ -77,7 +77,7 @@ class Published(Protocol):
     def capacities(self, device: DeviceId) -> Mapping[str, Quantity]:
         """The capacities of a published device by their qualified names."""
 
-    def gpu(self, result: DeviceResult) -> PublishedGpu | None:
+    def gpu(self, result: DeviceResult) -> GpuOfDevice | None:
         """The GPU, and the part of it, that an allocated device is; None if it is no GPU's."""
 
     def is_of(self, result: DeviceResult, device_class: str, named: str | None) -> bool:
@@ -250,7 +250,7 @@ class Asking:
                 return 0
         assert_never(resource)
 
-    def _gpu_part(self, found: PublishedGpu, counted: Iterable[int]) -> GpuPart:
+    def _gpu_part(self, found: GpuOfDevice, counted: Iterable[int]) -> GpuPart:
         """A device as a part of its GPU; `counted` are the other resources that count it."""
         columns = tuple(
             at

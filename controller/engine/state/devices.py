@@ -33,7 +33,7 @@ from controller.engine.model.resource import (
     Pods,
     Resource,
 )
-from controller.engine.state.asking import PublishedGpu, base_units, qualified
+from controller.engine.state.asking import GpuOfDevice, base_units, qualified
 from controller.engine.state.spare import Spare
 
 _POOLS: Final = 256
@@ -173,19 +173,19 @@ class Devices:
             return True
         return self._supply.gpus("", self._drivers, selected_by=device_class) > 0
 
-    def gpu(self, result: DeviceResult) -> PublishedGpu | None:
+    def gpu(self, result: DeviceResult) -> GpuOfDevice | None:
         """The GPU, and the part of it, that an allocated device is; None if it is no GPU's."""
         driver, pool = result.driver, result.pool
         if driver not in self._drivers:
             return None
         device = self._cluster.published(DeviceId(driver, pool, result.device))
         if device is None:
-            return PublishedGpu(GpuId(driver, pool, result.device), GPU, "", is_gone=True)
+            return GpuOfDevice(GpuId(driver, pool, result.device), GPU, "", is_gone=True)
         if not is_gpu(device, driver, self._drivers):
             return None
         consumed = None if result.share_id is None else result.consumed_capacity
         part = self._pool(PoolId(driver, pool)).part(device, consumed)
-        return PublishedGpu(
+        return GpuOfDevice(
             GpuId(driver, pool, gpu_name(device, driver)), part, model_of(device, driver)
         )
 

@@ -56,7 +56,7 @@ class OrderedPods:
         del self._entries[bisect_left(self._entries, order_of_pod(pod))]
 
 
-class Members:
+class GroupPods:
     """The pods of a group. Sets without pods are left out."""
 
     __slots__ = ("active", "by_set", "nodes", "nominated", "pending")

@@ -22,7 +22,7 @@ from controller.engine.state.asking import Asking
 from controller.engine.state.charge import Charge, GpuPart
 from controller.engine.state.devices import Devices
 from controller.engine.state.journal import Journal
-from controller.engine.state.members import Members, set_of
+from controller.engine.state.members import GroupPods, set_of
 from controller.engine.state.neighbours import Neighbours
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
 from controller.engine.state.room import Room
@@ -30,7 +30,7 @@ from controller.engine.state.volumes import Volumes
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class PodHold:
     """What a pod has on a node."""
 
     node: str
@@ -65,9 +65,9 @@ class Occupancy:
         self.claims: dict[str, ResourceClaim] = {}
         self.groups: dict[str, Group] = {}
         self.pods: dict[str, Pod] = {}
-        self.members: dict[str, Members] = {}
+        self.members: dict[str, GroupPods] = {}
         """By group."""
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, PodHold] = {}
         """The pods that have a place, here and now or as soon as others have left it."""
         self.holders: dict[str, dict[int, int]] = {}
         """By queue and priority: how many pods have a place and could be evicted from it."""
@@ -323,7 +323,7 @@ class Occupancy:
         """Gives a pod a place, with the devices that its claims have."""
         queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
         gpus = self.asking.plugin_gpus(pod.needs)
-        self._take_place(pod, Hold(node, queue, self._priority_of(pod), gpus))
+        self._take_place(pod, PodHold(node, queue, self._priority_of(pod), gpus))
         self.journal.record(partial(self._give_place, pod))
         amounts = self.asking.of_pod(pod.needs)
         self.accounts.take(queue, amounts, preemptible=preemptible, gpus=gpus)
@@ -349,7 +349,7 @@ class Occupancy:
                 self._unassign(claim)
             self.settle(claim)
 
-    def _take_place(self, pod: Pod, hold: Hold) -> None:
+    def _take_place(self, pod: Pod, hold: PodHold) -> None:
         self.holds[pod.key] = hold
         if _could_leave(pod):
             holders = self.holders.setdefault(hold.queue, {})

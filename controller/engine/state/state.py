@@ -16,7 +16,7 @@ from carina_dra.resource import (
 )
 from controller.engine.model.group import Group
 from controller.engine.model.node import ClusterNode
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import minus
@@ -24,7 +24,7 @@ from controller.engine.model.snapshot import Snapshot
 from controller.engine.model.volume import StorageObject
 from controller.engine.state.asking import replaceable
 from controller.engine.state.charge import Charge
-from controller.engine.state.members import Members
+from controller.engine.state.members import GroupPods
 from controller.engine.state.occupancy import Occupancy, discard
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
 from controller.engine.state.recount import Recount
@@ -357,7 +357,7 @@ class State(Occupancy):
             )
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> CarriedOver:
         """What the last cycle has left, without what has changed since."""
         if self._forgotten:
             known, forgotten = self._memory, self._forgotten
@@ -377,7 +377,7 @@ class State(Occupancy):
         return self._memory
 
     @memory.setter
-    def memory(self, memory: Memory) -> None:
+    def memory(self, memory: CarriedOver) -> None:
         self._memory = memory
         self._forgotten: set[str] = set()
 
@@ -411,7 +411,7 @@ class State(Occupancy):
         for claim in pod.claims:
             self._referrers.setdefault(claim, {})[pod.key] = None
         if pod.group is not None:
-            members = self.members.setdefault(pod.group, Members())
+            members = self.members.setdefault(pod.group, GroupPods())
             members.by_set.setdefault(pod.pod_set, {})[pod.key] = None
             self._touch(pod.group)
         match pod.state:

@@ -10,14 +10,14 @@ from typing import Final
 
 from carina_dra.resource.schema import Struct
 from controller.observe.owner import (
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
     Part,
     Parts,
-    Place,
     PodTemplate,
-    Shape,
     number,
     shape_reader,
     versions_of,
@@ -71,7 +71,7 @@ class _Spec(Struct):
     startup_policy: _StartupPolicy = field(default_factory=_StartupPolicy)
 
 
-def _shape(spec: _Spec, metadata: Metadata) -> Shape:
+def _shape(spec: _Spec, metadata: Metadata) -> GroupShape:
     in_order = spec.startup_policy.startup_policy_order == "InOrder"
     return Parts(
         tuple(
@@ -97,9 +97,9 @@ def _pods(job: _ReplicatedJob, metadata: Metadata) -> int:
     return min(pods, 1) if _EXCLUSIVE in annotations and _SELECTS_NODES not in annotations else pods
 
 
-def _place(labels: Mapping[str, str]) -> Place:
+def _place(labels: Mapping[str, str]) -> GroupPosition:
     rank = number(labels, _JOB_INDEX) * _PODS + number(labels, COMPLETION_INDEX)
-    return Place(labels.get(_REPLICATED_JOB, ""), rank)
+    return GroupPosition(labels.get(_REPLICATED_JOB, ""), rank)
 
 
 JOB_SET: Final = OwnerType(

@@ -11,14 +11,14 @@ from typing import Final
 
 from carina_dra.resource.schema import Struct
 from controller.observe.owner import (
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
     Part,
     Parts,
-    Place,
     PodTemplate,
-    Shape,
     number,
     shape_reader,
     versions_of,
@@ -49,7 +49,7 @@ class _Spec(Struct):
     startup_policy: str = "LeaderCreated"
 
 
-def _shape(spec: _Spec, metadata: Metadata) -> Shape:
+def _shape(spec: _Spec, metadata: Metadata) -> GroupShape:
     template = spec.leader_worker_template
     leader, worker = template.leader_template or template.worker_template, template.worker_template
     is_late = spec.startup_policy == "LeaderReady" or _EXCLUSIVE in metadata.annotations
@@ -61,7 +61,7 @@ def _shape(spec: _Spec, metadata: Metadata) -> Shape:
     )
 
 
-def resized(shape: Shape, size: int) -> Shape:
+def resized(shape: GroupShape, size: int) -> GroupShape:
     """The shape of a replica of another size than the spec says now."""
     match shape:
         case Parts(parts=(leader, worker)):
@@ -70,9 +70,9 @@ def resized(shape: Shape, size: int) -> Shape:
             return shape
 
 
-def _place(labels: Mapping[str, str]) -> Place:
+def _place(labels: Mapping[str, str]) -> GroupPosition:
     index = number(labels, _WORKER_INDEX)
-    return Place(WORKER if index else LEADER, index)
+    return GroupPosition(WORKER if index else LEADER, index)
 
 
 LEADER_WORKER_SET: Final = OwnerType(

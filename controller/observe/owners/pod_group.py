@@ -11,11 +11,11 @@ from typing import Final
 from carina_dra.resource.schema import Struct
 from controller.observe.owner import (
     AllMembers,
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
-    Place,
-    Shape,
     shape_reader,
     versions_of,
 )
@@ -36,13 +36,13 @@ class _Spec(Struct):
     scheduling_policy: _Policy = field(default_factory=_Policy)
 
 
-def _shape(spec: _Spec, _: Metadata) -> Shape:
+def _shape(spec: _Spec, _: Metadata) -> GroupShape:
     gang = spec.scheduling_policy.gang
     return AllMembers(1 if gang is None else gang.min_count)
 
 
-def _place(_: Mapping[str, str]) -> Place:
-    return Place()
+def _place(_: Mapping[str, str]) -> GroupPosition:
+    return GroupPosition()
 
 
 POD_GROUP: Final = OwnerType(

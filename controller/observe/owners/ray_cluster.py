@@ -11,14 +11,14 @@ from typing import Final
 
 from carina_dra.resource.schema import Struct
 from controller.observe.owner import (
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
     Part,
     Parts,
-    Place,
     PodTemplate,
-    Shape,
     shape_reader,
     versions_of,
 )
@@ -51,7 +51,7 @@ class _Spec(Struct):
     enable_in_tree_autoscaling: bool = False
 
 
-def _shape(spec: _Spec, _: Metadata) -> Shape:
+def _shape(spec: _Spec, _: Metadata) -> GroupShape:
     head = Part(_HEAD, 1, spec.head_group_spec.template.names_queue)
     groups = (
         Part(
@@ -74,8 +74,8 @@ def _replicas(group: _WorkerGroup, *, autoscaling: bool) -> int:
     return replicas if group.max_replicas is None else min(replicas, group.max_replicas)
 
 
-def _place(labels: Mapping[str, str]) -> Place:
-    return Place(labels.get(_GROUP, ""))
+def _place(labels: Mapping[str, str]) -> GroupPosition:
+    return GroupPosition(labels.get(_GROUP, ""))
 
 
 RAY_CLUSTER: Final = OwnerType(

@@ -6,13 +6,13 @@ from typing import Final
 
 from carina_dra.resource.schema import Struct
 from controller.observe.owner import (
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
     Part,
     Parts,
-    Place,
-    Shape,
     number,
     shape_reader,
     versions_of,
@@ -27,13 +27,13 @@ class _Spec(Struct):
     pod_management_policy: str = "OrderedReady"
 
 
-def _shape(spec: _Spec, _: Metadata) -> Shape:
+def _shape(spec: _Spec, _: Metadata) -> GroupShape:
     """Pods that are created one after the other cannot wait for each other."""
     return Parts((Part("", spec.replicas if spec.pod_management_policy == "Parallel" else 1),))
 
 
-def _place(labels: Mapping[str, str]) -> Place:
-    return Place(rank=number(labels, _POD_INDEX))
+def _place(labels: Mapping[str, str]) -> GroupPosition:
+    return GroupPosition(rank=number(labels, _POD_INDEX))
 
 
 STATEFUL_SET: Final = OwnerType(

@@ -11,14 +11,14 @@ from typing import Final
 
 from carina_dra.resource.schema import Struct, json_name
 from controller.observe.owner import (
+    GroupPosition,
+    GroupShape,
     Metadata,
     OwnerKind,
     OwnerType,
     Part,
     Parts,
-    Place,
     PodTemplate,
-    Shape,
     number,
     shape_reader,
     versions_of,
@@ -86,7 +86,7 @@ class _Spec(Struct):
         }  # fmt: skip
 
 
-def _shape(spec: _Spec, _: Metadata) -> Shape:
+def _shape(spec: _Spec, _: Metadata) -> GroupShape:
     least = spec.run_policy.scheduling_policy.min_available
     if least is not None:
         return Parts((Part("", least),))
@@ -105,10 +105,10 @@ def _shape(spec: _Spec, _: Metadata) -> Shape:
     )
 
 
-def _place(labels: Mapping[str, str]) -> Place:
+def _place(labels: Mapping[str, str]) -> GroupPosition:
     """The MPI operator writes no type: the role is the type there."""
     kind = labels.get(_TYPE) or labels.get(_ROLE, "")
-    return Place(kind.lower(), number(labels, _INDEX))
+    return GroupPosition(kind.lower(), number(labels, _INDEX))
 
 
 def _training_job(kind: OwnerKind, name: str, *versions: str) -> OwnerType:

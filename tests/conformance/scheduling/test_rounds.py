@@ -7,7 +7,15 @@ import pytest
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult
-from controller.engine.model.plan import Action, Eviction, Memory, Nomination, Plan, Start, Step
+from controller.engine.model.plan import (
+    Action,
+    CarriedOver,
+    Eviction,
+    Nomination,
+    Plan,
+    Start,
+    Step,
+)
 from controller.engine.model.pod import Pending, Placed
 from controller.engine.model.snapshot import Snapshot
 from tests.conformance.scheduling.devices import DRIVER
@@ -51,7 +59,7 @@ def _plan(*steps: Step) -> Plan:
         evictions=tuple(step for step in steps if isinstance(step, Eviction)),
         waiting={},
         fair_shares={},
-        memory=Memory(),
+        memory=CarriedOver(),
         stale=(),
         steps=0,
         wake=None,

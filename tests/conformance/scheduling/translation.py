@@ -31,7 +31,7 @@ from controller.engine.model.pod import (
 )
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import Cpu, Memory, Resource
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from tests.conformance.scheduling.devices import Gpus
 from tests.conformance.scheduling.state import State, TaskState, claims_of, pod_key, tasks_of
 from tests.conformance.scheduling.vector import (
@@ -90,7 +90,7 @@ def snapshot_of(vector: Vector, gpus: Gpus, state: State) -> Snapshot:
     )
 
 
-def settings_of(vector: Vector) -> Settings:
+def settings_of(vector: Vector) -> EngineSettings:
     """How the engine decides in a vector.
 
     Raises:
@@ -103,7 +103,7 @@ def settings_of(vector: Vector) -> Settings:
         raise VectorError(f"actions {', '.join(run.actions)}: allocate comes first")
     for_gpus = any(task.request.gpu or task.request.is_shared for _, task in tasks_of(vector))
     most = params.max_consolidation_preemptees
-    return Settings(
+    return EngineSettings(
         actions=tuple(actions),
         allocates=allocates,
         placement=Policy(

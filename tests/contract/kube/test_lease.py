@@ -10,7 +10,7 @@ import pytest
 from carina_dra.kube.api_resource import LEASES
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.client import Client, MergePatch
-from carina_dra.kube.lease import LeaderElector, LeaseTiming, Outcome, WorkNotStopped
+from carina_dra.kube.lease import LeaderElector, LeadershipEnd, LeaseTiming, WorkNotStopped
 from tests.contract.kube.backend import ThroughProxy
 from tests.eventually import eventually
 
@@ -28,7 +28,7 @@ class Candidate:
     log: list[str]
     stubborn: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
-    outcome: Outcome | BaseException | None = None
+    outcome: LeadershipEnd | BaseException | None = None
     thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ def test_who_stops_makes_room_at_once(
     first = election.join(api, "first")
     eventually(lambda: election.log == ["first begins"])
     first.stop()
-    assert first.outcome is Outcome.STOPPED
+    assert first.outcome is LeadershipEnd.STOPPED
     assert not spec("holderIdentity")
     election.join(api, "second")
     eventually(lambda: election.log == ["first begins", "first ends", "second begins"], within=1.5)
@@ -164,7 +164,7 @@ def test_who_cannot_renew_ends_its_work_before_another_begins(
     eventually(lambda: len(election.log) == 3)
     assert election.log == ["first begins", "first ends", "second begins"]
     first.thread.join(5)
-    assert first.outcome is Outcome.LOST
+    assert first.outcome is LeadershipEnd.LOST
     assert not first.elector.leading
 
 
@@ -191,7 +191,7 @@ def test_who_was_paused_beyond_its_deadline_leads_no_more_even_before_it_notices
     eventually(lambda: elector.leading)
     pause = FAST.renew_deadline
     assert not elector.leading
-    eventually(lambda: first.outcome is Outcome.LOST)
+    eventually(lambda: first.outcome is LeadershipEnd.LOST)
 
 
 def test_an_outage_shorter_than_the_deadline_changes_nothing(
@@ -215,7 +215,7 @@ def test_who_sees_another_hold_the_lease_stops(api: Client, election: Election) 
     api.patch(LEASES, election.lease.name, usurp, namespace=election.lease.namespace)
     eventually(lambda: election.log == ["first begins", "first ends"])
     first.thread.join(5)
-    assert first.outcome is Outcome.LOST
+    assert first.outcome is LeadershipEnd.LOST
 
 
 def test_a_lease_that_is_deleted_is_made_again(

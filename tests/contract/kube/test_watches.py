@@ -8,7 +8,7 @@ import pytest
 
 from carina_dra.kube.api_resource import CONFIG_MAPS, EVENTS
 from carina_dra.kube.client import Client, MergePatch, Selection
-from carina_dra.kube.errors import Gone, Unreachable
+from carina_dra.kube.errors import Unreachable, VersionGone
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch
 from tests.contract.kube.backend import Backend, ThroughProxy
 from tests.samples.objects import config_map
@@ -123,7 +123,7 @@ def test_a_version_too_old_is_gone(backend: Backend, api: Client, namespace: str
         api.create(CONFIG_MAPS, config_map(namespace, name))
     backend.forget_history()
     with (
-        pytest.raises(Gone, match=r"too old|compacted"),
+        pytest.raises(VersionGone, match=r"too old|compacted"),
         api.watch(EVENTS, Selection(namespace), resource_version=version) as watch,
     ):
         next(iter(watch))

@@ -9,7 +9,7 @@ import pytest
 
 from kubelet_plugin.cdi.driver_root import nvml_libraries
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import GpuLost, GpuUnreadable, NvmlFailure, Problem
+from kubelet_plugin.inventory.health import GpuLost, GpuProblem, GpuUnreadable, NvmlFailure
 from kubelet_plugin.inventory.inventory import (
     DriverMissing,
     DriverReady,
@@ -48,7 +48,7 @@ def minors(inventory: DriverReady) -> list[int]:
     return [seen.gpu.minor for seen in inventory.gpus if not seen.state.problems]
 
 
-def problems(inventory: DriverReady) -> dict[int, list[Problem]]:
+def problems(inventory: DriverReady) -> dict[int, list[GpuProblem]]:
     return {
         seen.gpu.minor: list(seen.state.problems) for seen in inventory.gpus if seen.state.problems
     }

@@ -17,7 +17,7 @@ from controller.report.cycle_report import (
     ObjectVersion,
     Observed,
 )
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.report.status_writer import StatusTarget, StatusWriter
 from simulation.kubernetes.cluster import DEPLOY, Cluster
 from tests.eventually import eventually
@@ -84,11 +84,13 @@ def writer(client: Client, namespace: None) -> Iterator[StatusWriter]:
     observed = Observed(
         {str(key_of(group)): version(group) for group in groups}, {_QUEUE: version(queue)}
     )
-    with StatusWriter(client, Metrics()) as writer:
+    with StatusWriter(client, ControllerMetrics()) as writer:
         for target, body in objects(client).items():
             writer.observe(target, body)
         plan = Engine(state).decide()
-        CycleReport(writer, events, Metrics(), lambda _: ()).report(state, plan, observed, 0)
+        CycleReport(writer, events, ControllerMetrics(), lambda _: ()).report(
+            state, plan, observed, 0
+        )
         yield writer
 
 

@@ -11,7 +11,7 @@ from carina_dra.kube.client import JsonPatch
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import NvLink
-from kubelet_plugin.publish.pool import Pool, pool
+from kubelet_plugin.publish.pool import PublishedPool, pool
 from tests.eventually import eventually
 from tests.integration.published_slices import DEADLINE, DRIVER, TWO_GPUS, NodeInApi, Report
 from tests.samples.golden_slices import simulated_devices
@@ -20,7 +20,7 @@ from tests.samples.gpus import LOST, MIG, whole
 PROFILES = ("b200", "dgx-a100", "dgx-h100", "hgx-h200-nvl", "hgx-h200-sxm", "l40s", "mixed", "t4")
 
 
-def pool_of(node: NodeInApi, devices: tuple[GpuDevice, ...]) -> Pool:
+def pool_of(node: NodeInApi, devices: tuple[GpuDevice, ...]) -> PublishedPool:
     return pool(devices, PublishSettings(DRIVER), node=node.name)
 
 

@@ -33,7 +33,7 @@ from controller.engine.model.snapshot import Snapshot
 from controller.names import DELETE_PROTECTION, GATE, GROUP_LABEL
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
 from simulation.api_server.patch import merge
@@ -276,7 +276,7 @@ class World:
             self._declare(name)
         client, silent, pool = self.client, Silent(), self.steps
         anything: Any = silent
-        metrics = Metrics()
+        metrics = ControllerMetrics()
         writer_client: Any = client
         executor: Any = pool
         inbox = self.inbox

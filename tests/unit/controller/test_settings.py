@@ -9,7 +9,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.process.settings import SettingsError, load
 from controller import settings
 from controller.engine.model.plan import Action
-from controller.engine.model.snapshot import Settings as EngineSettings
+from controller.engine.model.snapshot import EngineSettings
 from controller.settings import Settings
 
 

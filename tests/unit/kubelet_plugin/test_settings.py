@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from carina_dra.process.settings import SettingsError, load
 from kubelet_plugin.devices.order import DeviceOrder
-from kubelet_plugin.settings import Settings
+from kubelet_plugin.settings import PluginSettings
 
 
-def loaded(*flags: str, **environment: str) -> Settings:
-    return load(Settings, flags, environment, program="plugin", version="1")
+def loaded(*flags: str, **environment: str) -> PluginSettings:
+    return load(PluginSettings, flags, environment, program="plugin", version="1")
 
 
 @pytest.mark.parametrize(

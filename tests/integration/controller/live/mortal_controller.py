@@ -18,7 +18,7 @@ from carina_dra.kube.errors import ApiOperation, Unreachable
 from carina_dra.process.settings import load
 from controller.main import lead
 from controller.report.health import Health
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.settings import Settings
 
 _OF_PLANS: Final = frozenset({PODS, RESOURCE_CLAIMS})
@@ -115,7 +115,7 @@ class MortalController:
             chosen,
             lambda: _MortalClient(self._connection, self),
             lambda: True,
-            Metrics(),
+            ControllerMetrics(),
             Health(),
             self._stopping,
             takes_over=True,

@@ -8,7 +8,7 @@ import pytest
 
 from carina_dra.kube.api_resource import NODES, RESOURCE_SLICES
 from carina_dra.resource import encode
-from controller.engine.simulate.fleet import Kind, NodeTemplate
+from controller.engine.simulate.fleet import GpuUse, NodeTemplate
 from controller.report.cycle_report import QUEUES
 from simulation.kubernetes.cluster import fake_node
 from tests.eventually import eventually
@@ -16,7 +16,7 @@ from tests.integration.controller.live.site import Site, Team
 
 _NODE: Final = "gpu-quotas"
 _FLEET: Final = NodeTemplate(
-    _NODE, cpu=96_000, memory=2**40, gpus=2, devices=tuple(Kind), product="NVIDIA H100"
+    _NODE, cpu=96_000, memory=2**40, gpus=2, devices=tuple(GpuUse), product="NVIDIA H100"
 )
 _SEVENTH: Final = "device.attributes['gpu.carina.dev'].profile == '1g.10gb'"
 NewTeam = Callable[..., Team]

@@ -16,7 +16,7 @@ from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.group import WHOLE, DeviceGroup, bits_of, groups
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate, PoolSlice, PoolSlices, ReadyPool, resolve
-from carina_dra.allocator.usage import DeviceId, Share, Usage
+from carina_dra.allocator.usage import DeviceId, SharedUse, Usage
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import DeviceResult
@@ -65,7 +65,7 @@ def _cases(draw: st.DrawFn) -> _Case:
     assert isinstance(pool, ReadyPool)
     every = sorted({device.id for device in (*pool.devices, *pool.elsewhere)})
     ids = st.lists(st.sampled_from(every), max_size=4, unique=True) if every else st.just([])
-    shared = {device: Share(1, {}) for device in draw(ids)}
+    shared = {device: SharedUse(1, {}) for device in draw(ids)}
     return _Case(pool, Usage(dict.fromkeys(draw(ids), 1), shared))
 
 

@@ -13,7 +13,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Impossible
-from carina_dra.allocator.usage import DeviceId, Share, Usage
+from carina_dra.allocator.usage import DeviceId, SharedUse, Usage
 from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
@@ -63,7 +63,7 @@ def test_order_of_input_does_not_matter(policy: str) -> None:
 
 def test_releasing_undoes_allocating() -> None:
     device = DeviceId("d", "p", "x")
-    before = Usage({device: 1}, {DeviceId("d", "p", "y"): Share(2, {"memory": 5})})
+    before = Usage({device: 1}, {DeviceId("d", "p", "y"): SharedUse(2, {"memory": 5})})
     for seed in _SEEDS:
         results = [
             decode(Allocation, allocation).devices.results

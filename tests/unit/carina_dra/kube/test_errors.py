@@ -12,7 +12,6 @@ from carina_dra.kube.errors import (
     Cause,
     Conflict,
     Forbidden,
-    Gone,
     Invalid,
     NamespaceNotFound,
     NotFound,
@@ -21,6 +20,7 @@ from carina_dra.kube.errors import (
     TooManyRequests,
     Unauthorized,
     Unavailable,
+    VersionGone,
     from_response,
     from_status,
 )
@@ -48,8 +48,8 @@ def error_of(code: int, reason: str = "", retry_after: str = "", **details: Any)
         (405, "MethodNotAllowed", BadRequest, False),
         (409, "AlreadyExists", AlreadyExists, False),
         (409, "Conflict", Conflict, False),
-        (410, "Expired", Gone, False),
-        (410, "Gone", Gone, False),
+        (410, "Expired", VersionGone, False),
+        (410, "Gone", VersionGone, False),
         (415, "UnsupportedMediaType", BadRequest, False),
         (422, "Invalid", Invalid, False),
         (429, "TooManyRequests", TooManyRequests, True),
@@ -191,7 +191,7 @@ def test_a_server_that_asks_for_patience_says_how_much(
 
 def test_a_version_from_the_future_is_gone_too() -> None:
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    assert isinstance(error_of(504, "Timeout", causes=causes), Gone)
+    assert isinstance(error_of(504, "Timeout", causes=causes), VersionGone)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from carina_dra.kube.event import (
     NOTE_BYTES,
+    EventSeries,
     EventType,
     ObjectReference,
     Occurrence,
     ReportingController,
-    Series,
     cut_note,
     event_body,
 )
@@ -52,7 +52,7 @@ def test_the_longest_name_of_an_object_leaves_room_for_the_time() -> None:
 
 
 class TestSeries:
-    first = Series("n1.1", last_at=100.0, written_at=100.0)
+    first = EventSeries("n1.1", last_at=100.0, written_at=100.0)
 
     def test_one_occurrence_is_written_already(self) -> None:
         assert not self.first.due(1000.0)

@@ -10,7 +10,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.client import Client, Selection
 from carina_dra.kube.event import EventType, ObjectReference, ReportingController
 from carina_dra.kube.event_recorder import EventRecorder
-from carina_dra.kube.lease import LeaderElector, Outcome
+from carina_dra.kube.lease import LeaderElector, LeadershipEnd
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import no_such_path
 from simulation.api_server.server import ApiServer
@@ -43,7 +43,7 @@ def test_a_lease_is_created_only_where_it_is_missing(
     elector = LeaderElector(client, ObjectKey("default", "controller"), "first")
     stopping = threading.Event()
     stopping.set()
-    assert elector.run(lambda stop: None, stopping) is Outcome.STOPPED
+    assert elector.run(lambda stop: None, stopping) is LeadershipEnd.STOPPED
     assert [request.verb for request in requests] == ["get"]
 
 

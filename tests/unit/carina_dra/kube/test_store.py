@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.store import (
     Created,
-    Entry,
     ObjectChange,
     Removed,
     Store,
+    StoreEntry,
     Updated,
     Versions,
     difference,
@@ -18,7 +18,7 @@ A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
 
 entries = st.dictionaries(
     st.sampled_from([A, B, ObjectKey("", "a"), ObjectKey("team", "c")]),
-    st.builds(Entry, st.integers(1, 5), st.sampled_from(["red", "green", "blue"])),
+    st.builds(StoreEntry, st.integers(1, 5), st.sampled_from(["red", "green", "blue"])),
 )
 
 
@@ -43,7 +43,7 @@ def replayed(known: dict[ObjectKey, str], changes: list[ObjectChange[str]]) -> d
 
 @given(entries, entries)
 def test_a_difference_leads_from_the_one_list_to_the_other(
-    before: dict[ObjectKey, Entry[str]], after: dict[ObjectKey, Entry[str]]
+    before: dict[ObjectKey, StoreEntry[str]], after: dict[ObjectKey, StoreEntry[str]]
 ) -> None:
     known = {key: entry.value for key, entry in before.items()}
     expected = {key: entry.value for key, entry in after.items()}
@@ -54,12 +54,14 @@ def test_a_difference_leads_from_the_one_list_to_the_other(
 
 
 @given(entries)
-def test_a_list_does_not_differ_from_itself(listed: dict[ObjectKey, Entry[str]]) -> None:
+def test_a_list_does_not_differ_from_itself(listed: dict[ObjectKey, StoreEntry[str]]) -> None:
     assert difference(listed, listed) == []
 
 
 @given(st.lists(entries))
-def test_an_index_finds_exactly_what_is_there(lists: list[dict[ObjectKey, Entry[str]]]) -> None:
+def test_an_index_finds_exactly_what_is_there(
+    lists: list[dict[ObjectKey, StoreEntry[str]]],
+) -> None:
     store = colors()
     for listed in lists:
         store.replace(listed)
@@ -70,32 +72,35 @@ def test_an_index_finds_exactly_what_is_there(lists: list[dict[ObjectKey, Entry[
 
 def test_what_is_put_is_reported_once() -> None:
     store = colors()
-    assert store.put(A, Entry(1, "red")) == Created(A, "red")
-    assert store.put(A, Entry(1, "red")) is None
-    assert store.put(A, Entry(2, "blue")) == Updated(A, "red", "blue")
+    assert store.put(A, StoreEntry(1, "red")) == Created(A, "red")
+    assert store.put(A, StoreEntry(1, "red")) is None
+    assert store.put(A, StoreEntry(2, "blue")) == Updated(A, "red", "blue")
     assert store.find("color", "red") == []
     assert store.find("color", "blue") == ["blue"]
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:
     store = colors()
-    store.put(A, Entry(5, "blue"))
-    assert store.put(A, Entry(4, "red")) is None
+    store.put(A, StoreEntry(5, "blue"))
+    assert store.put(A, StoreEntry(4, "red")) is None
     assert store.remove(A, 4) is None
     assert store.get(A) == "blue"
-    assert store.entry(A) == Entry(5, "blue")
+    assert store.entry(A) == StoreEntry(5, "blue")
 
 
 def test_a_list_replaces_whatever_is_known() -> None:
     store = colors()
-    store.put(A, Entry(5, "blue"))
-    store.put(B, Entry(6, "red"))
-    assert store.replace({A: Entry(4, "red")}) == [Removed(B, "red"), Updated(A, "blue", "red")]
+    store.put(A, StoreEntry(5, "blue"))
+    store.put(B, StoreEntry(6, "red"))
+    assert store.replace({A: StoreEntry(4, "red")}) == [
+        Removed(B, "red"),
+        Updated(A, "blue", "red"),
+    ]
 
 
 def test_what_is_removed_is_gone() -> None:
     store = colors()
-    store.put(A, Entry(1, "red"))
+    store.put(A, StoreEntry(1, "red"))
     assert store.remove(A, 2) == Removed(A, "red")
     assert store.remove(A, 3) is None
     assert (store.get(A), len(store), store.find("color", "red")) == (None, 0, [])
@@ -108,13 +113,13 @@ def test_there_are_no_indexes_but_those_that_were_asked_for() -> None:
 
 @given(st.lists(entries))
 def test_versions_tell_the_changes_that_a_store_tells(
-    lists: list[dict[ObjectKey, Entry[str]]],
+    lists: list[dict[ObjectKey, StoreEntry[str]]],
 ) -> None:
     store: Store[str] = Store()
     versions: Versions[str] = Versions()
     for listed in lists:
         told = versions.replace(
-            {key: Entry(each.version, each.value) for key, each in listed.items()}
+            {key: StoreEntry(each.version, each.value) for key, each in listed.items()}
         )
         expected = [without_before(change) for change in store.replace(listed)]
         assert sorted(told, key=lambda change: change.key) == sorted(
@@ -134,11 +139,11 @@ def without_before(change: ObjectChange[str]) -> ObjectChange[str | None]:
 
 def test_versions_know_an_object_only_at_its_newest() -> None:
     versions: Versions[str] = Versions()
-    assert versions.put(A, Entry(5, "red")) == Created(A, "red")
-    assert versions.put(A, Entry(5, "red")) is None
+    assert versions.put(A, StoreEntry(5, "red")) == Created(A, "red")
+    assert versions.put(A, StoreEntry(5, "red")) is None
     assert versions.remove(A, 4) is None
-    assert versions.put(A, Entry(6, "blue")) == Updated(A, None, "blue")
-    assert versions.entry(A) == Entry(6, None)
+    assert versions.put(A, StoreEntry(6, "blue")) == Updated(A, None, "blue")
+    assert versions.entry(A) == StoreEntry(6, None)
     assert versions.remove(A, 7) == Removed(A, None)
     assert (versions.remove(A, 8), versions.entry(A)) == (None, None)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.kube.errors import ApiOperation, Gone, ServerError
+from carina_dra.kube.errors import ApiOperation, ServerError, VersionGone
 from carina_dra.kube.transport import split_lines
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, WatchEvent, parse_event
 
@@ -29,7 +29,7 @@ def test_a_line_is_an_event(kind: bytes, event: WatchEvent) -> None:
 
 def test_an_error_is_raised() -> None:
     line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}'
-    with pytest.raises(Gone, match="watch nodes: too old"):
+    with pytest.raises(VersionGone, match="watch nodes: too old"):
         parse_event(WATCH, line)
 
 

@@ -13,8 +13,8 @@ from carina_dra.resource.schema import (
     KnownMember,
     KnownSpread,
     KnownUnion,
-    Member,
     Struct,
+    UnionMember,
     known_members,
 )
 from tests.unit.carina_dra.resource.walk import LEAVES, ROOTS, walk
@@ -72,5 +72,5 @@ def test_types_of_single_members_are_listed() -> None:
     assert listed == {
         member.__name__: member.json_key
         for member in vars(carina_dra.resource).values()
-        if isinstance(member, type) and issubclass(member, Member)
+        if isinstance(member, type) and issubclass(member, UnionMember)
     }

@@ -12,8 +12,8 @@ from carina_dra.resource.schema import (
     KnownMember,
     KnownSpread,
     KnownUnion,
-    Member,
     Struct,
+    UnionMember,
     alternatives,
     known_members,
     union_members,
@@ -67,7 +67,7 @@ def _of_member(known: Known, path: str) -> Iterator[tuple[str, Any]]:
                 yield from walk(kind, _below(path, name))
 
 
-def _of_union(members: Mapping[str, type[Member]], path: str) -> Iterator[tuple[str, Any]]:
+def _of_union(members: Mapping[str, type[UnionMember]], path: str) -> Iterator[tuple[str, Any]]:
     for name, member in members.items():
         match known_members(member):
             case (KnownMember(kind=kind),):

@@ -9,7 +9,7 @@ from carina_dra.kube.api_resource import DEVICE_TAINT_RULES
 from carina_dra.kube.client import Client, MergePatch
 from controller.act.exclusive_taint import RULE, ExclusiveTaint, remove_taint
 from controller.names import TAINT
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from simulation.api_server.api import Api
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
@@ -33,7 +33,7 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 @pytest.fixture
 def exclusive(client: Client) -> Iterator[ExclusiveTaint]:
-    taint = ExclusiveTaint(client, _DRIVER, Metrics())
+    taint = ExclusiveTaint(client, _DRIVER, ControllerMetrics())
     taint.start()
     yield taint
     taint.stop()
@@ -88,7 +88,7 @@ def test_rule_that_is_deleted_comes_back(client: Client) -> None:
 def test_failed_write_is_repeated(server: ApiServer, client: Client) -> None:
     failure = Failure(500, "InternalError", "injected")
     server.api.faults.fail(failure, verb="create", plural="devicetaintrules", times=2)
-    taint = ExclusiveTaint(client, _DRIVER, Metrics())
+    taint = ExclusiveTaint(client, _DRIVER, ControllerMetrics())
     taint.start()
     eventually(lambda: spec(client) == _SPEC)
     taint.stop()
@@ -103,7 +103,7 @@ def test_rule_stays_when_the_controller_stops(client: Client, exclusive: Exclusi
 def test_without_exclusive_mode_only_the_own_rule_is_removed(client: Client) -> None:
     create(client, RULE)
     create(client, "other")
-    remove_taint(client, Metrics())
+    remove_taint(client, ControllerMetrics())
     assert [rule["metadata"]["name"] for rule in client.list(DEVICE_TAINT_RULES).items] == ["other"]
 
 
@@ -112,7 +112,7 @@ def test_without_permission_and_mode_nothing_is_said(
 ) -> None:
     failure = Failure(403, "Forbidden", "injected")
     server.api.faults.fail(failure, verb="list", plural="devicetaintrules")
-    remove_taint(client, Metrics())
+    remove_taint(client, ControllerMetrics())
     assert not caplog.records
 
 
@@ -122,6 +122,6 @@ def test_rule_that_may_not_be_removed_is_named(
     create(client, RULE)
     failure = Failure(403, "Forbidden", "injected")
     server.api.faults.fail(failure, verb="delete", plural="devicetaintrules")
-    remove_taint(client, Metrics())
+    remove_taint(client, ControllerMetrics())
     [record] = caplog.records
     assert getattr(record, "rule", None) == RULE

@@ -11,7 +11,7 @@ from carina_dra.kube.errors import NotFound
 from controller.act.queue_finalizer import QueueFinalizers
 from controller.names import QUEUE_FINALIZER
 from controller.report.cycle_report import QUEUES
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from simulation.api_server.api import Api
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
@@ -53,7 +53,7 @@ def cluster() -> Iterator[Cluster]:
     with (
         ApiServer(Api()) as server,
         Client(server.connection) as client,
-        QueueFinalizers(client, Metrics()) as finalizers,
+        QueueFinalizers(client, ControllerMetrics()) as finalizers,
     ):
         metadata = {"name": "q", "finalizers": ["example.com/other"]}
         client.create(QUEUES, {"metadata": metadata, "spec": {}})
@@ -92,7 +92,7 @@ def test_nothing_is_written_before_it_is_known_what_is_in_use(cluster: Cluster) 
     cluster.finalizers.want({"q"})
     eventually(cluster.has_finalizer)
     cluster.client.delete(QUEUES, "q")
-    with QueueFinalizers(cluster.client, Metrics()) as of_next_leader:
+    with QueueFinalizers(cluster.client, ControllerMetrics()) as of_next_leader:
         of_next_leader.observe("q", cluster.client.get(QUEUES, "q"))
     assert QUEUE_FINALIZER in cluster.finalizers_of_queue()
 

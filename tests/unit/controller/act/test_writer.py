@@ -25,21 +25,21 @@ from controller.act import patch
 from controller.act.commit import ClaimStart, ClaimUse, Commit, PodStart, Release
 from controller.act.takeover import Unsettled
 from controller.act.writer import (
+    CommitFailed,
     Committed,
-    Evicted,
-    Failed,
+    EvictionEnded,
     Fenced,
     Released,
     Stored,
+    WriteOutcome,
     Writer,
-    Written,
 )
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.plan import Action, Eviction
 from controller.names import DELETE_PROTECTION, GATE, PREEMPTIBLE_ANNOTATION
 from controller.observe.mirror import Assumed
 from controller.observe.pod import ObservedPod, read_pod
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import Failure
 from simulation.api_server.server import ApiServer
@@ -63,7 +63,7 @@ class Site:
     server: ApiServer
     client: Client
     requests: list[Observed] = field(default_factory=list)
-    delivered: queue.SimpleQueue[Written] = field(default_factory=queue.SimpleQueue)
+    delivered: queue.SimpleQueue[WriteOutcome] = field(default_factory=queue.SimpleQueue)
 
     def claim(self, name: str, **fields: Any) -> ResourceClaim:
         body = claim_body(name, **fields)
@@ -110,7 +110,7 @@ class Site:
         failure = Failure(code, reason, "injected")
         self.server.api.faults.fail(failure, verb="patch", plural=plural, times=times)
 
-    def end(self) -> Written:
+    def end(self) -> WriteOutcome:
         """How what was begun ends; everything has one end only."""
         while isinstance(outcome := self.delivered.get(timeout=10), Stored):
             pass
@@ -154,7 +154,7 @@ def writer(site: Site) -> Iterator[Writer]:
         site.delivered.put,
         pool=ThreadPoolExecutor(4),
         leading=lambda: True,
-        metrics=Metrics(),
+        metrics=ControllerMetrics(),
         retry_seconds=0.01,
     )
     yield writer
@@ -199,7 +199,7 @@ def test_a_pod_does_not_start_if_the_other_users_of_its_claim_have_just_ended(
     use = ClaimUse(claim, (patch.consumer(pod),))
     writer.commit(Commit("t/pod/p", (use,), (PodStart(pod, "n1", ALONE),), {}))
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, Conflict)
     assert site.is_held("p")
     assert site.reserved("c") == []
@@ -230,7 +230,7 @@ def test_no_gate_is_removed_if_a_claim_cannot_be_written(
     site.fail(code, reason, "resourceclaims")
     writer.commit(commit)
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, error)
     assert all(map(site.is_held, ("p0", "p1", "p2")))
 
@@ -240,7 +240,7 @@ def test_a_pod_that_is_gone_ends_its_commit(site: Site, writer: Writer) -> None:
     site.client.delete(PODS, "p0", namespace="t", grace_period_seconds=0)
     writer.commit(commit)
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, NotFound)
 
 
@@ -250,7 +250,7 @@ def test_a_pod_of_the_same_name_is_not_started(site: Site, writer: Writer) -> No
     site.pod("p0", "c0")
     writer.commit(commit)
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, Conflict)
     assert site.is_held("p0")
 
@@ -265,7 +265,7 @@ def test_what_a_failed_write_has_left_is_read_before_the_commit_ends(
     bodies = []
     while isinstance(outcome := site.delivered.get(timeout=10), Stored):
         bodies.append(outcome.body)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert bodies[-1]["metadata"]["labels"]["a"] == "b"
 
 
@@ -301,7 +301,7 @@ def test_what_is_fenced_refuses_writes_that_were_decided_before(
     start = ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),))
     writer.commit(Commit("t/pod/p", (start,), (), {}))
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, Conflict)
     assert site.devices("c") == []
 
@@ -362,7 +362,7 @@ def test_what_a_failed_write_has_left_is_asked_a_few_times_if_the_question_is_re
     start = ClaimStart(claim, gpus_of("n1", 0), (patch.consumer(pod),))
     writer.commit(Commit("t/pod/p", (start,), (), {}))
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, ServerError)
     assert len(site.requests) < 10
 
@@ -388,7 +388,7 @@ def test_a_write_that_fails_unexpectedly_ends_its_commit(site: Site, writer: Wri
     broken.patch = None
     writer.commit(commit)
     outcome = site.end()
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, CommitFailed)
     assert isinstance(outcome.error, TypeError)
 
 
@@ -435,7 +435,7 @@ def test_a_pod_that_nothing_can_be_added_to_is_made_smaller_before_it_ends(
     left: list[object] = []
     while isinstance(outcome := site.delivered.get(timeout=10), Stored):
         left.append(outcome.body["metadata"].get("annotations"))
-    assert outcome == Evicted(pod, eviction, None)
+    assert outcome == EvictionEnded(pod, eviction, None)
     assert {PREEMPTIBLE_ANNOTATION: "true"} in left
 
 
@@ -443,4 +443,4 @@ def test_a_pod_that_is_gone_counts_as_evicted(site: Site, writer: Writer) -> Non
     pod = site.pod("p")
     site.client.delete(PODS, "p", namespace="t", grace_period_seconds=0)
     writer.evict(pod, None)
-    assert site.end() == Evicted(pod, None, None)
+    assert site.end() == EvictionEnded(pod, None, None)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.commands.written import Statement, Written, standing_refusal
-from controller.engine.explain import Because, Explanation, with_refusal
+from controller.commands.written import Statement, WrittenReasons, standing_refusal
+from controller.engine.explain import Because, GroupExplanation, with_refusal
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 REFUSED = "RefusedByScheduler"
@@ -20,7 +20,7 @@ def condition(reason: str, at: str = "2026-01-01T02:00:00Z") -> Statement:
 
 
 def stands(*newest_first: Statement, waits: bool = True) -> bool:
-    return standing_refusal(Written("t/g", {}, newest_first, waits), NOW) is not None
+    return standing_refusal(WrittenReasons("t/g", {}, newest_first, waits), NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_group_that_does_not_wait_is_not_held_back() -> None:
 
 
 def test_the_explanation_says_it_before_what_the_engine_finds() -> None:
-    found = Explanation("t/g", "q", {}, (), (), (), (Because("no room", "wait"),))
+    found = GroupExplanation("t/g", "q", {}, (), (), (), (Because("no room", "wait"),))
     told = with_refusal(found, "2026-01-01T11:30:00Z", "kube-scheduler refused it: no")
     assert told.waits
     first, second = told.because

@@ -37,20 +37,20 @@ from carina_dra.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from controller.engine.decide.chunk import Chunk
+from controller.engine.decide.chunk import PlacementUnit
 from controller.engine.decide.cycle import plan
 from controller.engine.decide.domain import Domains
 from controller.engine.decide.isolation import Isolation
-from controller.engine.decide.places import Places
+from controller.engine.decide.places import PlaceFinder
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, PodSet, SubGroup
 from controller.engine.model.node import ClusterNode
-from controller.engine.model.plan import Action, Memory, Nomination, Plan, Start
+from controller.engine.model.plan import Action, CarriedOver, Nomination, Plan, Start
 from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds, PodState
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import DevicesOf, Resource
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from controller.engine.model.volume import Storage
 from controller.engine.state.state import State
 
@@ -65,8 +65,8 @@ class Scene:
 
     def __init__(self, **settings: Any) -> None:
         self.now = NOW
-        self.settings = Settings(**settings)
-        self.memory = Memory()
+        self.settings = EngineSettings(**settings)
+        self.memory = CarriedOver()
         self.nodes: dict[str, ClusterNode] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.classes = ["gpu"]
@@ -216,7 +216,7 @@ class Scene:
     def trial(self) -> Trial:
         """A trial of its state."""
         state = self.state()
-        return Trial(state, Places(state), Domains(state))
+        return Trial(state, PlaceFinder(state), Domains(state))
 
     def plan(self) -> Plan:
         """What is decided for it."""
@@ -230,7 +230,7 @@ def only(*actions: Action) -> dict[str, Any]:
 
 def isolation_of(state: State) -> Isolation:
     """The isolation of a cycle of a state."""
-    return Isolation(Trial(state, Places(state), Domains(state)))
+    return Isolation(Trial(state, PlaceFinder(state), Domains(state)))
 
 
 def shares_of(state: State) -> Shares:
@@ -263,7 +263,7 @@ def names(pods: Iterable[Pod]) -> list[str]:
 
 def pods_of(chunk: object) -> list[str]:
     """The names of the pods of a chunk."""
-    assert isinstance(chunk, Chunk), chunk
+    assert isinstance(chunk, PlacementUnit), chunk
     return names(chunk.all_pods())
 
 

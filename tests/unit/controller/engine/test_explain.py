@@ -15,7 +15,7 @@ from controller.engine.explain import (
     turn_of,
 )
 from controller.engine.model.group import Group, PodSet
-from controller.engine.model.plan import Action, Eviction, Memory, Nomination, Plan, Start
+from controller.engine.model.plan import Action, CarriedOver, Eviction, Nomination, Plan, Start
 from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds
 from controller.engine.model.queue import CutOffCause, Queue
 from controller.engine.model.reason import (
@@ -24,8 +24,8 @@ from controller.engine.model.reason import (
     Behind,
     ClosedQueue,
     CutOffQueue,
+    DecisionFailed,
     Delayed,
-    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -66,7 +66,7 @@ def plan(**fields: Any) -> Plan:
         "evictions": (),
         "waiting": {},
         "fair_shares": {},
-        "memory": Memory(),
+        "memory": CarriedOver(),
         "stale": (),
         "steps": 0,
         "wake": None,
@@ -107,7 +107,7 @@ def plan(**fields: Any) -> Plan:
         (Delayed(60), "wait until then, or lower its preemption delay"),
         (Behind("a/big"), "declare a run time that ends before the reservation, or wait"),
         (SearchCut("reclaim", 5), "nothing to do: the next cycle goes on"),
-        (Failed("KeyError", 60), "change what is unusual about it"),
+        (DecisionFailed("KeyError", 60), "change what is unusual about it"),
         (Undecided(50_000, "pod a/b", 60), "ask for less at once"),
     ],
 )

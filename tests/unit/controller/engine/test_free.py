@@ -13,7 +13,7 @@ from carina_dra.resource import (
     StringAttribute,
 )
 from controller.engine.free import Amount, Domain, FreeDevices, free_devices
-from controller.engine.model.plan import Memory, Nomination
+from controller.engine.model.plan import CarriedOver, Nomination
 from controller.engine.model.pod import Evicting
 from tests.unit.controller.engine.scene import Scene, gpus_of
 
@@ -39,7 +39,7 @@ def test_what_an_evicted_pod_still_holds_is_not_free() -> None:
 def test_what_is_nominated_is_not_free() -> None:
     scene = Scene().node("a", 4).queue("q").waits("g")
     nomination = Nomination("t/g-0", "a", (("t/g-0", gpus_of("a", 0)),))
-    scene.memory = Memory(nominations=(nomination,))
+    scene.memory = CarriedOver(nominations=(nomination,))
     assert free(scene).amount == Amount(free=3, total=4)
 
 

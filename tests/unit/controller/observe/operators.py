@@ -8,7 +8,7 @@ from typing import Any
 
 from carina_dra.resource import OwnerReference
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.observe.member import Member
+from controller.observe.member import GroupMember
 
 QUEUED = {"metadata": {"labels": {QUEUE_LABEL: "research"}}}
 """A pod template with a queue."""
@@ -23,9 +23,9 @@ def owned(
     owner: str,
     labels: dict[str, str] | None = None,
     **fields: Any,
-) -> Member:
+) -> GroupMember:
     """A pod of an owner."""
-    return Member(
+    return GroupMember(
         "team",
         name,
         labels={QUEUE_LABEL: "research", **(labels or {})},
@@ -34,12 +34,12 @@ def owned(
     )
 
 
-def bare(name: str = "p", labels: dict[str, str] | None = None, **fields: Any) -> Member:
+def bare(name: str = "p", labels: dict[str, str] | None = None, **fields: Any) -> GroupMember:
     """A pod without an owner."""
-    return Member("team", name, labels={QUEUE_LABEL: "research", **(labels or {})}, **fields)
+    return GroupMember("team", name, labels={QUEUE_LABEL: "research", **(labels or {})}, **fields)
 
 
-def of_job(index: int | None = None, job: str = "train", **fields: Any) -> Member:
+def of_job(index: int | None = None, job: str = "train", **fields: Any) -> GroupMember:
     """A pod of a Job; of an Indexed one, with its index."""
     labels = {"batch.kubernetes.io/job-name": job}
     if index is not None:
@@ -47,13 +47,13 @@ def of_job(index: int | None = None, job: str = "train", **fields: Any) -> Membe
     return owned(f"{job}-{index}-abcde", "batch/v1", "Job", job, labels, **fields)
 
 
-def of_stateful_set(index: int, **fields: Any) -> Member:
+def of_stateful_set(index: int, **fields: Any) -> GroupMember:
     """A pod of the StatefulSet `db`."""
     labels = {"apps.kubernetes.io/pod-index": str(index)}
     return owned(f"db-{index}", "apps/v1", "StatefulSet", "db", labels, **fields)
 
 
-def of_job_set(job: str, replica: int, index: int, **fields: Any) -> Member:
+def of_job_set(job: str, replica: int, index: int, **fields: Any) -> GroupMember:
     """A pod of a replicated job of the JobSet `train`."""
     labels = {
         "jobset.sigs.k8s.io/jobset-name": "train",
@@ -66,7 +66,7 @@ def of_job_set(job: str, replica: int, index: int, **fields: Any) -> Member:
     return owned(f"{name}-{index}-abcde", "batch/v1", "Job", name, labels, **fields)
 
 
-def of_leader_worker_set(replica: int, index: int, size: int = 4, **fields: Any) -> Member:
+def of_leader_worker_set(replica: int, index: int, size: int = 4, **fields: Any) -> GroupMember:
     """A pod of the LeaderWorkerSet `serve`: leaders have one StatefulSet, workers one each."""
     leader = f"serve-{replica}"
     labels = {
@@ -85,7 +85,7 @@ def of_leader_worker_set(replica: int, index: int, size: int = 4, **fields: Any)
     )
 
 
-def of_pytorch_job(kind: str, index: int, **fields: Any) -> Member:
+def of_pytorch_job(kind: str, index: int, **fields: Any) -> GroupMember:
     """A pod of the PyTorchJob `train`."""
     labels = {
         "training.kubeflow.org/operator-name": "pytorchjob-controller",
@@ -97,7 +97,7 @@ def of_pytorch_job(kind: str, index: int, **fields: Any) -> Member:
     return owned(name, "kubeflow.org/v1", "PyTorchJob", "train", labels, **fields)
 
 
-def of_mpi_job(role: str, index: int = 0) -> Member:
+def of_mpi_job(role: str, index: int = 0) -> GroupMember:
     """A pod of the MPIJob `train` of the MPI operator, whose launcher is a Job."""
     labels = {
         "training.kubeflow.org/operator-name": "mpi-operator",
@@ -110,7 +110,7 @@ def of_mpi_job(role: str, index: int = 0) -> Member:
     return owned(f"train-worker-{index}", "kubeflow.org/v2beta1", "MPIJob", "train", labels)
 
 
-def of_ray_cluster(group: str, name: str) -> Member:
+def of_ray_cluster(group: str, name: str) -> GroupMember:
     """A pod of the RayCluster `ray`."""
     labels = {
         "ray.io/cluster": "ray",

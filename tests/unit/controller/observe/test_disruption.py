@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.observe.budget import Budget, read_budget
+from controller.observe.budget import DisruptionBudget, read_budget
 from controller.observe.disruption import Disruptions
 from controller.observe.pod import ObservedPod, read_pod
 
@@ -25,7 +25,7 @@ def _pod(name: str, **labels: str) -> ObservedPod:
     return read_pod({"metadata": metadata, "spec": {"containers": []}})
 
 
-def _budget(name: str, **labels: str) -> Budget:
+def _budget(name: str, **labels: str) -> DisruptionBudget:
     metadata: dict[str, Any] = {"namespace": "team", "name": name}
     return read_budget({"metadata": metadata, "spec": {"selector": {"matchLabels": labels}}})
 
@@ -97,13 +97,13 @@ def test_a_budget_that_was_one_too_many_is_looked_at_once_another_is_gone() -> N
 
 def test_a_budget_is_asked_about_each_pod_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known, asked = Disruptions(), list[str]()
-    counts = Budget.counts
+    counts = DisruptionBudget.counts
 
-    def noting(self: Budget, namespace: str, labels: Mapping[str, str]) -> bool:
+    def noting(self: DisruptionBudget, namespace: str, labels: Mapping[str, str]) -> bool:
         asked.append(self.key)
         return counts(self, namespace, labels)
 
-    monkeypatch.setattr(Budget, "counts", noting)
+    monkeypatch.setattr(DisruptionBudget, "counts", noting)
     pods = [_pod(str(at), app="a") for at in range(10)]
     for pod in pods:
         known.put_pod(pod)
@@ -120,7 +120,7 @@ def test_a_budget_is_asked_about_each_pod_once(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("seed", range(5))
 def test_budgets_that_come_and_go_count_the_pods_that_their_selectors_match(seed: int) -> None:
     draw, known = Random(seed), Disruptions()
-    pods, budgets = dict[str, ObservedPod](), dict[str, Budget]()
+    pods, budgets = dict[str, ObservedPod](), dict[str, DisruptionBudget]()
     for _ in range(300):
         name, app = draw.choice("abcdef"), draw.choice("xy")
         match draw.randrange(4):

@@ -19,9 +19,9 @@ from controller.names import (
     PREEMPTIBLE_ANNOTATION,
     RUN_TIME_ANNOTATION,
 )
-from controller.observe.grouping import Refused, group_of
+from controller.observe.grouping import RefusedGroup, group_of
 from controller.observe.member import (
-    Member,
+    GroupMember,
     OwnedGroup,
     ReplicaGroup,
     group_id_of,
@@ -49,15 +49,15 @@ def _owner(kind: OwnerKind, name: str, spec: dict[str, Any]) -> Owner:
     return OWNER_TYPES[kind].read(body)
 
 
-def _made(members: Sequence[Member], owner: Owner | None = None) -> Group:
+def _made(members: Sequence[GroupMember], owner: Owner | None = None) -> Group:
     found = group_of(group_id_of(members[0]), members, owner=owner)
     assert isinstance(found, Group), found
     return found
 
 
-def _reason(members: Sequence[Member], owner: Owner | None = None) -> str:
+def _reason(members: Sequence[GroupMember], owner: Owner | None = None) -> str:
     found = group_of(group_id_of(members[0]), members, owner=owner)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, RefusedGroup), found
     return found.reason
 
 
@@ -65,11 +65,11 @@ def _all(*pod_sets: SubGroup) -> SubGroups:
     return SubGroups("", pod_sets, len(pod_sets))
 
 
-def _of_one_group(members: list[Member]) -> list[Member]:
+def _of_one_group(members: list[GroupMember]) -> list[GroupMember]:
     return [each for each in members if group_id_of(each) == group_id_of(members[0])]
 
 
-def _annotated(member: Member, **annotations: str) -> Member:
+def _annotated(member: GroupMember, **annotations: str) -> GroupMember:
     return replace(member, annotations={**member.annotations, **annotations})
 
 
@@ -294,7 +294,7 @@ _OWNERS = {
 
 
 @given(st.lists(_PODS, min_size=1).map(_of_one_group))
-def test_every_pod_is_in_a_pod_set_of_its_group(members: list[Member]) -> None:
+def test_every_pod_is_in_a_pod_set_of_its_group(members: list[GroupMember]) -> None:
     group = group_id_of(members[0])
     assert isinstance(group, OwnedGroup | ReplicaGroup)
     names = {each.name for each in _made(members, _OWNERS[group.owner.kind]).pod_sets}
@@ -447,7 +447,7 @@ def test_an_owner_that_cannot_be_read_is_a_reason() -> None:
 
 def test_a_group_without_pods_is_a_reason() -> None:
     found = group_of(group_id_of(of_job(0)), [])
-    assert found == Refused("it has no pods")
+    assert found == RefusedGroup("it has no pods")
 
 
 # PodGroups of Carina -----------------------------------------------------------------------------
@@ -463,11 +463,13 @@ class _Declaration:
     placement: Policy | None = None
 
 
-def _declared(members: Sequence[Member], declaration: _Declaration | None) -> Group | Refused:
+def _declared(
+    members: Sequence[GroupMember], declaration: _Declaration | None
+) -> Group | RefusedGroup:
     return group_of(group_id_of(members[0]), members, declaration)
 
 
-def _named(name: str, pod_set: str | None = None, **fields: Any) -> Member:
+def _named(name: str, pod_set: str | None = None, **fields: Any) -> GroupMember:
     labels = {GROUP_LABEL: "mine"} | ({} if pod_set is None else {POD_SET_LABEL: pod_set})
     return bare(name, labels, **fields)
 
@@ -517,7 +519,7 @@ def test_a_pod_group_cannot_take_back_that_its_pods_may_be_evicted(
 
 
 def test_a_pod_group_that_does_not_exist_is_a_reason() -> None:
-    assert _declared([_named("a")], None) == Refused(
+    assert _declared([_named("a")], None) == RefusedGroup(
         "PodGroup team/mine does not exist; "
         f"create it, or remove the label {GROUP_LABEL} from the pods"
     )
@@ -528,7 +530,7 @@ _TWO = SubGroups("", (PodSet("driver", 1), PodSet("workers", 4)), 2)
 
 @pytest.mark.parametrize(("pod_set", "found"), [(None, "is missing"), ("worker", "is 'worker'")])
 def test_a_pod_has_to_name_a_pod_set_if_there_are_several(pod_set: str | None, found: str) -> None:
-    assert _declared([_named("a", pod_set)], _Declaration(_TWO)) == Refused(
+    assert _declared([_named("a", pod_set)], _Declaration(_TWO)) == RefusedGroup(
         f"pod a: the label {POD_SET_LABEL} {found}; write one of driver, workers"
     )
 
@@ -546,5 +548,5 @@ def test_a_tree_that_is_too_deep_is_refused() -> None:
     for level in range(20):
         root = SubGroups(str(level), (root,), 1)
     found = _declared([_named("a")], _Declaration(root))
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedGroup)
     assert "more than 16 levels" in found.reason

@@ -6,8 +6,8 @@ import pytest
 
 from carina_dra.resource import OwnerReference
 from controller.names import GROUP_LABEL, MIN_COUNT_ANNOTATION, POD_SET_LABEL
-from controller.observe.member import Member, ReplicaGroup, group_id_of, place_of
-from controller.observe.owner import OwnerKey, OwnerKind, Place
+from controller.observe.member import GroupMember, ReplicaGroup, group_id_of, place_of
+from controller.observe.owner import GroupPosition, OwnerKey, OwnerKind
 from controller.observe.standalone import key_of_standalone
 from tests.unit.controller.observe.operators import (
     bare,
@@ -41,7 +41,7 @@ _MIN_COUNT = {MIN_COUNT_ANNOTATION: "4"}
         (owned("x", "example.org/v1", "Thing", "thing"), "team/pod/x"),
     ],
 )
-def test_the_owner_of_a_pod_says_with_which_others_it_starts(member: Member, key: str) -> None:
+def test_the_owner_of_a_pod_says_with_which_others_it_starts(member: GroupMember, key: str) -> None:
     assert group_id_of(member).key == key
 
 
@@ -64,7 +64,7 @@ def test_the_owner_of_a_pod_says_with_which_others_it_starts(member: Member, key
     ],
 )
 def test_pods_of_any_owner_are_a_group_if_they_say_how_many_start_together(
-    member: Member, key: str
+    member: GroupMember, key: str
 ) -> None:
     assert group_id_of(member).key == key
 
@@ -90,7 +90,7 @@ def test_different_groups_have_different_keys() -> None:
         *(OwnerReference(*each, "uid") for each in product(_API_VERSIONS, _KINDS, _NAMES)),
     ]
     ids = {
-        group_id_of(Member("ns", name, 0, labels, annotations, owner, scheduling_group))
+        group_id_of(GroupMember("ns", name, 0, labels, annotations, owner, scheduling_group))
         for name, labels, annotations, owner, scheduling_group in product(
             ("a", "a-1"), _LABELS, ({}, _MIN_COUNT), owners, (None, "a")
         )
@@ -133,7 +133,7 @@ def test_replicas_have_keys_of_their_own_whatever_their_labels_say() -> None:
 
 
 @pytest.mark.parametrize("member", [bare(scheduling_group="g"), of_job(0, scheduling_group="g")])
-def test_a_pod_that_names_a_pod_group_of_scheduling_k8s_io_is_in_it(member: Member) -> None:
+def test_a_pod_that_names_a_pod_group_of_scheduling_k8s_io_is_in_it(member: GroupMember) -> None:
     assert group_id_of(member).key == "team/podgroup.scheduling.k8s.io/g"
 
 
@@ -145,24 +145,24 @@ def test_the_label_of_a_pod_group_comes_before_all_else() -> None:
 @pytest.mark.parametrize(
     ("member", "place"),
     [
-        (bare(), Place()),
-        (of_job(), Place()),
-        (of_job(7), Place(rank=7)),
-        (of_stateful_set(3), Place(rank=3)),
-        (of_job_set("workers", 0, 3), Place("workers", 3)),
-        (of_job_set("workers", 1, 3), Place("workers", 100_003)),
-        (of_leader_worker_set(2, 0), Place("leader", 0)),
-        (of_leader_worker_set(2, 3), Place("worker", 3)),
-        (of_pytorch_job("master", 0), Place("master", 0)),
-        (of_pytorch_job("worker", 2), Place("worker", 2)),
-        (of_mpi_job("launcher"), Place("launcher", 0)),
-        (of_mpi_job("worker", 1), Place("worker", 1)),
-        (of_ray_cluster("headgroup", "x"), Place("headgroup")),
-        (of_ray_cluster("gpu", "x"), Place("gpu")),
+        (bare(), GroupPosition()),
+        (of_job(), GroupPosition()),
+        (of_job(7), GroupPosition(rank=7)),
+        (of_stateful_set(3), GroupPosition(rank=3)),
+        (of_job_set("workers", 0, 3), GroupPosition("workers", 3)),
+        (of_job_set("workers", 1, 3), GroupPosition("workers", 100_003)),
+        (of_leader_worker_set(2, 0), GroupPosition("leader", 0)),
+        (of_leader_worker_set(2, 3), GroupPosition("worker", 3)),
+        (of_pytorch_job("master", 0), GroupPosition("master", 0)),
+        (of_pytorch_job("worker", 2), GroupPosition("worker", 2)),
+        (of_mpi_job("launcher"), GroupPosition("launcher", 0)),
+        (of_mpi_job("worker", 1), GroupPosition("worker", 1)),
+        (of_ray_cluster("headgroup", "x"), GroupPosition("headgroup")),
+        (of_ray_cluster("gpu", "x"), GroupPosition("gpu")),
     ],
 )
 def test_labels_of_the_owner_say_in_which_pod_set_a_pod_is_and_where(
-    member: Member, place: Place
+    member: GroupMember, place: GroupPosition
 ) -> None:
     assert place_of(member) == place
 
@@ -170,17 +170,17 @@ def test_labels_of_the_owner_say_in_which_pod_set_a_pod_is_and_where(
 def test_a_pod_says_its_pod_set_in_a_pod_group_and_its_owner_the_rank() -> None:
     labels = {GROUP_LABEL: "mine", POD_SET_LABEL: "workers"}
     labels |= {"batch.kubernetes.io/job-completion-index": "5"}
-    assert place_of(owned("p", "batch/v1", "Job", "j", labels)) == Place("workers", 5)
+    assert place_of(owned("p", "batch/v1", "Job", "j", labels)) == GroupPosition("workers", 5)
 
 
 def test_a_pod_group_of_scheduling_k8s_io_has_one_pod_set() -> None:
     labels = {"jobset.sigs.k8s.io/jobset-name": "train"}
     labels |= {"jobset.sigs.k8s.io/replicatedjob-name": "workers"}
     member = owned("p", "batch/v1", "Job", "j", labels, scheduling_group="g")
-    assert place_of(member) == Place()
+    assert place_of(member) == GroupPosition()
 
 
 @pytest.mark.parametrize("index", ["", "x", "-1", "²", "9" * 60])
 def test_an_index_that_is_none_counts_as_the_first(index: str) -> None:
     labels = {"batch.kubernetes.io/job-completion-index": index}
-    assert place_of(owned("p", "batch/v1", "Job", "j", labels)) == Place()
+    assert place_of(owned("p", "batch/v1", "Job", "j", labels)) == GroupPosition()

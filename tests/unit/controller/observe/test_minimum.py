@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.engine.model.group import PodSet, SubGroup, SubGroups, is_satisfied, least_pods
 from controller.names import MIN_COUNT_ANNOTATION, POD_SET_LABEL, STARTED_WITH_ANNOTATION
 from controller.observe.minimum import in_force
-from controller.observe.owner import AllMembers, Part, Parts, Shape
+from controller.observe.owner import AllMembers, GroupShape, Part, Parts
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import pod_body
 from tests.unit.controller.engine.properties.examples import examples
@@ -192,7 +192,7 @@ def test_late_parts_are_needed_as_soon_as_they_have_pods(late: Part) -> None:
 
 
 def test_a_late_part_that_has_started_grows_as_others_do() -> None:
-    shape: Shape = Parts((Part("a", 1), Part("b", 6, is_late=True)))
+    shape: GroupShape = Parts((Part("a", 1), Part("b", 6, is_late=True)))
     asked, before = _all(A, PodSet("b", 6)), _all(A, B)
     assert in_force(asked, before, _pods({"a": 1, "b": 4}), shape) == before
 

@@ -10,12 +10,12 @@ from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.api.pod_group import DeclaredGroup
 from controller.engine.model.group import PodSet
 from controller.engine.model.label_selector import LabelSelector, with_labels
-from controller.engine.model.plan import BudgetClock, Memory
+from controller.engine.model.plan import BudgetClock, CarriedOver
 from controller.engine.model.pod import Evicting, Gated, Pending, Placed, Pod
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.engine.model.snapshot import Snapshot
 from controller.names import PREEMPTIBLE_ANNOTATION
-from controller.observe.budget import Budget
+from controller.observe.budget import DisruptionBudget
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
@@ -321,7 +321,7 @@ def test_a_pod_may_be_evicted_though_one_of_its_name_was_not_just_before() -> No
 
 def test_a_pod_whose_eviction_was_refused_is_counted_by_its_budgets_too() -> None:
     seen = refused_eviction()
-    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 1))
+    seen.put_budget("t", "t/b", DisruptionBudget("t", "b", LabelSelector(), 1))
     seen.refresh(NOW)
     assert "t/b" in known(seen, "t/p").budgets
 
@@ -353,7 +353,7 @@ def test_a_pod_that_is_deleted_behind_a_budget_has_what_is_left_of_the_grace(
 ) -> None:
     seen = mirror()
     clock = BudgetClock(NOW - since, groups)
-    seen.state.memory = Memory(budget_refusals={"u": {"q": clock}})
+    seen.state.memory = CarriedOver(budget_refusals={"u": {"q": clock}})
     end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=grace)
     seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=grace))
     seen.refresh(NOW)
@@ -363,7 +363,7 @@ def test_a_pod_that_is_deleted_behind_a_budget_has_what_is_left_of_the_grace(
 
 def test_no_budget_keeps_a_pod_that_is_being_deleted() -> None:
     seen = mirror()
-    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 0))
+    seen.put_budget("t", "t/b", DisruptionBudget("t", "b", LabelSelector(), 0))
     end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=ENDLESS)
     seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=ENDLESS))
     seen.refresh(NOW)
@@ -373,10 +373,10 @@ def test_no_budget_keeps_a_pod_that_is_being_deleted() -> None:
 def test_a_budget_that_selects_others_counts_them() -> None:
     seen = mirror()
     seen.put_pod(pod(gates=(), node="n1", labels={"app": "a"}))
-    seen.put_budget("t", "t/b", Budget("t", "b", with_labels({"app": "b"}), 1))
+    seen.put_budget("t", "t/b", DisruptionBudget("t", "b", with_labels({"app": "b"}), 1))
     seen.refresh(NOW)
     assert known(seen, "t/p").budgets == ()
-    seen.put_budget("t", "t/b", Budget("t", "b", with_labels({"app": "a"}), 1))
+    seen.put_budget("t", "t/b", DisruptionBudget("t", "b", with_labels({"app": "a"}), 1))
     seen.refresh(NOW)
     assert known(seen, "t/p").budgets == ("t/b",)
 
@@ -468,8 +468,8 @@ def test_a_budget_counts_the_pods_of_its_namespace() -> None:
     seen = mirror()
     seen.put_pod(pod(gates=(), node="n1"))
     seen.refresh(NOW)
-    seen.put_budget("t", "t/b", Budget("t", "b", LabelSelector(), 1))
-    seen.put_budget("u", "u/b", Budget("u", "b", LabelSelector(), 1))
+    seen.put_budget("t", "t/b", DisruptionBudget("t", "b", LabelSelector(), 1))
+    seen.put_budget("u", "u/b", DisruptionBudget("u", "b", LabelSelector(), 1))
     seen.refresh(NOW)
     assert known(seen, "t/p").budgets == ("t/b",)
     seen.put_budget("t", "t/b", None)

@@ -15,9 +15,9 @@ from controller.engine.model.pod import (
     PodAffinity,
     PodNeeds,
     PodSelection,
+    PodTolerationOperator,
     SpreadConstraint,
     Toleration,
-    TolerationOperator,
 )
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import NODE_ANNOTATION
@@ -293,16 +293,16 @@ def test_a_pin_of_somebody_else_is_one() -> None:
 @pytest.mark.parametrize(
     ("toleration", "expected"),
     [
-        ({"operator": "Exists"}, Toleration(operator=TolerationOperator.EXISTS)),
+        ({"operator": "Exists"}, Toleration(operator=PodTolerationOperator.EXISTS)),
         ({"key": "k", "value": "v"}, Toleration("k", "v")),
         ({"key": "k", "operator": "Equal", "value": "v"}, Toleration("k", "v")),
         (
             {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-            Toleration("k", operator=TolerationOperator.EXISTS, effect="NoExecute"),
+            Toleration("k", operator=PodTolerationOperator.EXISTS, effect="NoExecute"),
         ),
         (
             {"key": "sla", "operator": "Gt", "value": "950"},
-            Toleration("sla", "950", TolerationOperator.GREATER),
+            Toleration("sla", "950", PodTolerationOperator.GREATER),
         ),
     ],
 )

@@ -6,12 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.observe.owner import AllMembers, Malformed, OwnerKind, OwnerType, Part, Parts, Shape
+from controller.observe.owner import (
+    AllMembers,
+    GroupShape,
+    Malformed,
+    OwnerKind,
+    OwnerType,
+    Part,
+    Parts,
+)
 from controller.observe.owners.types import OWNER_RESOURCES, OWNER_TYPES
 from tests.unit.controller.observe.operators import PLAIN, QUEUED
 
 
-def _shape(kind: OwnerKind, spec: Any, annotations: dict[str, str] | None = None) -> Shape:
+def _shape(kind: OwnerKind, spec: Any, annotations: dict[str, str] | None = None) -> GroupShape:
     metadata = {"namespace": "team", "name": "x", "annotations": annotations or {}}
     return OWNER_TYPES[kind].read({"metadata": metadata, "spec": spec}).shape
 

@@ -19,7 +19,7 @@ from controller.engine.model.queue import Queue
 from controller.names import MIN_COUNT_ANNOTATION, STARTED_WITH_ANNOTATION
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import ObservedPod, read_pod
-from controller.observe.roster import Roster
+from controller.observe.roster import GroupRegistry
 from tests.unit.controller.bodies import JOB, declared_queue, pod_body
 from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.scene import NOW
@@ -49,9 +49,9 @@ def limited(*namespaces: str) -> DeclaredQueue:
     return replace(declared_queue(), namespaces=Namespaces(names=namespaces))
 
 
-def some_groups() -> Roster:
+def some_groups() -> GroupRegistry:
     """A Job, a StatefulSet, a PodGroup, a pod by itself, and one of another namespace."""
-    roster = Roster()
+    roster = GroupRegistry()
     roster.put_queue("q", declared_queue())
     roster.put_owner(DB, parallel(3))
     roster.declare("t/g", declared())
@@ -152,7 +152,9 @@ def test_every_pod_of_a_queue_is_in_a_group() -> None:
         "a stale group",
     ],
 )
-def test_what_changes_which_group(change: Callable[[Roster], object], changed: set[str]) -> None:
+def test_what_changes_which_group(
+    change: Callable[[GroupRegistry], object], changed: set[str]
+) -> None:
     roster = some_groups()
     change(roster)
     assert roster.refresh().keys() == changed
@@ -188,9 +190,9 @@ def test_what_is_known_of_a_group_ends_with_its_last_pod() -> None:
 # Minimums ----------------------------------------------------------------------------------------
 
 
-def scaled(*pods: ObservedPod) -> Roster:
+def scaled(*pods: ObservedPod) -> GroupRegistry:
     """A StatefulSet whose three pods run; then it is scaled to five, and has these pods too."""
-    roster = Roster()
+    roster = GroupRegistry()
     roster.put_queue("q", declared_queue())
     roster.put_owner(DB, parallel(3))
     for number in range(3):
@@ -204,7 +206,7 @@ def scaled(*pods: ObservedPod) -> Roster:
     return roster
 
 
-def least(roster: Roster) -> int:
+def least(roster: GroupRegistry) -> int:
     roster.refresh()
     [group] = roster.groups.values()
     assert isinstance(group.root, PodSet)
@@ -253,7 +255,7 @@ def test_a_group_that_loses_all_of_its_pods_starts_as_a_whole_again() -> None:
 def test_a_controller_that_starts_anew_learns_from_pods_what_they_needed(
     needed: str, kept: int
 ) -> None:
-    roster = Roster()
+    roster = GroupRegistry()
     roster.put_queue("q", declared_queue())
     roster.put_owner(DB, parallel(5))
     for number in range(3):
@@ -277,7 +279,7 @@ def test_a_controller_that_starts_anew_learns_from_pods_what_they_needed(
 def test_a_group_has_started_with_its_first_pod_if_those_run_that_it_needed_at_first(
     replicas: int, needed: str | None, started: float | None
 ) -> None:
-    roster = Roster()
+    roster = GroupRegistry()
     roster.put_queue("q", declared_queue())
     roster.put_owner(DB, parallel(replicas))
     said = {} if needed is None else {STARTED_WITH_ANNOTATION: needed}
@@ -296,10 +298,10 @@ class Objects:
     """Objects that come, change and go, and a roster that is told."""
 
     rng: Random
-    roster: Roster = field(default_factory=Roster)
+    roster: GroupRegistry = field(default_factory=GroupRegistry)
     found: dict[str, Group] = field(default_factory=dict)
     """The groups by what `refresh` has said."""
-    live: dict[tuple[str, Any], Callable[[Roster], object]] = field(default_factory=dict)
+    live: dict[tuple[str, Any], Callable[[GroupRegistry], object]] = field(default_factory=dict)
     """By kind and name: how a roster is told of an object."""
 
     def change(self) -> None:
@@ -355,7 +357,7 @@ class Objects:
         )
 
 
-def timeless(roster: Roster) -> dict[str, Group]:
+def timeless(roster: GroupRegistry) -> dict[str, Group]:
     """The groups without what depends on their history: the minimums of those that have started."""
     return {
         key: replace(group, root=PodSet("", 0), started=None)
@@ -372,7 +374,7 @@ def test_a_roster_is_as_one_that_is_made_of_the_last_objects(rng: Random) -> Non
     for _ in range(rng.randrange(40)):
         rng.choice((objects.change, objects.change, objects.refresh))()
     objects.refresh()
-    fresh = Roster()
+    fresh = GroupRegistry()
     last = list(objects.live.values())
     rng.shuffle(last)
     for tell in last:
@@ -424,7 +426,7 @@ def test_pods_are_a_group_again_once_they_name_one_queue() -> None:
 
 
 def test_a_group_does_not_start_again_when_one_pod_after_the_other_is_replaced() -> None:
-    roster = Roster()
+    roster = GroupRegistry()
     roster.put_queue("q", declared_queue())
     roster.declare("t/g", declared(2))
     for at in range(6):

@@ -5,7 +5,7 @@ from typing import Any
 from carina_dra.kube.body import Body, ObjectKey
 from controller.report.cycle_report import POD_GROUPS, QUEUES, CycleReport, ObjectVersion, Observed
 from controller.report.group_events import GroupNotice
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.report.notice import GroupRefused, GroupWaits
 from controller.report.status_writer import StatusTarget
 from tests.unit.controller.engine.scene import Scene
@@ -41,7 +41,7 @@ class Cycles:
         self.statuses, self.events = Statuses(), Events()
         writer: Any = self.statuses
         recorder: Any = self.events
-        self.metrics = Metrics()
+        self.metrics = ControllerMetrics()
         self._report = CycleReport(writer, recorder, self.metrics, lambda _: ())
 
     def report(self, scene: Scene, observed: Observed) -> dict[StatusTarget, Body]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.engine.model.plan import Failure, Plan, SetAside
+from controller.engine.model.plan import Failure, Plan, SetAsideGroup
 from controller.engine.model.reason import Undecided
 from controller.report.failures import FailureLog
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from tests.unit.controller.engine.scene import Scene
 
 
@@ -93,14 +93,14 @@ class TestPlans:
             plan,
             failures=tuple(Failure(group, times, traceback) for group in failed),
             undecided=(undecided,) if undecided else (),
-            memory=replace(plan.memory, set_aside={undecided: SetAside(10, 1, (reason,))}),
+            memory=replace(plan.memory, set_aside={undecided: SetAsideGroup(10, 1, (reason,))}),
         )
 
     def test_the_first_failure_of_a_group_is_logged_with_its_traceback_the_next_without(
         self, log: Log, caplog: pytest.LogCaptureFixture
     ) -> None:
         for times in (1, 2, 3):
-            log.failures.plan(self._plan("t/g", times=times), Metrics())
+            log.failures.plan(self._plan("t/g", times=times), ControllerMetrics())
             log.now += 300
         first, again = (vars(record) for record in caplog.records)
         assert first["error"].startswith("Traceback")
@@ -115,7 +115,7 @@ class TestPlans:
     ) -> None:
         caplog.set_level(logging.INFO)
         for _ in range(2):
-            log.failures.plan(self._plan(undecided="t/g"), Metrics())
+            log.failures.plan(self._plan(undecided="t/g"), ControllerMetrics())
         (record,) = caplog.records
         assert "5000 steps" in vars(record)["reason"]
 
@@ -123,11 +123,11 @@ class TestPlans:
         self, log: Log, caplog: pytest.LogCaptureFixture
     ) -> None:
         groups = [f"hostile/{number}" for number in range(100)]
-        log.failures.plan(self._plan(*groups, "other/g"), Metrics())
+        log.failures.plan(self._plan(*groups, "other/g"), ControllerMetrics())
         assert [vars(record)["group"] for record in caplog.records] == [*groups[:20], "other/g"]
 
     def test_all_are_counted(self, log: Log) -> None:
-        metrics = Metrics()
+        metrics = ControllerMetrics()
         for _ in range(2):
             log.failures.plan(self._plan("t/a", "t/b", undecided="t/g"), metrics)
         found = {

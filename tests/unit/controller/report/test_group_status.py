@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.api.pod_group import Phase, PodCounts, PodGroupStatus
+from controller.api.pod_group import GroupPhase, PodCounts, PodGroupStatus
 from controller.engine.model.group import Group, PodSet, SubGroups
 from controller.engine.model.plan import Nomination
 from controller.engine.model.pod import (
@@ -20,8 +20,8 @@ from controller.engine.model.pod import (
 from controller.engine.model.reason import NoRoom
 from controller.report.group_status import (
     Nominated,
+    NothingWanted,
     Outlook,
-    Settled,
     Waits,
     empty_status,
     group_status,
@@ -35,7 +35,7 @@ _PENDING = Pending()
 _PLACED = Placed("n")
 _SUCCEEDED, _FAILED = Ended(succeeded=True), Ended(succeeded=False)
 _WAITS = Waits((NoRoom("t/p", 4, (("devices", 4),)),))
-_SETTLED = Settled()
+_SETTLED = NothingWanted()
 _GANG = Group("t/g", "q", PodSet("", 2))
 
 
@@ -53,44 +53,49 @@ def conditions(status: PodGroupStatus) -> dict[str, tuple[bool, str]]:
 @pytest.mark.parametrize(
     ("states", "outlook", "phase", "expected"),
     [
-        ([_PENDING] * 2, _WAITS, Phase.PENDING, {"Admitted": (False, "NoRoom")}),
-        ([_PENDING] * 2, Nominated(("n",)), Phase.PENDING, {"Admitted": (False, "Nominated")}),
-        ([_PENDING] * 2, _SETTLED, Phase.PENDING, {"Admitted": (False, "NotDecided")}),
-        ([Gated(), Gated()], _SETTLED, Phase.PENDING, {"Admitted": (False, "PodsNotReady")}),
-        ([_PLACED], _SETTLED, Phase.PENDING, {"Admitted": (False, "TooFewPods")}),
-        ([_PLACED, Evicting("n")], _SETTLED, Phase.PENDING, {"Admitted": (False, "TooFewPods")}),
-        ([], _SETTLED, Phase.PENDING, {"Admitted": (False, "NoPods")}),
+        ([_PENDING] * 2, _WAITS, GroupPhase.PENDING, {"Admitted": (False, "NoRoom")}),
+        ([_PENDING] * 2, Nominated(("n",)), GroupPhase.PENDING, {"Admitted": (False, "Nominated")}),
+        ([_PENDING] * 2, _SETTLED, GroupPhase.PENDING, {"Admitted": (False, "NotDecided")}),
+        ([Gated(), Gated()], _SETTLED, GroupPhase.PENDING, {"Admitted": (False, "PodsNotReady")}),
+        ([_PLACED], _SETTLED, GroupPhase.PENDING, {"Admitted": (False, "TooFewPods")}),
+        (
+            [_PLACED, Evicting("n")],
+            _SETTLED,
+            GroupPhase.PENDING,
+            {"Admitted": (False, "TooFewPods")},
+        ),
+        ([], _SETTLED, GroupPhase.PENDING, {"Admitted": (False, "NoPods")}),
         (
             [_PLACED] * 2,
             _SETTLED,
-            Phase.RUNNING,
+            GroupPhase.RUNNING,
             {"Admitted": (True, "Placed"), "AllPodsPlaced": (True, "Placed")},
         ),
         (
             [_PLACED, _PLACED, _PENDING],
             _WAITS,
-            Phase.RUNNING,
+            GroupPhase.RUNNING,
             {"Admitted": (True, "Placed"), "AllPodsPlaced": (False, "NoRoom")},
         ),
         (
             [_PLACED, _SUCCEEDED],
             _SETTLED,
-            Phase.RUNNING,
+            GroupPhase.RUNNING,
             {"Admitted": (True, "Placed"), "AllPodsPlaced": (True, "Placed")},
         ),
         (
             [_SUCCEEDED, _FAILED, _SUCCEEDED],
             _SETTLED,
-            Phase.SUCCEEDED,
+            GroupPhase.SUCCEEDED,
             {"Admitted": (False, "Succeeded")},
         ),
-        ([_SUCCEEDED, _FAILED], _SETTLED, Phase.FAILED, {"Admitted": (False, "Failed")}),
+        ([_SUCCEEDED, _FAILED], _SETTLED, GroupPhase.FAILED, {"Admitted": (False, "Failed")}),
     ],
 )
 def test_phase_and_conditions(
     states: Sequence[PodState],
     outlook: Outlook,
-    phase: Phase,
+    phase: GroupPhase,
     expected: dict[str, tuple[bool, str]],
 ) -> None:
     status = group_status(_GANG, pods(*states), outlook)
@@ -102,8 +107,8 @@ def test_every_pod_set_needs_its_minimum() -> None:
     group = Group("t/g", "q", root)
     workers = pods(_PLACED, _PLACED, _PLACED, pod_set="worker")
     leader = pods(_PLACED, pod_set="leader")
-    assert group_status(group, workers, _SETTLED).phase is Phase.PENDING
-    assert group_status(group, [*leader, *workers], _SETTLED).phase is Phase.RUNNING
+    assert group_status(group, workers, _SETTLED).phase is GroupPhase.PENDING
+    assert group_status(group, [*leader, *workers], _SETTLED).phase is GroupPhase.RUNNING
 
 
 def test_pods_are_counted_by_state() -> None:
@@ -113,7 +118,7 @@ def test_pods_are_counted_by_state() -> None:
 
 def test_a_refused_group_says_why() -> None:
     status = refused_status("pods name queues a and b; name one", pods(_PENDING), generation=3)
-    assert status.phase is Phase.REFUSED
+    assert status.phase is GroupPhase.REFUSED
     assert status.body() == {
         "phase": "Refused",
         "queue": "",

@@ -7,19 +7,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from carina_dra.kube.errors import ApiOperation, TooManyRequests
 from controller.engine.model.plan import Action
-from controller.report.metrics import Metrics, Phase, QueueFigures, Undone, Write
+from controller.report.metrics import ControllerMetrics, CyclePhase, QueueFigures, Undone, Write
 
 GPUS = "deviceClass gpu.carina.dev"
 
 
-def labelled(metrics: Metrics) -> Iterator[tuple[str, Mapping[str, str], float]]:
+def labelled(metrics: ControllerMetrics) -> Iterator[tuple[str, Mapping[str, str], float]]:
     """The name, labels and value of every sample."""
     for family in text_string_to_metric_families(metrics.exposition().decode()):
         for sample in family.samples:
             yield sample.name, sample.labels, sample.value
 
 
-def samples(metrics: Metrics) -> Mapping[tuple[str, ...], float]:
+def samples(metrics: ControllerMetrics) -> Mapping[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels."""
     return {(name, *labels.values()): value for name, labels, value in labelled(metrics)}
 
@@ -34,7 +34,7 @@ def figures(allocated: int, *, pending_groups: int = 0) -> QueueFigures:
 
 
 def test_a_queue_has_its_figures_by_resource() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     metrics.queues({"vision": figures(8, pending_groups=3)})
 
     read = samples(metrics)
@@ -46,7 +46,7 @@ def test_a_queue_has_its_figures_by_resource() -> None:
 
 
 def test_a_queue_that_is_gone_leaves_no_series() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     metrics.queues({"vision": figures(8), "speech": figures(2)})
     metrics.group_started("vision", 5)
 
@@ -59,7 +59,7 @@ def test_a_queue_that_is_gone_leaves_no_series() -> None:
 
 
 def test_a_process_that_leads_no_more_has_no_figures_of_queues() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     metrics.leading(leads=True)
     metrics.queues({"vision": figures(8)})
     assert samples(metrics)["carina_leading",] == 1
@@ -76,7 +76,7 @@ def test_a_process_that_leads_no_more_has_no_figures_of_queues() -> None:
     [(0.05, 0.1), (-3, 0.1), (59, 60), (6 * 86_400, 7 * 86_400)],
 )
 def test_waits_are_counted_by_queue(seconds: float, bucket: float) -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     metrics.group_started("vision", seconds)
 
     read = samples(metrics)
@@ -91,9 +91,9 @@ def test_waits_are_counted_by_queue(seconds: float, bucket: float) -> None:
 
 
 def test_a_cycle_is_counted_with_the_time_of_its_phases() -> None:
-    metrics = Metrics()
-    metrics.cycle({Phase.OBSERVE: 0.25, Phase.DECIDE: 0.5})
-    metrics.cycle({Phase.OBSERVE: 0.25, Phase.DECIDE: 0.5, Phase.ACT: 1})
+    metrics = ControllerMetrics()
+    metrics.cycle({CyclePhase.OBSERVE: 0.25, CyclePhase.DECIDE: 0.5})
+    metrics.cycle({CyclePhase.OBSERVE: 0.25, CyclePhase.DECIDE: 0.5, CyclePhase.ACT: 1})
 
     read = samples(metrics)
     assert read["carina_cycles_total",] == 2
@@ -102,7 +102,7 @@ def test_a_cycle_is_counted_with_the_time_of_its_phases() -> None:
 
 
 def test_evictions_and_undone_decisions_are_counted_from_zero() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     before = samples(metrics)
     metrics.evicted(Action.RECLAIM)
     metrics.undone(Undone.TAKEN_BACK)
@@ -115,7 +115,7 @@ def test_evictions_and_undone_decisions_are_counted_from_zero() -> None:
 
 
 def test_writes_are_counted_by_kind_and_outcome() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     for _ in range(2):
         with metrics.writing(Write.CLAIM_STATUS):
             pass
@@ -128,7 +128,7 @@ def test_writes_are_counted_by_kind_and_outcome() -> None:
 
 
 def test_the_age_of_watches_and_lost_events_are_those_of_the_scrape() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     ages, dropped = {"pods": 1.5}, [0]
     metrics.follow_watches(lambda: ages)
     metrics.follow_events(lambda: dropped[0])

@@ -10,7 +10,7 @@ from carina_dra.kube.api_resource import NODES, ApiResource
 from carina_dra.kube.body import Body, ObjectKey
 from carina_dra.kube.client import Client, MergePatch
 from controller.observe.set_aside import SetAsideObjects
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.report.status_writer import StatusTarget, StatusWriter
 from simulation.api_server.api import Api, Observed
 from simulation.api_server.failure import Failure
@@ -60,12 +60,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> ControllerMetrics:
+    return ControllerMetrics()
 
 
 @pytest.fixture
-def writer(cluster: Cluster, metrics: Metrics) -> Iterator[StatusWriter]:
+def writer(cluster: Cluster, metrics: ControllerMetrics) -> Iterator[StatusWriter]:
     with StatusWriter(cluster.client, metrics) as writer:
         yield writer
 
@@ -96,7 +96,7 @@ def test_an_object_whose_status_cannot_be_made_keeps_no_other_from_its_own(
         return patch(resource, name, *arguments, **named)
 
     monkeypatch.setattr(cluster.client, "patch", patching)
-    with StatusWriter(cluster.client, Metrics(), set_aside=set_aside) as writer:
+    with StatusWriter(cluster.client, ControllerMetrics(), set_aside=set_aside) as writer:
         bad = StatusTarget(NODES, ObjectKey("", "bad"))
         writer.observe(bad, {"metadata": {"name": "bad", "resourceVersion": "1"}})
         writer.want(bad, status())
@@ -108,7 +108,7 @@ def test_an_object_whose_status_cannot_be_made_keeps_no_other_from_its_own(
 
 
 def test_writes_of_statuses_are_counted_by_their_outcome(
-    cluster: Cluster, writer: StatusWriter, metrics: Metrics
+    cluster: Cluster, writer: StatusWriter, metrics: ControllerMetrics
 ) -> None:
     cluster.fail(500, "InternalError")
     writer.want(NODE, status())
@@ -120,11 +120,11 @@ def test_writes_of_statuses_are_counted_by_their_outcome(
 
 
 def test_a_status_that_the_object_has_is_not_written(cluster: Cluster) -> None:
-    with StatusWriter(cluster.client, Metrics()) as first:
+    with StatusWriter(cluster.client, ControllerMetrics()) as first:
         show(cluster, first)
         first.want(NODE, status())
     assert len(cluster.writes) == 1
-    with StatusWriter(cluster.client, Metrics()) as second:
+    with StatusWriter(cluster.client, ControllerMetrics()) as second:
         show(cluster, second)
         second.want(NODE, status())
         assert second.backlog == 0
@@ -209,7 +209,7 @@ def test_a_write_that_is_not_accepted_waits_for_a_minute(
 
 
 def test_closing_writes_what_is_left(cluster: Cluster) -> None:
-    with StatusWriter(cluster.client, Metrics()) as writer:
+    with StatusWriter(cluster.client, ControllerMetrics()) as writer:
         show(cluster, writer)
         writer.want(NODE, status("First"))
         eventually(lambda: cluster.writes)

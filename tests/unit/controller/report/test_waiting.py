@@ -12,8 +12,8 @@ from controller.engine.model.reason import (
     Behind,
     ClosedQueue,
     CutOffQueue,
+    DecisionFailed,
     Delayed,
-    Failed,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -56,7 +56,7 @@ _WORDS: list[tuple[Reason, str]] = [
     (Behind("t/first"), "BehindReservation"),
     (RefusedByScheduler("0/4 nodes are available"), "RefusedByScheduler"),
     (SearchCut("reclaim", 8), "SearchContinues"),
-    (Failed("KeyError", 10), "DecisionFailed"),
+    (DecisionFailed("KeyError", 10), "DecisionFailed"),
     (Undecided(50_000, "pod t/train-0", 10), "Undecided"),
 ]
 

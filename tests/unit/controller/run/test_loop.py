@@ -11,7 +11,7 @@ from controller.act.writer import Fenced
 from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.run.fence import Fence
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
@@ -47,7 +47,7 @@ def _run(
         writer,
         report,
         NotedEvents(),
-        Metrics(),
+        ControllerMetrics(),
         inbox=inbox,
         fence=fence,
         verdict_seconds=1,
@@ -120,7 +120,7 @@ def test_loop_that_has_nothing_to_do_stops_at_once() -> None:
         None,
         NotedReports(),
         NotedEvents(),
-        Metrics(),
+        ControllerMetrics(),
         inbox=inbox,
         verdict_seconds=1,
         avoid_seconds=1,

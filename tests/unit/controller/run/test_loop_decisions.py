@@ -8,8 +8,15 @@ import pytest
 from carina_dra.kube.api_resource import PODS
 from carina_dra.kube.errors import ApiOperation, Conflict, Forbidden, Invalid, Unreachable
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
-from controller.act.writer import Committed, Evicted, Failed, Released, Settled, Stored
-from controller.engine.decide.allocation import Allocation
+from controller.act.writer import (
+    CommitFailed,
+    Committed,
+    EvictionEnded,
+    Released,
+    ReservationEnded,
+    Stored,
+)
+from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.attempt import Outcome
 from controller.engine.model.group import Group
 from controller.engine.model.queue import QUEUE_LABEL
@@ -17,7 +24,7 @@ from controller.engine.model.snapshot import Snapshot
 from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
 from tests.fakes.loop_ports import NotedEvents, NotedReports, NotedWrites
@@ -43,7 +50,7 @@ class Controller:
         for name in ("n1", "n2"):
             self.mirror.put_node(Scene().node(name).nodes[name])
             self.mirror.put_devices(gpu_slice(name, 1))
-        self.metrics = Metrics()
+        self.metrics = ControllerMetrics()
         self.loop = Loop(
             self.mirror,
             self.written if writes else None,
@@ -130,14 +137,14 @@ def test_a_decision_says_in_its_midst_that_it_goes_on() -> None:
 def test_a_group_whose_decision_fails_is_logged_and_counted_and_others_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    attempt = Allocation.attempt
+    attempt = Allocating.attempt
 
-    def odd(self: Allocation, group: Group) -> Outcome:
+    def odd(self: Allocating, group: Group) -> Outcome:
         if group.key == "t/pod/bad":
             raise KeyError("what nobody expects")
         return attempt(self, group)
 
-    monkeypatch.setattr(Allocation, "attempt", odd)
+    monkeypatch.setattr(Allocating, "attempt", odd)
     controller = Controller()
     for name in ("bad", "good"):
         controller.claim(f"c-{name}")
@@ -193,7 +200,7 @@ def test_a_group_is_decided_on_again_the_later_the_more_often_its_start_fails(
     for times in range(4):
         controller.step()
         assert len(controller.written.commits) == times + 1
-        controller.loop.take(Failed(controller.written.commits[-1], error))
+        controller.loop.take(CommitFailed(controller.written.commits[-1], error))
         controller.step(seconds * 2**times * 0.9)
         assert len(controller.written.commits) == times + 1
         controller.step(seconds * 2**times * 0.2)
@@ -206,13 +213,13 @@ def test_a_start_that_the_api_server_refuses_is_tried_as_one_that_kube_scheduler
     controller.step()
     error = Invalid(OPERATION, "annotations: too long", ())
     for commit in list(controller.written.commits):
-        controller.loop.take(Failed(commit, error))
+        controller.loop.take(CommitFailed(commit, error))
     tried: list[float] = []
     for _ in range(600):
         controller.step(1)
         for commit in controller.written.commits[2 + len(tried) :]:
             tried.append(controller.now)
-            controller.loop.take(Failed(commit, error))
+            controller.loop.take(CommitFailed(commit, error))
     waits = [after - before for before, after in pairwise(tried)]
     assert len(tried) <= 7
     assert waits == sorted(waits)
@@ -242,7 +249,7 @@ def test_an_eviction_that_is_refused_is_tried_again() -> None:
     pod = controller.pod("p", **REFUSED)
     controller.step()
     controller.step(5)
-    controller.loop.take(Evicted(pod, None, Conflict(OPERATION, "")))
+    controller.loop.take(EvictionEnded(pod, None, Conflict(OPERATION, "")))
     controller.step()
     assert len(controller.written.evicted) == 1
     controller.step(5)
@@ -335,7 +342,7 @@ def test_an_end_of_a_reservation_that_is_refused_is_tried_again_after_a_while() 
     controller.step()
     controller.step()
     assert controller.written.unreserved == ["t/c"]
-    controller.loop.take(Settled("t/c", Forbidden(OPERATION, "")))
+    controller.loop.take(ReservationEnded("t/c", Forbidden(OPERATION, "")))
     assert 0 < controller.patience() <= 1
     controller.step(0.5)
     assert controller.written.unreserved == ["t/c"]
@@ -350,7 +357,7 @@ def test_a_start_that_is_being_written_does_not_keep_a_loop_busy_that_parts_clai
     controller.claim("d", allocation=gpus_of("n1", 0), reserved_for=["second"])
     second = controller.pod("second", claims=["d"], gates=(), node="n1", owner=JOB)
     controller.step()
-    controller.loop.take(Evicted(second, None, Conflict(OPERATION, "")))
+    controller.loop.take(EvictionEnded(second, None, Conflict(OPERATION, "")))
     controller.mirror.assume("t/second", Assumed("n1"))
     controller.step(10)
     assert controller.patience() > 0
@@ -399,7 +406,7 @@ def test_a_pod_that_has_to_leave_a_device_is_evicted_again_if_that_is_refused() 
     controller.step()
     controller.step()
     (pod,) = controller.written.evicted
-    controller.loop.take(Evicted(pod, None, Conflict(OPERATION, "")))
+    controller.loop.take(EvictionEnded(pod, None, Conflict(OPERATION, "")))
     controller.step(1)
     assert controller.written.evicted == [pod]
     controller.step(5)

@@ -7,9 +7,9 @@ import pytest
 
 from carina_dra.kube.errors import ApiOperation, Conflict
 from controller.act import commit, parting, verdict
-from controller.act.writer import Committed, Evicted, Failed, Released
+from controller.act.writer import CommitFailed, Committed, EvictionEnded, Released
 from controller.observe.mirror import Mirror
-from controller.report.notice import SetAside
+from controller.report.notice import ObjectSetAside
 from controller.run import loop as loop_module
 from tests.unit.controller.bodies import JOB
 from tests.unit.controller.engine.scene import gpus_of
@@ -109,7 +109,7 @@ def test_a_group_whose_start_cannot_be_made_keeps_no_other_from_it_nor_from_its_
     assert set_aside(controller) == {"groups": 1}
     monkeypatch.setattr(commit, function, original)
     for each in controller.written.commits:
-        controller.loop.take(Failed(each, Conflict(OPERATION, "")))
+        controller.loop.take(CommitFailed(each, Conflict(OPERATION, "")))
     controller.step(11)
     assert "t/pod/bad" in {each.group for each in controller.written.commits}
 
@@ -147,7 +147,7 @@ def test_an_outcome_that_cannot_be_taken_ends_nothing(
     outcomes: dict[str, Any] = {
         "committed": Committed(start),
         "released": Released(claim, error),
-        "evicted": Evicted(pod, None, error),
+        "evicted": EvictionEnded(pod, None, error),
     }
     controller.loop.take(outcomes[outcome])
     assert sum(set_aside(controller).values()) == 1
@@ -162,7 +162,7 @@ def test_an_unexpected_error_of_a_write_is_logged_once(
     controller.step()
     (start,) = controller.written.commits
     for _ in range(100):
-        controller.loop.take(Failed(start, ZeroDivisionError()))
+        controller.loop.take(CommitFailed(start, ZeroDivisionError()))
     assert len([each for each in caplog.records if each.exc_info]) == 1
 
 
@@ -189,4 +189,4 @@ def test_an_event_says_that_an_object_is_set_aside(monkeypatch: pytest.MonkeyPat
     controller.inbox.do(0)
     ((about, notice),) = controller.events.told
     assert about.name == "bad"
-    assert notice == SetAside("judged", "RuntimeError")
+    assert notice == ObjectSetAside("judged", "RuntimeError")

@@ -6,9 +6,9 @@ import pytest
 
 from carina_dra.config.device import Enforcement, GpuConfig, ShareConfig
 from kubelet_plugin.claims.allocation import (
+    ClaimRefused,
     Misconfigured,
     Reading,
-    Refused,
     Wanted,
     read_allocation,
 )
@@ -81,7 +81,7 @@ def test_monitor_is_for_claims_with_admin_access_only() -> None:
     assert isinstance(read(device="gpu-0-monitor", admin=True), Wanted)
 
     reading = read(device="gpu-0-monitor")
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, ClaimRefused)
     assert str(reading.failure).startswith(
         "ResourceClaim default/train has device gpu-0-monitor allocated to request gpu without "
         "admin access"
@@ -130,7 +130,7 @@ def test_share_that_the_scheduler_did_not_account_for_is_refused(
 ) -> None:
     reading = read(device="gpu-0-share", **share)
 
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, ClaimRefused)
     assert str(reading.failure) == (
         f"ResourceClaim default/train has device gpu-0-share allocated to request gpu {problem}; "
         "switch on the feature gate DRAConsumableCapacity in kube-apiserver and kube-scheduler, "

@@ -12,7 +12,7 @@ import pytest
 from carina_dra.kube.errors import (
     Unreachable,
 )
-from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, NodeClaim, PreparedDevice
 from kubelet_plugin.claims.failure import (
     CallerGone,
@@ -219,7 +219,7 @@ def test_one_try_of_a_call_waits_ten_seconds_for_a_lock(world: World) -> None:
 
     world.pause = wait
     with world.hold_gpu("gpu-0"), pytest.raises(ClaimError) as caught:
-        world.claims().prepare(TRAIN, Call(1040.0, lambda: False))
+        world.claims().prepare(TRAIN, CallLimits(1040.0, lambda: False))
     assert isinstance(caught.value.failure, LockUnavailable)
     assert world.now == pytest.approx(1010.0, abs=0.1)
     assert world.node.made == {}
@@ -262,7 +262,7 @@ def test_the_api_server_gets_time_by_what_is_left_of_the_call(world: World) -> N
         world.asked.clear()
         world.api["train"] = Unreachable(GET, "refused")
         with pytest.raises(ClaimError):
-            claims.prepare(TRAIN, Call(deadline, lambda: False))
+            claims.prepare(TRAIN, CallLimits(deadline, lambda: False))
         assert world.asked == [("train", patience)]
 
 
@@ -271,7 +271,7 @@ def test_a_recorded_claim_does_not_wait_long_for_the_api_server(world: World) ->
     claims = world.claims()
     claims.prepare(TRAIN, PATIENT)
     world.asked.clear()
-    claims.prepare(TRAIN, Call(1040.0, lambda: False))
+    claims.prepare(TRAIN, CallLimits(1040.0, lambda: False))
     assert world.asked == [("train", 5.0)]
 
 

@@ -12,14 +12,14 @@ from kubelet_plugin.claims.nvidia_checkpoint import (
     NvidiaCheckpointError,
     parse_nvidia_checkpoint,
 )
-from kubelet_plugin.devices.conflict import Hold
+from kubelet_plugin.devices.conflict import DeviceHold
 from kubelet_plugin.devices.name import PartitionName, WholeGpuName
 from tests.samples.nvidia_checkpoint import STARTED, checkpoint, entry, result
 
 DRIVER = "gpu.nvidia.com"
 GPU, PARTITION = result("gpu-0", DRIVER), result("gpu-1-mig-2g47gb-14-0", DRIVER)
 ONE = {"uid-1": entry(GPU)}
-READ = NvidiaCheckpoint({"uid-1": (Hold(WholeGpuName(0)),)}, frozenset())
+READ = NvidiaCheckpoint({"uid-1": (DeviceHold(WholeGpuName(0)),)}, frozenset())
 ENDED = NvidiaCheckpoint({}, frozenset({"uid-1"}))
 
 
@@ -32,8 +32,8 @@ def test_claims_are_read_with_their_devices(versions: list[str]) -> None:
     claims = {**ONE, "uid-2": entry(GPU, PARTITION)}
 
     assert parse(checkpoint(claims, versions=versions)).prepared == {
-        "uid-1": (Hold(WholeGpuName(0)),),
-        "uid-2": (Hold(WholeGpuName(0)), Hold(PartitionName(1, "2g47gb", 14, 0))),
+        "uid-1": (DeviceHold(WholeGpuName(0)),),
+        "uid-2": (DeviceHold(WholeGpuName(0)), DeviceHold(PartitionName(1, "2g47gb", 14, 0))),
     }
 
 
@@ -41,13 +41,13 @@ def test_claims_are_read_with_their_devices(versions: list[str]) -> None:
     ("extra", "holds"),
     [
         ({"adminAccess": True}, ()),
-        ({"adminAccess": False}, (Hold(WholeGpuName(0)),)),
-        ({"shareID": "a-share"}, (Hold(WholeGpuName(0), "a-share"),)),
+        ({"adminAccess": False}, (DeviceHold(WholeGpuName(0)),)),
+        ({"shareID": "a-share"}, (DeviceHold(WholeGpuName(0), "a-share"),)),
         ({"driver": "compute-domain.nvidia.com"}, ()),
     ],
 )
 def test_only_devices_of_the_driver_that_a_claim_holds_count(
-    extra: dict[str, Any], holds: tuple[Hold, ...]
+    extra: dict[str, Any], holds: tuple[DeviceHold, ...]
 ) -> None:
     assert parse(checkpoint({"uid-1": entry({**GPU, **extra})})).prepared == {"uid-1": holds}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from carina_dra.config.time_slice import TimeSliceInterval
-from kubelet_plugin.devices.conflict import Hold, conflict
+from kubelet_plugin.devices.conflict import DeviceHold, conflict
 from kubelet_plugin.devices.name import parse_name
 
 
@@ -43,7 +43,7 @@ from kubelet_plugin.devices.name import parse_name
 def test_conflicts(
     one: str, share: str | None, other: str, other_share: str | None, together: bool
 ) -> None:
-    first, second = Hold(parse_name(one), share), Hold(parse_name(other), other_share)
+    first, second = DeviceHold(parse_name(one), share), DeviceHold(parse_name(other), other_share)
 
     assert conflict(first, second) == conflict(second, first) == (not together)
 
@@ -62,6 +62,8 @@ def test_conflicts(
 def test_shares_of_a_gpu_agree_on_its_time_slices(
     one: TimeSliceInterval | None, other: TimeSliceInterval | None, together: bool
 ) -> None:
-    first, second = (Hold(parse_name("gpu-0-share"), str(n), i) for n, i in enumerate((one, other)))
+    first, second = (
+        DeviceHold(parse_name("gpu-0-share"), str(n), i) for n, i in enumerate((one, other))
+    )
 
     assert conflict(first, second) == conflict(second, first) == (not together)

@@ -14,7 +14,7 @@ from carina_dra.resource import (
     VersionAttribute,
     limits,
 )
-from kubelet_plugin.devices.conflict import Hold, conflict
+from kubelet_plugin.devices.conflict import DeviceHold, conflict
 from kubelet_plugin.devices.counters import counter_set_name
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.kind import DeviceKind
@@ -130,7 +130,7 @@ def test_names_of_all_devices_of_a_gpu_are_unique(model: GpuModel) -> None:
     ],
 )
 def test_which_devices_can_be_held_beside_a_partition(one: str, other: str, together: bool) -> None:
-    first, second = Hold(parse_name(one)), Hold(parse_name(other))
+    first, second = DeviceHold(parse_name(one)), DeviceHold(parse_name(other))
 
     assert conflict(first, second) == conflict(second, first) == (not together)
 

@@ -12,7 +12,7 @@ from kubelet_plugin.devices.counters import counter_set
 from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.monitor import Monitor
 from kubelet_plugin.devices.publish_settings import PublishSettings
-from kubelet_plugin.devices.room import DeviceUse, GpuRoom, Size, gpu_room, size
+from kubelet_plugin.devices.room import DeviceUse, GpuRoom, ProfileSize, gpu_room, size
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady
 from simulation.nvml.state import GpuInstance
@@ -45,7 +45,7 @@ def names(of: GpuRoom) -> list[str]:
 
 def lost(of: GpuRoom, device: str) -> set[str]:
     """The profiles of which the device rules out a placement; `gpu` for the whole GPU."""
-    names_of: dict[Size, str] = {
+    names_of: dict[ProfileSize, str] = {
         profile.size: profile.name for profile in layout(MODELS["h100-sxm5-80gb"]).profiles
     }
     (taken,) = (one for one in of.free if one.name == device)

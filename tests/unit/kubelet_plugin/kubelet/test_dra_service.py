@@ -8,7 +8,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from kubelet_plugin.claims.call import Call
+from kubelet_plugin.claims.call import CallLimits
 from kubelet_plugin.claims.claim import ClaimReference, PreparedDevice
 from kubelet_plugin.claims.failure import (
     AllocationRefused,
@@ -40,7 +40,7 @@ class Script:
     """When the caller goes."""
     tried: list[str] = field(default_factory=list)
     tried_at: list[float] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[CallLimits] = field(default_factory=list)
     reporter: FakeReporter = field(default_factory=FakeReporter)
 
     def service(self) -> DraService:
@@ -50,7 +50,7 @@ class Script:
         self.now += seconds
         return self.stopping
 
-    def _try(self, claim: ClaimReference, call: Call) -> None:
+    def _try(self, claim: ClaimReference, call: CallLimits) -> None:
         self.tried.append(claim.name)
         self.tried_at.append(self.now)
         self.calls.append(call)
@@ -60,11 +60,11 @@ class Script:
             if failure is not None:
                 raise ClaimError(failure)
 
-    def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+    def prepare(self, reference: ClaimReference, call: CallLimits) -> tuple[PreparedDevice, ...]:
         self._try(reference, call)
         return (PreparedDevice("gpu", "node", "gpu-0", ("vendor/class=id",), "share"),)
 
-    def unprepare(self, reference: ClaimReference, call: Call) -> None:
+    def unprepare(self, reference: ClaimReference, call: CallLimits) -> None:
         self._try(reference, call)
 
     def context(self, patience: float = 45.0) -> grpc.ServicerContext:
@@ -234,7 +234,9 @@ def test_unprepared_claims_are_reported_without_an_error() -> None:
 
 def test_a_bug_that_one_claim_meets_leaves_the_others_their_answers() -> None:
     class Buggy(Script):
-        def prepare(self, reference: ClaimReference, call: Call) -> tuple[PreparedDevice, ...]:
+        def prepare(
+            self, reference: ClaimReference, call: CallLimits
+        ) -> tuple[PreparedDevice, ...]:
             if reference.name == "odd":
                 raise KeyError("odd")
             return super().prepare(reference, call)

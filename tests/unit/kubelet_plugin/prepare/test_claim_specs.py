@@ -27,7 +27,7 @@ from kubelet_plugin.claims.failure import (
 from kubelet_plugin.claims.lifecycle import Leftover
 from kubelet_plugin.devices.device import GpuDevice
 from kubelet_plugin.host import HostPaths
-from kubelet_plugin.inventory.health import Problem
+from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.prepare.cdi_specs import CdiSpecs
 from kubelet_plugin.prepare.preparer import Preparer
 from kubelet_plugin.prepare.resource import TimeSlice
@@ -71,7 +71,7 @@ class Node:
             answer=lambda claim: prepared_devices(DRIVER, claim),
         )
 
-    def has(self, name: str, *problems: Problem, **facts: Any) -> None:
+    def has(self, name: str, *problems: GpuProblem, **facts: Any) -> None:
         minor = int(name.removeprefix("gpu-"))
         facts = {"driver_version": self.version, **facts}
         self.devices[name] = whole(minor, *problems, **facts)
@@ -357,7 +357,7 @@ def test_a_device_that_is_not_there_may_come(node: Node) -> None:
     [(LOST, False, "fell off the bus"), (UNREADABLE, True, "does not respond")],
 )
 def test_a_gpu_that_does_not_answer_is_given_to_nobody(
-    node: Node, problem: Problem, retriable: bool, words: str
+    node: Node, problem: GpuProblem, retriable: bool, words: str
 ) -> None:
     node.has("gpu-0", problem)
     failure = refusal(node, claim())

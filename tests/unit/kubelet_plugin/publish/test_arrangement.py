@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from carina_dra.resource import CounterSet, Device, ResourceSlice
 from kubelet_plugin.publish.arrangement import arranged
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool
 from kubelet_plugin.publish.sync import resource_slices, sync
 
 
-def pool(*contents: str) -> Pool:
+def pool(*contents: str) -> PublishedPool:
     """A pool with a slice for each text and a device for each letter of it."""
     slices = tuple(DeviceSlice(tuple(map(Device, content))) for content in contents)
-    return Pool("gpu.carina.dev", "node-1", slices)
+    return PublishedPool("gpu.carina.dev", "node-1", slices)
 
 
 def published(*contents: str) -> tuple[ResourceSlice, ...]:
@@ -24,7 +24,7 @@ def published(*contents: str) -> tuple[ResourceSlice, ...]:
 
 
 def arrange(
-    of: Pool, first: str, existing: Sequence[ResourceSlice] = (), *, keep: bool = False
+    of: PublishedPool, first: str, existing: Sequence[ResourceSlice] = (), *, keep: bool = False
 ) -> list[str]:
     return [
         "".join(device.name for device in content.devices)

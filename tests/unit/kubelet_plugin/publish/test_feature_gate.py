@@ -10,7 +10,7 @@ from carina_dra.quantity import Quantity
 from carina_dra.resource import Counter, CounterSet, Device, DeviceCounterConsumption
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.publish.feature_gate import FeatureGate, named_in, needed, without
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool, pool
 from kubelet_plugin.publish.sync import resource_slices
 from tests.samples.gpus import LOST, monitor, share, whole
 
@@ -44,7 +44,7 @@ def powerset(gates: Iterable[FeatureGate]) -> Iterator[tuple[FeatureGate, ...]]:
         yield from combinations(all_gates, number)
 
 
-def devices(of: Pool) -> list[Device]:
+def devices(of: PublishedPool) -> list[Device]:
     return [
         device
         for content in of.slices
@@ -53,7 +53,7 @@ def devices(of: Pool) -> list[Device]:
     ]
 
 
-def gates(of: Pool) -> list[frozenset[FeatureGate]]:
+def gates(of: PublishedPool) -> list[frozenset[FeatureGate]]:
     return [needed(new.spec) for new in resource_slices(of, 1)]
 
 
@@ -160,7 +160,7 @@ def test_without_counters_one_device_of_a_gpu_stays() -> None:
         Device(name, consumes_counters=(DeviceCounterConsumption(counter_set, shares),))
         for name, counter_set in (("whole", "gpu-0"), ("half", "gpu-0"), ("other", "gpu-1"))
     )
-    partitioned = Pool(
+    partitioned = PublishedPool(
         "gpu.carina.dev",
         "node-1",
         (

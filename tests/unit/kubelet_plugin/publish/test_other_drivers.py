@@ -25,7 +25,7 @@ from kubelet_plugin.publish.other_drivers import (
     DevicePlugin,
     DraDriver,
     ExtendedResource,
-    Offer,
+    OfferedElsewhere,
     PublishedGpu,
     SameNamePlugin,
     decide,
@@ -152,7 +152,7 @@ def test_a_published_device_is_known_by_its_uuid_and_pci_address(
     ],
 )
 def test_what_is_withheld_and_why(
-    offers: list[Offer], contested: tuple[Contested, ...], published: tuple[int, ...]
+    offers: list[OfferedElsewhere], contested: tuple[Contested, ...], published: tuple[int, ...]
 ) -> None:
     decision = decide(DEVICES, offers, "withhold")
 
@@ -167,7 +167,7 @@ def test_what_is_withheld_and_why(
     )
 )
 def test_the_setting_publish_publishes_all_gpus_and_still_names_the_contested(
-    offers: set[Offer],
+    offers: set[OfferedElsewhere],
 ) -> None:
     decision = decide(DEVICES, offers, "publish")
 
@@ -185,7 +185,7 @@ def test_the_setting_publish_publishes_all_gpus_and_still_names_the_contested(
     ],
 )
 def test_slices_are_not_ours_while_another_plugin_uses_our_name(
-    offer: Offer, policy: BesideOtherDrivers, ours: bool
+    offer: OfferedElsewhere, policy: BesideOtherDrivers, ours: bool
 ) -> None:
     for devices in ((), DEVICES):
         assert decide(devices, [offer], policy).slices_are_ours == ours

@@ -16,7 +16,7 @@ from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import ObservedGpu
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.publish.partition_type import typed_runs
-from kubelet_plugin.publish.pool import DeviceSlice, Pool, pool
+from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool, pool
 from simulation.nvml.state import GpuInstance as Instance
 from tests.samples.gpus import LAYOUT, MIG, monitor, observed, share, whole
 from tests.samples.mig_models import MODELS, gpu_of, observed_with
@@ -42,19 +42,19 @@ NODES: dict[str, tuple[ObservedGpu, ...]] = {
 }
 
 
-def pool_of(*of: GpuDevice, settings: PublishSettings = TYPED) -> Pool:
+def pool_of(*of: GpuDevice, settings: PublishSettings = TYPED) -> PublishedPool:
     return pool(of, settings, node="node-1")
 
 
-def node(name: str, settings: PublishSettings = TYPED) -> Pool:
+def node(name: str, settings: PublishSettings = TYPED) -> PublishedPool:
     return pool_of(*devices(DriverReady(NODES[name])), settings=settings)
 
 
-def slices(of: Pool) -> list[DeviceSlice]:
+def slices(of: PublishedPool) -> list[DeviceSlice]:
     return [content for content in of.slices if isinstance(content, DeviceSlice)]
 
 
-def published(of: Pool) -> list[Device]:
+def published(of: PublishedPool) -> list[Device]:
     return [device for content in slices(of) for device in content.devices]
 
 
@@ -63,7 +63,7 @@ def type_of(device: Device) -> str | None:
     return attribute.value if isinstance(attribute, StringAttribute) else None
 
 
-def declared_types(of: Pool) -> dict[str, list[tuple[DeviceCounterConsumption, ...]]]:
+def declared_types(of: PublishedPool) -> dict[str, list[tuple[DeviceCounterConsumption, ...]]]:
     """What the devices of each declared type consume."""
     found = defaultdict(list)
     for content in slices(of):

@@ -26,10 +26,10 @@ from kubelet_plugin.devices.device import GpuDevice, devices
 from kubelet_plugin.devices.order import DeviceOrder, groups
 from kubelet_plugin.devices.publish_settings import PublishSettings
 from kubelet_plugin.inventory.gpu import NvLink
-from kubelet_plugin.inventory.health import Problem
+from kubelet_plugin.inventory.health import GpuProblem
 from kubelet_plugin.inventory.inventory import DriverReady
 from kubelet_plugin.inventory.mig import MigLayout, MigSupported
-from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, Pool, pool
+from kubelet_plugin.publish.pool import CounterSlice, DeviceSlice, PublishedPool, pool
 from tests.samples import golden_slices
 from tests.samples.gpus import LOST, MIG, UNREADABLE, monitor, observed, share, whole
 from tests.samples.mig_models import MODELS, observed_with
@@ -37,7 +37,7 @@ from tests.samples.mig_models import MODELS, observed_with
 DRIVER = "gpu.carina.dev"
 
 
-def pool_of(*devices: GpuDevice, settings: PublishSettings | None = None) -> Pool:
+def pool_of(*devices: GpuDevice, settings: PublishSettings | None = None) -> PublishedPool:
     return pool(devices, settings or PublishSettings(DRIVER), node="node-1")
 
 
@@ -342,7 +342,7 @@ def test_peers_that_do_not_fit_are_left_out_and_not_cut(peers: int, *, shown: bo
     [(LOST, "gpu.carina.dev/lost"), (UNREADABLE, "gpu.carina.dev/unreadable")],
     ids=["lost", "unreadable"],
 )
-def test_a_gpu_that_does_not_answer_is_tainted(problem: Problem, key: str) -> None:
+def test_a_gpu_that_does_not_answer_is_tainted(problem: GpuProblem, key: str) -> None:
     (device,) = published(whole(0, problem))
 
     assert device.taints == (DeviceTaint(key=key, effect=TaintEffect.NO_SCHEDULE),)

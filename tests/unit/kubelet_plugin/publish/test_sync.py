@@ -20,7 +20,7 @@ from carina_dra.resource import (
     ResourceSliceSpec,
     TaintEffect,
 )
-from kubelet_plugin.publish.pool import DeviceSlice, Pool
+from kubelet_plugin.publish.pool import DeviceSlice, PublishedPool
 from kubelet_plugin.publish.sync import SlicePlan, resource_slices, sync
 
 DRIVER, NODE = "gpu.carina.dev", "node-1"
@@ -28,16 +28,16 @@ TAINT = DeviceTaint(key="gpu.carina.dev/lost", effect=TaintEffect.NO_SCHEDULE)
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def pool(*contents: str) -> Pool:
+def pool(*contents: str) -> PublishedPool:
     """Gives a pool with a slice for each text and a device for each letter of it."""
-    return Pool(
+    return PublishedPool(
         DRIVER,
         NODE,
         tuple(DeviceSlice(tuple(Device(letter) for letter in content)) for content in contents),
     )
 
 
-def stored(of: Pool, generation: int = 1) -> list[ResourceSlice]:
+def stored(of: PublishedPool, generation: int = 1) -> list[ResourceSlice]:
     """Gives the slices of a pool as the API server stores them."""
     return [
         replace(
@@ -129,7 +129,7 @@ states = left_behind() | published
 
 @given(pools, states)
 def test_the_writes_leave_exactly_the_slices_of_the_pool(
-    wanted: Pool, existing: list[ResourceSlice]
+    wanted: PublishedPool, existing: list[ResourceSlice]
 ) -> None:
     left = applied(existing, sync(wanted, existing))
 
@@ -146,7 +146,9 @@ def test_the_writes_leave_exactly_the_slices_of_the_pool(
 
 
 @given(pools, states)
-def test_after_the_writes_the_plan_is_empty(wanted: Pool, existing: list[ResourceSlice]) -> None:
+def test_after_the_writes_the_plan_is_empty(
+    wanted: PublishedPool, existing: list[ResourceSlice]
+) -> None:
     left = applied(existing, sync(wanted, existing))
 
     assert not sync(wanted, left)
@@ -154,7 +156,7 @@ def test_after_the_writes_the_plan_is_empty(wanted: Pool, existing: list[Resourc
 
 @given(pools, states)
 def test_between_the_writes_no_client_sees_other_devices(
-    wanted: Pool, existing: list[ResourceSlice]
+    wanted: PublishedPool, existing: list[ResourceSlice]
 ) -> None:
     plan = sync(wanted, existing)
 
@@ -171,7 +173,7 @@ def test_between_the_writes_no_client_sees_other_devices(
 
 @given(pools, states, st.data())
 def test_an_interrupted_plan_is_completed_by_the_next(
-    wanted: Pool, existing: list[ResourceSlice], data: st.DataObject
+    wanted: PublishedPool, existing: list[ResourceSlice], data: st.DataObject
 ) -> None:
     steps = [existing, *after(existing, sync(wanted, existing))]
     interrupted = data.draw(st.sampled_from(steps))
@@ -185,7 +187,7 @@ def test_an_interrupted_plan_is_completed_by_the_next(
 
 @given(pools.filter(lambda of: bool(of.slices)), states)
 def test_the_generation_stays_if_one_write_is_enough_or_the_others_only_reorder(
-    wanted: Pool, existing: list[ResourceSlice]
+    wanted: PublishedPool, existing: list[ResourceSlice]
 ) -> None:
     plan = sync(wanted, existing)
     in_pool = [slice_ for slice_ in existing if slice_.spec.pool.name == NODE]
@@ -218,7 +220,7 @@ def test_the_generation_stays_if_one_write_is_enough_or_the_others_only_reorder(
 
 @given(pools, states, st.randoms())
 def test_the_order_in_which_slices_are_listed_does_not_matter(
-    wanted: Pool, existing: list[ResourceSlice], random: Random
+    wanted: PublishedPool, existing: list[ResourceSlice], random: Random
 ) -> None:
     shuffled = list(existing)
     random.shuffle(shuffled)
@@ -252,7 +254,12 @@ def test_a_new_pool_begins_with_generation_1() -> None:
     ],
 )
 def test_number_of_writes(
-    before: Pool, wanted: Pool, updated: int, created: int, deleted: int, generation: int
+    before: PublishedPool,
+    wanted: PublishedPool,
+    updated: int,
+    created: int,
+    deleted: int,
+    generation: int,
 ) -> None:
     existing = stored(before, 3)
 
@@ -264,7 +271,7 @@ def test_number_of_writes(
 
 @pytest.mark.parametrize("before", [pool(""), pool("a"), pool("a", "b"), pool("", "a", "b")])
 def test_a_pool_without_devices_takes_only_deletions(
-    before: Pool,
+    before: PublishedPool,
 ) -> None:
     existing = stored(before, 3)
 
@@ -290,7 +297,9 @@ def test_slices_that_would_look_complete_during_deletion_are_hidden_first() -> N
 
 def test_a_slice_that_hides_others_declares_no_partition_types() -> None:
     """The API server refuses it on a slice without devices that consume counters."""
-    typed = Pool(DRIVER, NODE, (DeviceSlice((Device("a"),), f"{DRIVER}/partitionType"),) * 2)
+    typed = PublishedPool(
+        DRIVER, NODE, (DeviceSlice((Device("a"),), f"{DRIVER}/partitionType"),) * 2
+    )
     first, second = (
         replace(slice_, spec=replace(slice_.spec, pool=ResourcePool(NODE, 3, 1)))
         for slice_ in stored(typed, 3)
@@ -304,7 +313,7 @@ def test_a_slice_that_hides_others_declares_no_partition_types() -> None:
 
 def test_a_changed_partition_type_attribute_is_written() -> None:
     plain, typed = (
-        Pool(DRIVER, NODE, (DeviceSlice((Device("a"),), attribute),))
+        PublishedPool(DRIVER, NODE, (DeviceSlice((Device("a"),), attribute),))
         for attribute in (None, f"{DRIVER}/partitionType")
     )
 
@@ -350,8 +359,8 @@ def test_slices_of_another_pool_are_deleted() -> None:
 
 
 def test_an_existing_taint_keeps_its_time_and_a_new_one_has_none() -> None:
-    def tainted(*taints: DeviceTaint) -> Pool:
-        return Pool(DRIVER, NODE, (DeviceSlice((Device("a", taints=taints),)),))
+    def tainted(*taints: DeviceTaint) -> PublishedPool:
+        return PublishedPool(DRIVER, NODE, (DeviceSlice((Device("a", taints=taints),)),))
 
     existing = stored(tainted(replace(TAINT, time_added=NOON)))
     other = replace(TAINT, key="gpu.carina.dev/unreadable")

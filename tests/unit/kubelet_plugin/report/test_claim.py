@@ -12,7 +12,7 @@ from kubelet_plugin.claims.failure import (
     NodeResourceFailed,
 )
 from kubelet_plugin.report.claim import ClaimReport
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 from tests.fakes.events import RecordedEvents
 from tests.samples.claims import UID, claim
 from tests.samples.resource_failures import BUSY, FULL, NO_NODE
@@ -27,17 +27,17 @@ def events() -> RecordedEvents:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> PluginMetrics:
+    return PluginMetrics()
 
 
 @pytest.fixture
-def report(events: RecordedEvents, metrics: Metrics) -> ClaimReport:
+def report(events: RecordedEvents, metrics: PluginMetrics) -> ClaimReport:
     return ClaimReport(events=events, node="node-1", metrics=metrics)
 
 
 def test_a_failed_call_is_an_event_on_the_claim_and_counted_by_reason(
-    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+    report: ClaimReport, events: RecordedEvents, metrics: PluginMetrics
 ) -> None:
     report.call_ended("prepare", TRAIN, 0.5, MISSING)
 
@@ -51,7 +51,7 @@ def test_a_failed_call_is_an_event_on_the_claim_and_counted_by_reason(
 
 
 def test_a_call_that_succeeds_is_measured_and_no_event(
-    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+    report: ClaimReport, events: RecordedEvents, metrics: PluginMetrics
 ) -> None:
     report.call_ended("unprepare", TRAIN, 0.5, None)
 
@@ -60,7 +60,7 @@ def test_a_call_that_succeeds_is_measured_and_no_event(
 
 
 def test_a_caller_that_has_gone_is_counted_and_no_event(
-    report: ClaimReport, events: RecordedEvents, metrics: Metrics
+    report: ClaimReport, events: RecordedEvents, metrics: PluginMetrics
 ) -> None:
     report.call_ended("prepare", TRAIN, 40.0, CallerGone(TRAIN))
 
@@ -147,7 +147,7 @@ def test_what_operators_have_to_know_is_an_event(
     ],
 )
 def test_failed_repairs_are_counted_by_reason(
-    report: ClaimReport, metrics: Metrics, failure: ClaimFailure
+    report: ClaimReport, metrics: PluginMetrics, failure: ClaimFailure
 ) -> None:
     report.repair_failed(claim(), failure)
 

@@ -26,13 +26,13 @@ from kubelet_plugin.publish.feature_gate import FeatureGate
 from kubelet_plugin.publish.other_drivers import (
     BesideOtherDrivers,
     ExtendedResource,
-    Offer,
+    OfferedElsewhere,
     PublishedGpu,
     SameNamePlugin,
     decide,
 )
 from kubelet_plugin.publish.pool import pool
-from kubelet_plugin.report.metrics import Metrics
+from kubelet_plugin.report.metrics import PluginMetrics
 from kubelet_plugin.report.node import NodeReport, notice
 from tests.fakes.events import RecordedEvents
 from tests.samples.gpus import LOST, MIG, UNREADABLE, gpu, whole
@@ -49,12 +49,12 @@ def recorded() -> RecordedEvents:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> PluginMetrics:
+    return PluginMetrics()
 
 
 @pytest.fixture
-def report(recorded: RecordedEvents, metrics: Metrics) -> NodeReport:
+def report(recorded: RecordedEvents, metrics: PluginMetrics) -> NodeReport:
     return NodeReport(events=recorded, node="node-1", metrics=metrics)
 
 
@@ -131,7 +131,7 @@ def test_what_keeps_slices_from_being_published_is_reported_with_the_remedy(
 
 
 def test_a_failure_is_reported_once_until_it_is_another_or_over(
-    report: NodeReport, recorded: RecordedEvents, metrics: Metrics
+    report: NodeReport, recorded: RecordedEvents, metrics: PluginMetrics
 ) -> None:
     for _ in range(3):
         report.publishing_failed(Forbidden(CREATE, "no right"))
@@ -199,7 +199,7 @@ def test_a_feature_gate_that_is_off_is_named(
 def test_gpus_that_another_driver_offers_are_reported_with_the_remedy(
     report: NodeReport,
     recorded: RecordedEvents,
-    offer: Offer,
+    offer: OfferedElsewhere,
     policy: BesideOtherDrivers,
     reason: str,
     words: list[str],

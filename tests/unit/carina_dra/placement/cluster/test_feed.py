@@ -13,7 +13,7 @@ from carina_dra.allocator.explanation import explain
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.kube.body import ObjectKey
-from carina_dra.kube.store import Created, Entry, ObjectChange, Removed, Store, Updated
+from carina_dra.kube.store import Created, ObjectChange, Removed, Store, StoreEntry, Updated
 from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
@@ -269,10 +269,10 @@ class _Watch:
         if change is not None:
             self.pending.append(change)
 
-    def _entry(self, key: ObjectKey, random: Random) -> Entry[WatchedObject]:
-        return Entry(self.version, random.choice(self.variants[key.name]))
+    def _entry(self, key: ObjectKey, random: Random) -> StoreEntry[WatchedObject]:
+        return StoreEntry(self.version, random.choice(self.variants[key.name]))
 
-    def _list(self, random: Random) -> dict[ObjectKey, Entry[WatchedObject]]:
+    def _list(self, random: Random) -> dict[ObjectKey, StoreEntry[WatchedObject]]:
         keys = [ObjectKey("", name) for name in self.variants if random.random() < 0.7]
         random.shuffle(keys)
         return {key: self._entry(key, random) for key in keys}

@@ -3,8 +3,8 @@
 import pytest
 
 from controller.engine.decide.chunk import (
-    Chunk,
     Fullness,
+    PlacementUnit,
     active_pods,
     fullness,
     is_satisfied,
@@ -22,7 +22,7 @@ def _scene(root: SubGroup) -> Scene:
     return Scene().node("n").queue("q").group("g", root=root)
 
 
-def _next(scene: Scene) -> Chunk | TooFewPods | None:
+def _next(scene: Scene) -> PlacementUnit | TooFewPods | None:
     state = scene.state()
     return next_chunk(state, state.groups["g"])
 
@@ -111,7 +111,7 @@ class TestPodSet:
         self, topology: TopologyConstraint | None, held: frozenset[str]
     ) -> None:
         chunk = _next(_fill(_scene(PodSet("a", 2, topology)), "a", placed=1, waiting=1))
-        assert isinstance(chunk, Chunk)
+        assert isinstance(chunk, PlacementUnit)
         assert chunk.held == held
 
     def test_only_the_pods_that_are_named_are_placed(self) -> None:

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.engine.decide.evicted import Evicted, Unit
+from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.pod import Pending, Pod, PodNeeds
 from tests.unit.controller.engine.properties.examples import examples
@@ -16,7 +16,7 @@ _GROUPS = tuple(Group(name, "q", PodSet("", 1)) for name in "abc")
 @examples(100)
 @given(st.randoms(use_true_random=False))
 def test_units_by_group_are_those_of_the_list(rng: Random) -> None:
-    evicted, units = Evicted(), list[Unit]()
+    evicted, units = EvictedUnits(), list[EvictionUnit]()
     for step in range(40):
         match rng.choice(["add", "add", "cut", "remove"]):
             case "add":
@@ -41,7 +41,7 @@ def test_units_by_group_are_those_of_the_list(rng: Random) -> None:
             assert list(evicted.pods_of(group)) == pods
 
 
-def _unit(rng: Random, step: int) -> Unit:
+def _unit(rng: Random, step: int) -> EvictionUnit:
     names = [f"p{rng.choice([0, step])}-{index}" for index in range(rng.randint(1, 3))]
     pods = tuple(Pod(name, PodNeeds(), Pending()) for name in names)
-    return Unit(rng.choice(_GROUPS), pods, must_move=False)
+    return EvictionUnit(rng.choice(_GROUPS), pods, must_move=False)

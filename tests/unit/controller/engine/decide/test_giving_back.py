@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.model.plan import Action, BudgetClock, Memory, Plan
+from controller.engine.model.plan import Action, BudgetClock, CarriedOver, Plan
 from controller.engine.model.pod import Evicting, PodNeeds
 from controller.engine.model.queue import Entitlement, RespectBudgets
 from controller.engine.model.resource import Cpu
@@ -172,7 +172,7 @@ class TestDisruptionBudgets:
         scene.budgets["b"] = 0
         scene.runs("free", "n", gpus=2, queue="thief", created=-1).waits("new", gpus=2)
         clock = BudgetClock(NOW - 100, ("new",))
-        scene.memory = Memory(budget_refusals={"q": {"thief": clock}})
+        scene.memory = CarriedOver(budget_refusals={"q": {"thief": clock}})
         assert evicted(_plan(scene)) == ["free-0"]
 
     def test_preemption_respects_it_always(self) -> None:

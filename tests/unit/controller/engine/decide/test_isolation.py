@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from controller.engine.decide import order, promise, stale
-from controller.engine.decide.allocation import Allocation
+from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.cycle import Engine
 from controller.engine.decide.eviction import MakingRoom
 from controller.engine.decide.isolation import Isolation, earlier, next_end
 from controller.engine.decide.reservation import Reservations
 from controller.engine.model.group import Group
-from controller.engine.model.plan import Action, Plan, SetAside
+from controller.engine.model.plan import Action, Plan, SetAsideGroup
 from controller.engine.model.pod import Evicting
-from controller.engine.model.reason import Failed
+from controller.engine.model.reason import DecisionFailed
 from controller.engine.state.state import State
 from tests.unit.controller.engine.properties.following import observe
 from tests.unit.controller.engine.scene import NOW, Scene, evicted, isolation_of, only, started
@@ -54,8 +54,8 @@ def _two() -> Scene:
     [
         (order, "rank_of_group", False),
         (order, "asked_by_next", False),
-        (Allocation, "_attempt", False),
-        (Allocation, "_attempt", True),
+        (Allocating, "_attempt", False),
+        (Allocating, "_attempt", True),
         (Reservations, "end", False),
     ],
 )
@@ -65,18 +65,18 @@ def test_others_start(
     fails_for(monkeypatch, where, name, "bad", late=late)
     decided = _two().plan()
     assert started(decided) == {"good-0": "n"}
-    assert decided.waiting == {"bad": (Failed("OddError", NOW + 10),)}
+    assert decided.waiting == {"bad": (DecisionFailed("OddError", NOW + 10),)}
 
 
 def test_the_failure_is_in_the_plan_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_for(monkeypatch, Allocation, "_attempt", "bad")
+    fails_for(monkeypatch, Allocating, "_attempt", "bad")
     (failure,) = _two().plan().failures
     assert (failure.group, failure.times) == ("bad", 1)
     assert "OddError: of somebody's object" in failure.traceback
 
 
 def test_the_reason_does_not_tell_the_text_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_for(monkeypatch, Allocation, "_attempt", "bad")
+    fails_for(monkeypatch, Allocating, "_attempt", "bad")
     (reason,) = _two().plan().waiting["bad"]
     assert "somebody" not in str(reason)
 
@@ -94,7 +94,7 @@ def test_others_make_room(monkeypatch: pytest.MonkeyPatch, name: str, late: bool
     fails_for(monkeypatch, MakingRoom, name, "bad", late=late)
     decided = _victims().plan()
     assert [(one.group, one.action) for one in decided.evictions] == [("good", Action.PREEMPT)]
-    assert isinstance(decided.waiting["bad"][-1], Failed)
+    assert isinstance(decided.waiting["bad"][-1], DecisionFailed)
 
 
 def test_an_attempt_that_fails_at_its_end_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_promise_that_cannot_be_kept_is_dropped(monkeypatch: pytest.MonkeyPatc
     fails_for(monkeypatch, promise, "is_satisfied", "bad")
     decided = scene.plan()
     assert [one.pod for one in decided.nominations] == ["t/good-0"]
-    assert isinstance(decided.waiting["bad"][-1], Failed)
+    assert isinstance(decided.waiting["bad"][-1], DecisionFailed)
 
 
 def test_a_stale_group_that_fails_keeps_others_from_nothing(
@@ -156,7 +156,7 @@ class TestTimes:
 
     @pytest.fixture(autouse=True)
     def _bad(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fails_for(monkeypatch, Allocation, "_attempt", "bad")
+        fails_for(monkeypatch, Allocating, "_attempt", "bad")
 
     def _state(self) -> State:
         state = _two().state()
@@ -176,7 +176,7 @@ class TestTimes:
             decided = self._cycle(state)
             assert decided.failures == ()
             assert decided.wake == NOW + 10
-            assert isinstance(decided.waiting["bad"][-1], Failed)
+            assert isinstance(decided.waiting["bad"][-1], DecisionFailed)
 
     def test_its_time_doubles_up_to_a_quarter_of_an_hour(self) -> None:
         state = self._state()
@@ -257,7 +257,7 @@ def test_what_comes_after_the_work_for_a_group_is_not_within_its_limit() -> None
 
 
 def test_the_next_group_is_asked_when_the_first_time_that_is_to_come_is_over() -> None:
-    known = {str(until): SetAside(until, 1, ()) for until in (NOW - 1, NOW, NOW + 9, NOW + 5)}
+    known = {str(until): SetAsideGroup(until, 1, ()) for until in (NOW - 1, NOW, NOW + 9, NOW + 5)}
     assert next_end(known, NOW) == NOW + 5
     assert next_end({}, NOW) is None
 

@@ -12,7 +12,7 @@ from controller.engine.model.group import Group, PodSet, TopologyConstraint
 from controller.engine.model.node import ClusterNode
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Evicting, Pod
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from tests.unit.controller.engine.decide.small import NOW, group, pod, queue
 
 _NODES = 64
@@ -143,5 +143,5 @@ def _filled(groups: list[Group], pods: list[Pod], cores: int) -> Snapshot:
         groups=tuple(groups),
         pods=tuple(pods),
         topologies={"tree": ("rack",)},
-        settings=Settings(attempt_steps=10_000_000),
+        settings=EngineSettings(attempt_steps=10_000_000),
     )

@@ -13,10 +13,10 @@ from carina_dra.resource import (
 )
 from controller.engine.decide.node_fit import unsuitable
 from controller.engine.model.node import ClusterNode, Taint
-from controller.engine.model.pod import PodNeeds, Toleration, TolerationOperator
+from controller.engine.model.pod import PodNeeds, PodTolerationOperator, Toleration
 
-EXISTS = TolerationOperator.EXISTS
-LESS, GREATER = TolerationOperator.LESS, TolerationOperator.GREATER
+EXISTS = PodTolerationOperator.EXISTS
+LESS, GREATER = PodTolerationOperator.LESS, PodTolerationOperator.GREATER
 
 
 def _node(**fields: Any) -> ClusterNode:
@@ -77,7 +77,7 @@ def test_taints_that_are_preferences_do_not_matter(effect: str, expected: str | 
     ],
 )
 def test_a_toleration_may_compare_numbers(
-    operator: TolerationOperator, bound: str, value: str, expected: str | None
+    operator: PodTolerationOperator, bound: str, value: str, expected: str | None
 ) -> None:
     needs = PodNeeds(tolerations=(Toleration("k", bound, operator),))
     assert unsuitable(needs, _node(taints=(Taint("k", value),))) == expected

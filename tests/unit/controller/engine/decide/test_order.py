@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from controller.engine.decide import order
 from controller.engine.decide.order import (
-    Turns,
+    QueueOrder,
     asked_by_next,
     givers,
     rank_of_group,
@@ -18,7 +18,7 @@ from tests.unit.controller.engine.scene import Scene, isolation_of, shares_of
 def _turns(scene: Scene) -> list[str]:
     """The groups in the order of their turns, if none gets anything."""
     state = scene.state()
-    turns = Turns(
+    turns = QueueOrder(
         state,
         shares_of(state),
         [state.groups[key] for key in sorted(state.waiting)],
@@ -62,7 +62,7 @@ class TestGroupsOfAQueue:
     def test_a_group_that_is_put_back_has_its_rank_of_now(self) -> None:
         scene = Scene().node("n", 4).queue("q").waits("a", 2, least=1).waits("b")
         state = scene.state()
-        turns = Turns(
+        turns = QueueOrder(
             state, shares_of(state), [state.groups["a"], state.groups["b"]], isolation_of(state)
         )
         first = turns.pop()
@@ -130,7 +130,7 @@ class TestQueues:
         scene = Scene().node("n", 8).queue("a").queue("b")
         scene.waits("a1", queue="a").waits("a2", queue="a").waits("b1", queue="b")
         state = scene.state()
-        turns = Turns(
+        turns = QueueOrder(
             state,
             shares_of(state),
             [state.groups[key] for key in ("a1", "a2", "b1")],

@@ -7,7 +7,7 @@ import pytest
 
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.resource import ConsumerReference, ResourceClaimStatus
-from controller.engine.decide.places import Place, Places
+from controller.engine.decide.places import Place, PlaceFinder
 from controller.engine.decide.trial import Trial
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.node import Taint
@@ -161,7 +161,7 @@ class TestBadClaims:
         scene = Scene().node("n", 2).queue("q").waits("new")
         snapshot = replace(scene.snapshot(), classes=())
         state = State(snapshot)
-        found = Places(state).find(state.pods["t/new-0"], BINPACK)
+        found = PlaceFinder(state).find(state.pods["t/new-0"], BINPACK)
         assert isinstance(found, BadClaim)
         assert found.pod == "t/new-0"
 

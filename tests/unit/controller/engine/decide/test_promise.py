@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controller.engine.model.plan import Action, Memory, Nomination
+from controller.engine.model.plan import Action, CarriedOver, Nomination
 from controller.engine.model.pod import Evicting, PodNeeds
 from tests.unit.controller.engine.scene import Scene, devices_of, gpus_of, nominated, only, started
 
@@ -11,7 +11,7 @@ def _promised(*promises: tuple[str, str, int], **settings: object) -> Scene:
     """Nodes a and b with two GPUs each; `leaver` leaves gpu-0 of a. Pods have promises there."""
     scene = Scene(**only(), **settings).node("a", 2).node("b", 2).queue("q").claim("old", 1, "a")
     scene.pod(None, name="leaver", claims=("old",), state=Evicting("a"))
-    scene.memory = Memory(
+    scene.memory = CarriedOver(
         tuple(
             Nomination(f"t/{pod}", node, ((f"t/{pod}", gpus_of(node, gpu)),))
             for pod, node, gpu in promises

@@ -7,7 +7,7 @@ import pytest
 
 from controller.engine.decide.cycle import Engine
 from controller.engine.decide.overrun import Overruns
-from controller.engine.model.plan import Memory, Plan
+from controller.engine.model.plan import CarriedOver, Plan
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
@@ -336,7 +336,7 @@ class TestNamespacesThatAreNotBelieved:
         scene = Scene().queue("q", reserves=True)
         ends = {"t/a": NOW - 300, "t/b": NOW - 10}
         ends = {first: ends.pop(first)} | ends
-        scene.memory = Memory(declared_ends=ends, barred={"t": NOW + barred})
+        scene.memory = CarriedOver(declared_ends=ends, barred={"t": NOW + barred})
         assert Overruns(scene.state()).barred == {"t": NOW + max(300, barred)}
 
     def test_they_are_asked_again_then(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Action
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from controller.engine.state.state import State
 from tests.unit.controller.engine.decide.gpu_cluster import (
     CLASS,
@@ -44,7 +44,7 @@ SNAPSHOT = Snapshot(
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 20])
 def test_search_that_is_cut_short_ends_with_the_answer_of_one_that_is_not(steps: int) -> None:
-    settings = Settings(search_steps=steps, consolidation_limit=1)
+    settings = EngineSettings(search_steps=steps, consolidation_limit=1)
     state = State(replace(SNAPSHOT, settings=settings))
     engine = Engine(state)
     cycles = 0
@@ -57,7 +57,7 @@ def test_search_that_is_cut_short_ends_with_the_answer_of_one_that_is_not(steps:
 
 
 def test_search_for_another_action_waits_until_one_is_at_its_end() -> None:
-    settings = Settings(search_steps=2, consolidation_limit=1)
+    settings = EngineSettings(search_steps=2, consolidation_limit=1)
     state = State(replace(SNAPSHOT, settings=settings))
     engine = Engine(state)
     actions: list[Action] = []

@@ -28,9 +28,9 @@ from controller.engine.model.pod import (
     Pod,
     PodNeeds,
     PodSelection,
+    PodTolerationOperator,
     SpreadConstraint,
     Toleration,
-    TolerationOperator,
 )
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
@@ -240,7 +240,7 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
         )
         for index in range(random.randint(0, 10))
     ]
-    tolerates = Toleration("full", operator=TolerationOperator.EXISTS)
+    tolerates = Toleration("full", operator=PodTolerationOperator.EXISTS)
     needs = PodNeeds(
         affinity=_on_disks() if random.random() < 0.4 else None,
         tolerations=(tolerates,) if random.random() < 0.4 else (),

@@ -15,10 +15,10 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from carina_dra.step_budget import OutOfStepsError, StepBudget
-from controller.engine.decide.chunk import Chunk, next_chunk
+from controller.engine.decide.chunk import PlacementUnit, next_chunk
 from controller.engine.decide.gang import Gang
 from controller.engine.decide.places import Place
-from controller.engine.decide.taker import Taker
+from controller.engine.decide.taker import Assigner
 from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration
@@ -158,9 +158,9 @@ def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
     trial = scene.trial()
     trial.places.budget = budget = StepBudget(10**9)
     chunk = next_chunk(trial.state, trial.state.groups["far"])
-    assert isinstance(chunk, Chunk)
+    assert isinstance(chunk, PlacementUnit)
     for _ in range(2):
-        Gang(trial, Taker(trial, Policy()).take).place(chunk)
+        Gang(trial, Assigner(trial, Policy()).take).place(chunk)
     assert 5 < budget.spent < 20
 
 

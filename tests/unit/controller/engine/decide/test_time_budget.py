@@ -15,7 +15,7 @@ from controller.engine.model.node import ClusterNode
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Ended, Placed, Pod
 from controller.engine.model.queue import Queue
-from controller.engine.model.snapshot import Settings
+from controller.engine.model.snapshot import EngineSettings
 from controller.engine.state.state import State
 from tests.unit.controller.engine.decide.small import group, node, pod, queue, snapshot
 from tests.unit.controller.engine.decide.test_search_that_is_cut import SNAPSHOT
@@ -187,7 +187,7 @@ def test_one_group_is_asked_in_each_cycle_even_if_time_is_always_up() -> None:
 
 @pytest.mark.parametrize("number", [1, 5, 20])
 def test_a_search_that_is_cut_by_time_ends_with_the_answer_of_one_that_is_not(number: int) -> None:
-    settings = Settings(search_steps=None, consolidation_limit=1)
+    settings = EngineSettings(search_steps=None, consolidation_limit=1)
     unlimited = replace(SNAPSHOT, settings=settings)
     state = State(unlimited)
     engine = Engine(state)

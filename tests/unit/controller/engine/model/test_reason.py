@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from controller.engine.model.reason import Delayed, Failed, Undecided
+from controller.engine.model.reason import DecisionFailed, Delayed, Undecided
 from controller.engine.model.time_reason import time_text
 
 
@@ -24,7 +24,11 @@ def test_a_time_is_one_of_day(time: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    [Delayed(1_764_000_000), Failed("KeyError", 1_764_000_000), Undecided(5, "pod", 1_764_000_000)],
+    [
+        Delayed(1_764_000_000),
+        DecisionFailed("KeyError", 1_764_000_000),
+        Undecided(5, "pod", 1_764_000_000),
+    ],
 )
-def test_no_reason_says_a_unix_time(reason: Delayed | Failed | Undecided) -> None:
+def test_no_reason_says_a_unix_time(reason: Delayed | DecisionFailed | Undecided) -> None:
     assert "2025-11-24T16:00:00Z" in str(reason)

@@ -6,7 +6,7 @@ from random import Random
 from carina_dra.allocator.node import Node
 from controller.engine.decide.cycle import plan
 from controller.engine.model.node import ClusterNode
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import DevicesOf
 from tests.unit.controller.engine.properties.clusters import GIB, devices_of, leaves
@@ -58,7 +58,7 @@ def contended_cluster(rng: Random) -> RunningCluster:
     first = rng.randint(0, len(jobs))
     cluster.submit(jobs[:first])
     cluster.apply(plan(cluster.snapshot()))
-    cluster.queues, cluster.memory = tree, Memory()
+    cluster.queues, cluster.memory = tree, CarriedOver()
     cluster.submit(jobs[first:])
     return cluster
 

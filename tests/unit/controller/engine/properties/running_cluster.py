@@ -15,10 +15,10 @@ from carina_dra.resource import (
 )
 from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups
 from controller.engine.model.node import ClusterNode
-from controller.engine.model.plan import Memory, Plan
+from controller.engine.model.plan import CarriedOver, Plan
 from controller.engine.model.pod import Evicting, Placed, Pod
 from controller.engine.model.queue import Queue
-from controller.engine.model.snapshot import Settings, Snapshot
+from controller.engine.model.snapshot import EngineSettings, Snapshot
 from tests.unit.controller.engine.properties.clusters import (
     LEVELS,
     TOPOLOGY,
@@ -52,7 +52,7 @@ class RunningCluster:
     nodes: tuple[ClusterNode, ...]
     slices: tuple[ResourceSlice, ...]
     queues: tuple[Queue, ...]
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
     classes: tuple[DeviceClass, ...] = field(default_factory=classes)
     rounds_to_leave: tuple[int, ...] = (1,)
     """How many rounds an evicted pod goes on holding what it has; one of these numbers."""
@@ -62,7 +62,7 @@ class RunningCluster:
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, ResourceClaim] = field(default_factory=dict)
     may_miss: dict[str, int] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: CarriedOver = field(default_factory=CarriedOver)
     jobs: list[Job] = field(default_factory=list)
     """All that have been submitted."""
     _lives: dict[str, _Life] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class RunningCluster:
             self.evict(eviction.pod)
         kept = plan.memory
         # What was refused may be possible after any change: who follows events knows of which.
-        self.memory = Memory(
+        self.memory = CarriedOver(
             kept.nominations, reservations=kept.reservations, deferred=kept.deferred
         )
         self._note_groups()
@@ -248,7 +248,7 @@ def random_cluster(
         free,
         rounds_to_leave=rng.choice(((1,), (1, 2), (2, 3, 4))),
         rng=rng,
-        settings=Settings(actions=()),
+        settings=EngineSettings(actions=()),
     )
     names, classes_here = leaves(queues), offered(found.slices)
     all_jobs = [random_job(rng, n, names, classes_here) for n in range(rng.randint(1, jobs))]
@@ -260,7 +260,7 @@ def random_cluster(
         if rng.random() < 0.15:
             found.evict(key, charged=rng.random() < 0.5)
     found._note_groups()
-    found.queues, found.settings, found.memory = queues, Settings(), Memory()
+    found.queues, found.settings, found.memory = queues, EngineSettings(), CarriedOver()
     found.submit(all_jobs[first:])
     return found
 

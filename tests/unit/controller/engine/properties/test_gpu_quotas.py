@@ -34,14 +34,16 @@ from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import CapacityOf, DevicesOf, Gpus, Resource
 from controller.engine.model.snapshot import Snapshot
-from controller.engine.simulate.fleet import DRIVER, Kind, NodeTemplate, device_classes
+from controller.engine.simulate.fleet import DRIVER, GpuUse, NodeTemplate, device_classes
 from controller.engine.state.state import State
 from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.properties.following import follow, observe
 
 _GIB = 2**30
 _MODEL = "NVIDIA H100 80GB HBM3"
-_TEMPLATE = NodeTemplate("n", cpu=96_000, memory=2**40, gpus=3, devices=tuple(Kind), product=_MODEL)
+_TEMPLATE = NodeTemplate(
+    "n", cpu=96_000, memory=2**40, gpus=3, devices=tuple(GpuUse), product=_MODEL
+)
 _SLICES = _TEMPLATE.slices("n")
 _NAMES = tuple(device.name for one in _SLICES for device in one.spec.devices)
 _LEAST = Fraction(1, 10)

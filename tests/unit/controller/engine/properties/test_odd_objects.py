@@ -16,7 +16,7 @@ from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.report.cycle_report import CycleReport
 from controller.report.group_events import GroupEvents
-from controller.report.metrics import Metrics
+from controller.report.metrics import ControllerMetrics
 from controller.report.regarding import references
 from controller.run.follower import Follower
 from controller.run.inbox import Inbox
@@ -54,7 +54,7 @@ class _World:
         self.mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
         self.writer = _Silent()
         silent: Any = _Silent()
-        metrics, writer = Metrics(), self.writer
+        metrics, writer = ControllerMetrics(), self.writer
         events = GroupEvents(silent)
         report = CycleReport(
             silent, events, metrics, references(self.mirror), set_aside=self.mirror.set_aside

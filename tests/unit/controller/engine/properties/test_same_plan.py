@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.engine.decide.cycle import Engine, plan
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
 from tests.unit.controller.engine.properties.examples import examples
@@ -84,7 +84,7 @@ def test_nothing_is_possible_that_is_remembered_as_refused(rng: Random) -> None:
         decided = engine.decide()
         kept = state.memory
         if decided.is_empty:
-            forgetful = Memory(kept.nominations, reservations=kept.reservations)
+            forgetful = CarriedOver(kept.nominations, reservations=kept.reservations)
             assert plan(replace(before, memory=forgetful)).is_empty
         cluster.apply(decided)
         state.memory = decided.memory

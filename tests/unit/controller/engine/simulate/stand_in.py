@@ -13,10 +13,10 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.placement.choice.placer import Placed as Found
 from carina_dra.placement.choice.placer import PlacementRequest, Placer
 from controller.engine.model.group import Group
-from controller.engine.model.plan import Action, Eviction, Memory, Plan, Start
+from controller.engine.model.plan import Action, CarriedOver, Eviction, Plan, Start
 from controller.engine.model.pod import Pending, Placed
 from controller.engine.model.reason import NoRoom, Reason
-from controller.engine.simulate.simulator import Engine
+from controller.engine.simulate.simulator import Decider
 from controller.engine.state.state import State
 
 
@@ -36,10 +36,10 @@ def first_fit(state: State) -> Plan:
         else:
             starts += started
     state.rollback(start)
-    return Plan(tuple(starts), (), (), waiting, {}, Memory(), (), len(starts), None)
+    return Plan(tuple(starts), (), (), waiting, {}, CarriedOver(), (), len(starts), None)
 
 
-def evicting(seed: int) -> Engine:
+def evicting(seed: int) -> Decider:
     """First fit that also evicts pods at random, for a while."""
     random = Random(seed)
 
@@ -59,7 +59,7 @@ def evicting(seed: int) -> Engine:
     return lambda state: partial(decide, state)
 
 
-FIRST_FIT: Final[Engine] = lambda state: partial(first_fit, state)  # noqa: E731
+FIRST_FIT: Final[Decider] = lambda state: partial(first_fit, state)  # noqa: E731
 
 
 def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:

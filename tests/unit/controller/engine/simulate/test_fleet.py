@@ -7,30 +7,30 @@ import yaml
 
 from carina_dra.manifests.validation import problems
 from carina_dra.resource import DeviceClass, ResourceSlice, StringAttribute, decode
-from controller.engine.simulate.fleet import Kind, NodeTemplate, device_classes
+from controller.engine.simulate.fleet import GpuUse, NodeTemplate, device_classes
 from kubelet_plugin.devices.device import of_kinds
 from kubelet_plugin.devices.kind import DeviceKind
 from tests.samples.golden_slices import simulated_devices
 
-_ALL = (Kind.GPU, Kind.MIG, Kind.SHARE)
+_ALL = (GpuUse.GPU, GpuUse.MIG, GpuUse.SHARE)
 _CLASSES = Path(__file__).parents[5] / "deploy" / "deviceclass.yaml"
 
 
-def slices(*kinds: Kind, gpus: int = 8) -> tuple[ResourceSlice, ...]:
+def slices(*kinds: GpuUse, gpus: int = 8) -> tuple[ResourceSlice, ...]:
     template = NodeTemplate("n", 1000, 2**30, gpus=gpus, devices=kinds)
     return template.slices("n")
 
 
-def names(*kinds: Kind) -> set[str]:
+def names(*kinds: GpuUse) -> set[str]:
     return {device.name for each in slices(*kinds) for device in each.spec.devices}
 
 
 @pytest.mark.parametrize(
     ("kind", "published"),
-    [(Kind.GPU, DeviceKind.GPU), (Kind.MIG, DeviceKind.MIG), (Kind.SHARE, DeviceKind.SHARE)],
+    [(GpuUse.GPU, DeviceKind.GPU), (GpuUse.MIG, DeviceKind.MIG), (GpuUse.SHARE, DeviceKind.SHARE)],
 )
 def test_devices_have_the_names_that_the_plugin_gives_them(
-    kind: Kind, published: DeviceKind, tmp_path: Path
+    kind: GpuUse, published: DeviceKind, tmp_path: Path
 ) -> None:
     of_plugin = {
         each.name for each in of_kinds(simulated_devices("dgx-h100", tmp_path), {published})
@@ -39,8 +39,8 @@ def test_devices_have_the_names_that_the_plugin_gives_them(
     assert names(kind) == of_plugin - with_media_engines
 
 
-@pytest.mark.parametrize("kinds", [(Kind.GPU,), _ALL])
-def test_the_api_server_would_take_the_slices(kinds: tuple[Kind, ...]) -> None:
+@pytest.mark.parametrize("kinds", [(GpuUse.GPU,), _ALL])
+def test_the_api_server_would_take_the_slices(kinds: tuple[GpuUse, ...]) -> None:
     assert [problem for each in slices(*kinds) for problem in problems(each)] == []
 
 
@@ -53,7 +53,7 @@ def test_the_api_server_would_take_the_slices(kinds: tuple[Kind, ...]) -> None:
     ],
 )
 def test_mig_profiles_are_named_as_nvidia_names_them(gib: int, profiles: set[str]) -> None:
-    template = NodeTemplate("n", 1000, 2**30, gpus=1, gpu_memory=gib * 2**30, devices=(Kind.MIG,))
+    template = NodeTemplate("n", 1000, 2**30, gpus=1, gpu_memory=gib * 2**30, devices=(GpuUse.MIG,))
     found = [
         device.attributes["profile"]
         for each in template.slices("n")

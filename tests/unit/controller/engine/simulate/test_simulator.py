@@ -6,8 +6,8 @@ from typing import Any
 
 from controller.engine.model.plan import Action, Eviction, Plan
 from controller.engine.model.pod import Placed
-from controller.engine.simulate.record import Evicted, JobRecord, NodeLeft, Outcome, Record
-from controller.engine.simulate.simulator import Engine, simulate
+from controller.engine.simulate.record import JobRecord, NodeLeft, PodOutcome, PodsEvicted, Record
+from controller.engine.simulate.simulator import Decider, simulate
 from controller.engine.simulate.trace import Trace
 from controller.engine.state.state import State
 from tests.unit.controller.engine.simulate.scenarios import trace
@@ -19,7 +19,7 @@ def job_of(record: Record, name: str) -> JobRecord:
     return found
 
 
-def evicting_at(at: float, *pods: str) -> Engine:
+def evicting_at(at: float, *pods: str) -> Decider:
     """First fit, which evicts pods at a time once."""
 
     def decide(state: State) -> Plan:
@@ -36,7 +36,7 @@ def evicting_at(at: float, *pods: str) -> Engine:
     return lambda state: partial(decide, state)
 
 
-def run(*jobs: dict[str, Any], engine: Engine = FIRST_FIT, **fields: Any) -> Record:
+def run(*jobs: dict[str, Any], engine: Decider = FIRST_FIT, **fields: Any) -> Record:
     return simulate(trace(*jobs, **fields), engine)
 
 
@@ -67,7 +67,7 @@ def test_an_evicted_job_holds_its_devices_for_the_grace_and_begins_again() -> No
     engine = evicting_at(30, "q/j0-0")
     job = job_of(run({"duration": "1m", "gpus": 1}, engine=engine, grace="20s"), "j0")
     first, second = job.runs
-    assert (first.started, first.ended, first.outcome) == (0, 50, Outcome.EVICTED)
+    assert (first.started, first.ended, first.outcome) == (0, 50, PodOutcome.EVICTED)
     assert (second.started, job.ended) == (60, 120)
     assert (job.evictions, job.lost) == (1, 30)
 
@@ -111,8 +111,8 @@ def test_an_elastic_job_works_slower_with_fewer_pods() -> None:
 
 def test_the_eviction_is_recorded_with_its_reason() -> None:
     record = run({"duration": "1m", "gpus": 1}, engine=evicting_at(30, "q/j0-0"))
-    (evicted,) = (each for each in record.happenings if isinstance(each, Evicted))
-    assert evicted == Evicted(30, "q/j0", Action.RECLAIM, "q/other", {"node-0": 1})
+    (evicted,) = (each for each in record.happenings if isinstance(each, PodsEvicted))
+    assert evicted == PodsEvicted(30, "q/j0", Action.RECLAIM, "q/other", {"node-0": 1})
 
 
 def test_a_node_that_goes_takes_its_pods_with_it() -> None:
@@ -124,8 +124,8 @@ def test_a_node_that_goes_takes_its_pods_with_it() -> None:
     assert NodeLeft(30, "node-1", ("q/j0",)) in record.happenings
     assert (job.ended, job.lost) == (110, 30)
     assert [run.outcome for run in job.runs if run.node == "node-1"] == [
-        Outcome.NODE_GONE,
-        Outcome.ENDED,
+        PodOutcome.NODE_GONE,
+        PodOutcome.ENDED,
     ]
 
 

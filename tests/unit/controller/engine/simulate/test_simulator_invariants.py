@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.engine.decide.cycle import Engine
-from controller.engine.simulate.record import Record, Run
+from controller.engine.simulate.record import PodRun, Record
 from controller.engine.simulate.simulator import simulate
 from controller.engine.simulate.trace import Trace
 from tests.unit.controller.engine.simulate.scenarios import NODES, trace
@@ -66,7 +66,7 @@ def contended(draw: st.DrawFn) -> Trace:
     return trace(*jobs, nodes=NODES, **fields)
 
 
-def runs_of(record: Record) -> Iterator[Run]:
+def runs_of(record: Record) -> Iterator[PodRun]:
     for job in record.jobs:
         yield from job.runs
 
@@ -104,7 +104,7 @@ def assert_no_device_is_used_twice(record: Record) -> None:
 
 def assert_pods_run_once_at_a_time(record: Record) -> None:
     for job in record.jobs:
-        by_pod: dict[str, list[Run]] = {}
+        by_pod: dict[str, list[PodRun]] = {}
         for run in job.runs:
             by_pod.setdefault(run.pod, []).append(run)
         for runs in by_pod.values():

@@ -9,7 +9,7 @@ from controller.engine.simulate.record import Record
 from controller.engine.simulate.report import clock, comparison, table
 from controller.engine.simulate.series import series
 from controller.engine.simulate.simulator import simulate
-from controller.engine.simulate.summary import Waits, summarize
+from controller.engine.simulate.summary import WaitTimes, summarize
 from tests.unit.controller.engine.simulate.scenarios import NODES, trace
 from tests.unit.controller.engine.simulate.stand_in import FIRST_FIT
 
@@ -28,7 +28,7 @@ def test_utilisation_is_the_mean_over_time() -> None:
 
 def test_waits_are_those_before_the_first_start() -> None:
     record = run(*({"duration": "1h", "gpus": 2} for _ in range(4)))
-    assert summarize(record).total.waits == Waits(mean=1800, p95=3600, longest=3600)
+    assert summarize(record).total.waits == WaitTimes(mean=1800, p95=3600, longest=3600)
 
 
 def test_a_job_that_never_starts_waits_to_the_end() -> None:

@@ -21,11 +21,11 @@ from controller.engine.model.node import ClusterNode
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.resource import Gpus
 from controller.engine.model.snapshot import Snapshot
-from controller.engine.simulate.fleet import DRIVER, Kind, NodeTemplate, device_classes
+from controller.engine.simulate.fleet import DRIVER, GpuUse, NodeTemplate, device_classes
 from controller.engine.state.state import State
 
-_H100 = NodeTemplate("h", cpu=1000, memory=2**30, gpus=2, devices=tuple(Kind), product="H100")
-_A100 = replace(_H100, name="a", gpus=1, devices=(Kind.GPU,), product="A100")
+_H100 = NodeTemplate("h", cpu=1000, memory=2**30, gpus=2, devices=tuple(GpuUse), product="H100")
+_A100 = replace(_H100, name="a", gpus=1, devices=(GpuUse.GPU,), product="A100")
 _NVIDIA = "gpu.nvidia.com"
 
 

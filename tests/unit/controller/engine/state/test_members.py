@@ -21,7 +21,7 @@ from controller.engine.model.pod import (
     PodNeeds,
     PodState,
 )
-from controller.engine.state.members import Members, order_of_pod
+from controller.engine.state.members import GroupPods, order_of_pod
 from controller.engine.state.state import State
 from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.scene import Scene
@@ -168,7 +168,7 @@ def _all(state: State) -> dict[str, object]:
     return {key: _seen(of) for key, of in state.members.items()}
 
 
-def _seen(members: Members) -> object:
+def _seen(members: GroupPods) -> object:
     return (
         {name: set(pods) for name, pods in members.by_set.items()},
         {name: list(pods) for name, pods in members.pending.items()},

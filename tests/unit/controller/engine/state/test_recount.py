@@ -22,17 +22,19 @@ from carina_dra.resource import (
     ResourceSlice,
 )
 from controller.engine.model.group import Group, PodSet
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Placed, Pod, PodNeeds
 from controller.engine.model.queue import Entitlement, Queue
 from controller.engine.model.reason import NoRoom
 from controller.engine.model.resource import CapacityOf, DevicesOf, Gpus, Resource
 from controller.engine.model.snapshot import Snapshot
-from controller.engine.simulate.fleet import DRIVER, Kind, NodeTemplate, device_classes
+from controller.engine.simulate.fleet import DRIVER, GpuUse, NodeTemplate, device_classes
 from controller.engine.state.recount import Recount
 from controller.engine.state.state import State
 
-_TEMPLATE = NodeTemplate("n", cpu=96_000, memory=2**40, gpus=2, devices=tuple(Kind), product="H100")
+_TEMPLATE = NodeTemplate(
+    "n", cpu=96_000, memory=2**40, gpus=2, devices=tuple(GpuUse), product="H100"
+)
 _COUNTERS, _DEVICES = _TEMPLATE.slices("n")
 _CLASS, _MIG_CLASS, _ = device_classes()
 _SEVENTH = "gpu-0-mig-1g10gb-19-0"
@@ -124,7 +126,7 @@ def test_gpus_of_a_device_plugin_are_uncounted_once_a_class_of_gpus_is_known() -
     whole = DevicesOf("gpu.carina.dev")
     state = State(_holding(_HALF, whole, classes=(), pods=(pod,)))
     assert _has(state)[2] == 0
-    kept = state.memory = Memory(outdated={"t/g": (NoRoom("pod", 1, ()),)})
+    kept = state.memory = CarriedOver(outdated={"t/g": (NoRoom("pod", 1, ()),)})
     state.put_devices(_CLASS)
     assert _has(state)[2] == 1
     assert state.memory == kept
@@ -147,7 +149,7 @@ def test_what_is_tried_after_a_recount_is_undone_exactly(slices: tuple[ResourceS
 def test_a_slice_that_is_written_again_as_it_was_changes_nothing() -> None:
     state = State(_holding(_SEVENTH))
     state.refresh()
-    state.memory = Memory(refusals={"t/g": (NoRoom("pod", 1, ()),)})
+    state.memory = CarriedOver(refusals={"t/g": (NoRoom("pod", 1, ()),)})
     moment = state.accounts.moment
     again = replace(_DEVICES, metadata=replace(_DEVICES.metadata, resource_version="2"))
     state.put_devices(again)

@@ -9,7 +9,7 @@ import pytest
 from carina_dra.allocator.usage import DeviceId
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.group import PodSet
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.pod import Ended, Evicting, Gated, Pending, Placed, PodNeeds
 from controller.engine.model.resource import Cpu
 from controller.engine.model.snapshot import Snapshot
@@ -328,7 +328,7 @@ def test_groups_that_go_one_after_the_other_cost_no_look_at_all_that_wait(
     state.memory = Engine(state).decide().memory
     calls = []
 
-    def counted(memory: Memory, **changes: object) -> Memory:
+    def counted(memory: CarriedOver, **changes: object) -> CarriedOver:
         calls.append(memory)
         return replace(memory, **changes)  # type: ignore[arg-type]
 

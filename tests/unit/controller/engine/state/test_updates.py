@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from carina_dra.resource import ObjectMeta, ResourceClaim, ResourceClaimSpec
-from controller.engine.model.plan import Memory
+from controller.engine.model.plan import CarriedOver
 from controller.engine.model.reason import NoRoom
 from controller.engine.state.state import State
 from tests.unit.controller.engine.decide.small import group, node, pod, snapshot
@@ -38,6 +38,6 @@ def test_a_claim_that_changes_has_only_the_groups_of_its_pods_ask_again() -> Non
     one, other, claim = group("one"), group("other"), _CLAIM
     user = replace(pod(one, 2), claims=(claim.key,))
     state = State(replace(snapshot(one, user, other, pod(other, 2)), claims=(claim,)))
-    state.memory = Memory(refusals={one.key: _REASONS, other.key: _REASONS})
+    state.memory = CarriedOver(refusals={one.key: _REASONS, other.key: _REASONS})
     state.put_claim(replace(claim, metadata=replace(claim.metadata, labels={"app": "training"})))
     assert set(state.memory.refusals) == {other.key}
