@@ -8,13 +8,12 @@ checked, which bounds the score that the node could have, and at last the device
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from heapq import heapify, heappop, heappush
 from typing import TypeAlias, TypeVar, assert_never
 
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.pool import Candidate, InvalidPool
-from carina_dra.allocator.preference import BROKEN, FAR, Order, Policy, breakable, least_use
+from carina_dra.allocator.preference import BROKEN, FAR, Order, Policy, breakable
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.result import node_selector
 from carina_dra.allocator.search import CutShort, Impossible
@@ -22,7 +21,7 @@ from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import AttributeExpression
 from carina_dra.placement.bounds.demand import Bound, Demand, Short
 from carina_dra.placement.bounds.eligibility import Eligibility
-from carina_dra.placement.choice.dues import Bill, Dues
+from carina_dra.placement.choice.dues import Dues
 from carina_dra.placement.choice.order import Entry
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import PoolState
@@ -100,9 +99,7 @@ class Findings:
         cluster: Cluster,
         policy: Policy,
         max_steps: int | None,
-        reserved: Collection[str] = (),
     ) -> None:
-        """The claims may use what is `reserved`, by the names of the reservations."""
         self.demand = demand
         self.is_upstream = policy.devices is None
         """Whether errors are those of upstream, and close devices are not wanted."""
@@ -111,7 +108,6 @@ class Findings:
         self._cluster = cluster
         self._policy = policy
         self._max_steps = max_steps
-        self._reserved = reserved
         self._takes_devices = any(
             not any(alternative.admin_access for alternative in request.alternatives)
             for claim in claims
@@ -239,9 +235,6 @@ class Findings:
                 return Failed(bound.error) if bound.error else Refused()
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         use = entry[2]
-        if self._reserved:
-            own = [state.uses for state in states if state.offered.is_own]
-            use = least_use(own, self._policy.nodes)
         if self._must_break(bound, states):
             use += BROKEN
         return Bounded((bound.alternatives, bound.distance, use, name), bound)
@@ -271,7 +264,7 @@ class Findings:
         states = self._states(name)
         verdict = choose(
             self.claims,
-            self._cluster.state(name, without=self._reserved),
+            self._cluster.state(name),
             policy=self._policy,
             max_steps=self._max_steps,
             expired=expired,
@@ -297,53 +290,7 @@ class Findings:
 
     def _states(self, name: str) -> list[PoolState]:
         ready = self._cluster.offer(name).ready
-        return [self._cluster.pool_state(one, self._reserved) for one in ready]
-
-
-def best_first(
-    findings: Findings,
-    names: Iterable[str],
-    entry: Callable[[str], Entry | None],
-    look: Callable[[Entry], None],
-    cost: Callable[[str], int],
-    bill: Bill,
-) -> Iterator[tuple[int, str, Suitable | Fatal]]:
-    """These nodes in the order of their costs and scores, each with its cost.
-
-    `entry` has the best score that a node could have, and `look` finds out more of a node. `bill`
-    is what is owed for the nodes. What changes in between must be undone before the next node is
-    asked for.
-
-    Raises:
-        OutOfStepsError: the budget does not suffice.
-    """
-    entries = ((name, entry(name)) for name in names)
-    heap = [(cost(name), found) for name, found in entries if found is not None]
-    heapify(heap)
-    while heap:
-        of_node, best = heappop(heap)
-        name = best[3]
-        bill.pay(best)
-        known = findings.get(name)
-        if isinstance(known, Suitable | Fatal):
-            yield of_node, name, known
-            continue
-        look(best)
-        after = entry(name)
-        if after is not None:
-            heappush(heap, (of_node, after))
-    bill.pay()
-
-
-def raise_if_fatal(node: str, finding: Suitable | Fatal) -> Suitable:
-    """The finding, if it is not an error.
-
-    Raises:
-        AllocationError: the attempt fails on the node, which is named, and with it on all.
-    """
-    if isinstance(finding, Fatal):
-        raise type(finding.error)(f"node {node}: {finding.error}") from finding.error
-    return finding
+        return [self._cluster.pool_state(one) for one in ready]
 
 
 class _KnownOfNode:

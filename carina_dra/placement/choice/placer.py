@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from heapq import merge
-from operator import itemgetter
 from typing import Final, TypeAlias, assert_never
 
 from carina_dra.allocator.allocate import Allocated, Chosen, write
@@ -20,7 +18,6 @@ from carina_dra.placement.bounds.demand import Demand
 from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, Undecided
 from carina_dra.placement.choice.order import NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
-from carina_dra.placement.choice.reserved_nodes import ReservedNodes
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.price import KIND_PER_NODE, QUESTION
 from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
@@ -34,8 +31,6 @@ _REMEMBERED: Final = 1_000_000
 """The number of findings of nodes that are remembered, over all kinds of requests."""
 _HEAP_SHARE: Final = 10
 """An entry in the order of nodes takes a tenth of the memory of a finding."""
-_RESERVED: Final = 64
-"""The number of kinds of requests of which it is remembered what was found with reservations."""
 _KIND: Final = 80
 """A kind of requests takes the memory of so many findings, whatever is found."""
 _CHARACTERS: Final = 16
@@ -63,14 +58,6 @@ class Unplaceable:
 
 
 Placement: TypeAlias = Placed | Unplaceable
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is known of nodes with devices that are reserved for the claims."""
-
-    ranking: ReservedNodes
-    nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +115,7 @@ class NodeGroup:
 
 
 class Placer:
-    """Finds the best nodes of a cluster, and remembers what it found until the nodes change.
-
-    A trial of the cluster uses what is remembered of the nodes that it does not touch.
-    """
+    """Finds the best nodes of a cluster, and remembers what it found until the nodes change."""
 
     def __init__(
         self,
@@ -150,8 +134,6 @@ class Placer:
         self._wide_moment = cluster.wide_moment
         self._taint_moment = cluster.taint_moment
         self._rankings: OrderedDict[str, Ranking] = OrderedDict()
-        self._reserved: OrderedDict[tuple[str, frozenset[str]], ReservedNodes] = OrderedDict()
-        """By what is asked, and the reservations that may be used."""
         self._asked = 0
         self._unlimited = StepBudget.unlimited()
         self._payer: StepBudget | None = None
@@ -163,16 +145,15 @@ class Placer:
         request: PlacementRequest,
         nodes: Collection[str] | None = None,
         *,
-        cost: Callable[[str], int] | None = None,
         expired: Callable[[], bool] | None = None,
         budget: StepBudget | None = None,
     ) -> Placement:
         """The best of these nodes, or of all, and the devices that the claims get there.
 
-        Of equally good nodes, the first by name is chosen. Nodes of a smaller `cost` come before
-        all others. The search ends without a node when `expired` returns true; without it, the
-        answer depends on nothing but the cluster. The cluster does not change;
-        `Cluster.allocate` records the allocation. Without a `budget` there is no limit.
+        Of equally good nodes, the first by name is chosen. The search ends without a node when
+        `expired` returns true; without it, the answer depends on nothing but the cluster. The
+        cluster does not change; `Cluster.allocate` records the allocation. Without a `budget` there
+        is no limit.
 
         Raises:
             OutOfStepsError: the budget does not suffice, so that the question is undecided.
@@ -182,17 +163,13 @@ class Placer:
         nodes = _as_set(nodes)
         budget = self._unlimited if budget is None else budget
         ranking = self._ranking(request, budget)
-        kept = self._kept(ranking, request, nodes)
         undecided = 0
         try:
-            for placed in self._best(ranking, request, nodes, cost, expired, kept, budget):
+            for placed in self._best(ranking, request, nodes, expired, budget):
                 return placed
         except ExpiredError:
             undecided = 1  # at least
         found = dict(ranking.findings.of(nodes))
-        if kept is not None:
-            of_all = {name: one for name, one in found.items() if name not in kept.nodes}
-            found = {**of_all, **dict(kept.ranking.findings.of(kept.nodes))}
         if undecided:
             undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
         undecided += sum(isinstance(finding, Undecided) for finding in found.values())
@@ -208,36 +185,31 @@ class Placer:
         request: PlacementRequest,
         nodes: Collection[str] | None = None,
         *,
-        cost: Callable[[str], int] | None = None,
         budget: StepBudget | None = None,
     ) -> Iterator[Placed]:
         """All suitable nodes, the best first; each costs as much as a decision.
 
-        The arguments are those of `place`. Other questions may be asked in between, also in a
-        trial; the cluster must be as before when the next node is asked for.
+        The arguments are those of `place`. Other questions may be asked in between, also of a
+        changed cluster; it must be as before when the next node is asked for.
 
         Raises:
             AllocationError, OutOfStepsError: as for `place`.
         """
         budget = self._unlimited if budget is None else budget
-        ranking, nodes = self._ranking(request, budget), _as_set(nodes)
-        kept = self._kept(ranking, request, nodes)
-        return self._best(ranking, request, nodes, cost, None, kept, budget)
+        return self._best(self._ranking(request, budget), request, _as_set(nodes), None, budget)
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
     ) -> tuple[NodeGroup, ...]:
         """Why nodes have no devices for the claims; nodes with the same reasons are together.
 
-        Devices that are reserved for the claims are free to them. It takes the time of an
-        explanation for each node.
+        It takes the time of an explanation for each node.
         """
-        reserved = self._reserved_for(request)
         groups: dict[tuple[str, ...], list[str]] = {}
         first: dict[tuple[str, ...], Explanation] = {}
         for name in sorted(self._cluster.nodes if nodes is None else nodes):
             try:
-                explanation = explain(request.claims, self._cluster.state(name, without=reserved))
+                explanation = explain(request.claims, self._cluster.state(name))
             except AllocationError as error:
                 explanation = Explanation(name, (), (str(error),))
             alike = explanation.anonymous()
@@ -250,47 +222,13 @@ class Placer:
         ranking: Ranking,
         request: PlacementRequest,
         nodes: Collection[str] | None,
-        cost: Callable[[str], int] | None,
         expired: Callable[[], bool] | None,
-        kept: _Kept | None,
         budget: StepBudget,
     ) -> Iterator[Placed]:
-        """The suitable nodes, the best first; `kept` is what is reserved for the claims."""
+        """The suitable nodes, the best first."""
         with _errors_about(request.claims, ranking.findings.claims):
-            if kept is None:
-                for name, finding in ranking.best(nodes, cost, expired, budget):
-                    yield self._placed(request, name, finding.chosen)
-                return
-            others = set(self._cluster.nodes if nodes is None else nodes) - kept.nodes
-            found_here = kept.ranking.best(kept.nodes, cost or _no_cost, expired, budget)
-            found_elsewhere = (
-                ((cost(name) if cost else 0, finding.entry), finding)
-                for name, finding in ranking.best(others, cost, expired, budget)
-            )
-            for (_, entry), finding in merge(found_here, found_elsewhere, key=itemgetter(0)):
-                yield self._placed(request, entry[3], finding.chosen)
-
-    def _kept(
-        self, ranking: Ranking, request: PlacementRequest, nodes: Collection[str] | None
-    ) -> _Kept | None:
-        """What is reserved for the claims, on these nodes or on all; None if nothing is."""
-        reserved = self._reserved_for(request)
-        if not reserved:
-            return None
-        key = request.key, reserved
-        known = self._reserved.pop(key, None)
-        if known is None:
-            if len(self._reserved) >= _RESERVED:
-                _, forgotten = self._reserved.popitem(last=False)
-                forgotten.findings.forget_all()
-            findings = self._findings(request.claims, ranking.findings.demand, reserved)
-            known = ReservedNodes(findings, self._cluster, self._policy.nodes)
-        self._reserved[key] = known  # the last to be forgotten
-        concerned = (name for one in reserved for name in self._cluster.nodes_of_reservation(one))
-        return _Kept(known, frozenset(n for n in concerned if nodes is None or n in nodes))
-
-    def _reserved_for(self, request: PlacementRequest) -> frozenset[str]:
-        return self._cluster.reserved_for([claim.source.key for claim in request.claims])
+            for name, finding in ranking.best(nodes, expired, budget):
+                yield self._placed(request, name, finding.chosen)
 
     def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
         state = self._cluster.state(name)
@@ -307,11 +245,9 @@ class Placer:
             self._wide_moment = self._cluster.wide_moment
             self._orders.clear()
             self._rankings.clear()
-            self._reserved.clear()
         if self._taint_moment != self._cluster.taint_moment:
             self._taint_moment = self._cluster.taint_moment
             self._rankings.clear()  # the orders of nodes do not depend on taints
-            self._reserved.clear()
         known = self._rankings.pop(request.key, None)
         if known is None:
             known = self._new_ranking(request.claims, budget)
@@ -346,12 +282,8 @@ class Placer:
             devices, wide = key
             order = NodeOrder(self._cluster, self._policy.nodes, devices, close=ordered, wide=wide)
             self._orders[key] = order
-        return Ranking(self._findings(claims, demand), self._cluster, order, work.steps)
-
-    def _findings(
-        self, claims: tuple[Claim, ...], demand: Demand, reserved: Collection[str] = ()
-    ) -> Findings:
-        return Findings(claims, demand, self._cluster, self._policy, self._max_steps, reserved)
+        findings = Findings(claims, demand, self._cluster, self._policy, self._max_steps)
+        return Ranking(findings, self._cluster, order, work.steps)
 
     def _make_room(self) -> None:
         weight = sum(self._weight(key, one) for key, one in self._rankings.items())
@@ -394,10 +326,6 @@ def _about(claims: Iterable[Claim], first: Iterable[Claim], error: str) -> str:
         if name and after[:1] in (":", ",") and (not before or before.endswith(": ")):
             return f"{before}claim {one.source.key}{after}"
     return error
-
-
-def _no_cost(_: str) -> int:
-    return 0
 
 
 def _at_least(devices: int) -> int:

@@ -5,18 +5,11 @@ until no other can be better.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.placement.choice.findings import (
-    ExpiredError,
-    Fatal,
-    Findings,
-    Suitable,
-    best_first,
-    raise_if_fatal,
-)
+from carina_dra.placement.choice.findings import ExpiredError, Fatal, Findings, Suitable
 from carina_dra.placement.choice.order import Entry, NodeOrder
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import OfferedPool
@@ -59,14 +52,12 @@ class Ranking:
     def best(
         self,
         nodes: Collection[str] | None = None,
-        cost: Callable[[str], int] | None = None,
         expired: Callable[[], bool] | None = None,
         budget: StepBudget | None = None,
     ) -> Iterator[tuple[str, Suitable]]:
         """The suitable nodes in the order of their scores, of these `nodes` or of all.
 
-        Nodes of a smaller `cost` come first. What changes the cluster in between must be undone
-        before the next node is asked for.
+        What changes the cluster in between must be undone before the next node is asked for.
 
         Raises:
             AllocationError: the attempt fails on a node, which is named, and with it on all: with
@@ -77,13 +68,14 @@ class Ranking:
         if budget is None:
             budget = StepBudget.unlimited()
         self._catch_up()
-        if cost is None and (nodes is None or len(nodes) * 2 > len(self._cluster.nodes)):
+        if nodes is None or len(nodes) * 2 > len(self._cluster.nodes):
             found = self._among_all(nodes, expired, budget)
         else:
-            names = self._cluster.nodes if nodes is None else nodes
-            found = self._among(names, cost or (lambda _: 0), expired, budget)
+            found = self._among_few(nodes, expired, budget)
         for name, finding in found:
-            yield name, raise_if_fatal(name, finding)
+            if isinstance(finding, Fatal):
+                raise type(finding.error)(f"node {name}: {finding.error}") from finding.error
+            yield name, finding
 
     def _among_all(
         self,
@@ -111,7 +103,7 @@ class Ranking:
                 passed.add(name)
                 bill.pay(entry)
                 yield name, known
-                self._catch_up()  # a trial may have come and gone
+                self._catch_up()  # the cluster may have changed, and changed back
             else:
                 bill.pay(entry)
                 self._look(entry, expired, budget)  # if it does not end, the entry stays
@@ -149,20 +141,29 @@ class Ranking:
             if self._entry(entry[3]) is entry:
                 return entry
 
-    def _among(
+    def _among_few(
         self,
         names: Collection[str],
-        cost: Callable[[str], int],
         expired: Callable[[], bool] | None,
         budget: StepBudget,
     ) -> Iterator[tuple[str, Suitable | Fatal]]:
-        def look(entry: Entry) -> None:
-            self._look(entry, expired, budget)
-
         bill = self.findings.dues.of_few(names, budget)
-        for _, name, known in best_first(self.findings, names, self._entry, look, cost, bill):
-            yield name, known
-            self._catch_up()  # a trial may have come and gone
+        heap = [entry for entry in map(self._entry, names) if entry is not None]
+        heapify(heap)
+        while heap:
+            best = heappop(heap)
+            name = best[3]
+            bill.pay(best)
+            known = self.findings.get(name)
+            if isinstance(known, Suitable | Fatal):
+                yield name, known
+                self._catch_up()  # the cluster may have changed, and changed back
+                continue
+            self._look(best, expired, budget)
+            after = self._entry(name)
+            if after is not None:
+                heappush(heap, after)
+        bill.pay()
 
     def _entry(self, name: str) -> Entry | None:
         return self.findings.entry(name, self._order.entry)

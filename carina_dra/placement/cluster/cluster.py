@@ -1,19 +1,16 @@
 """The state of a cluster's devices, updated at the cost of what changes.
 
-The state consists of nodes, slices, taint rules, allocated claims and reservations. What follows
-from them for a node is computed on request, and kept until one of its objects changes.
+The state consists of nodes, slices, taint rules and allocated claims. What follows from them for a
+node is computed on request, and kept until one of its objects changes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.feasibility import is_feasible
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
-from carina_dra.allocator.group import CounterKey
 from carina_dra.allocator.node import Node, selects
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import Candidate, Pool
@@ -25,9 +22,7 @@ from carina_dra.placement.cluster.holdings import Holdings
 from carina_dra.placement.cluster.node_offer import Offer
 from carina_dra.placement.cluster.offer import NOTHING, OfferedPool, PoolState
 from carina_dra.placement.cluster.reach import Reach
-from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.placement.cluster.resolution import Resolution
-from carina_dra.placement.cluster.trial import Trial
 from carina_dra.resource import (
     Allocation,
     Device,
@@ -75,28 +70,10 @@ class Cluster:
         self._reach = Reach(self._nodes)
         self._wide: set[PoolId] = set()
         self._index = AttributeIndex(self._slices)
-        self._holdings = Holdings(self._mark_use, self._consumed)
+        self._holdings = Holdings(self._mark_use)
         self._resolution = Resolution(self._slices, self._pools, self._reach, features)
         self._nodes_of: dict[PoolId, Mapping[str, Collection[str | None]]] = {}
         """Of pools with many slices: the nodes whose slices have each device."""
-        self._trial: Trial | None = None
-        """The innermost trial that has not ended."""
-
-    @contextmanager
-    def trial(self) -> Iterator[Trial]:
-        """Undoes all changes of the cluster at the end, at the cost of what was changed.
-
-        `keep()` of the trial keeps the changes so far. Trials may be nested: what an inner trial
-        keeps, the outer one undoes, unless it keeps it too.
-        """
-        outer, trial = self._trial, Trial(self._trial)
-        self._trial = trial
-        try:
-            yield trial
-        finally:
-            self._trial = None  # what undoes a change is not recorded
-            trial.undo()
-            self._trial = outer
 
     # Nodes.
 
@@ -110,10 +87,6 @@ class Cluster:
         self._nodes[node.name] = node
         self._reach.put_node(node)
         self._forget(node.name)
-        if before is None:
-            self._undo(partial(self.remove_node, node.name))
-        else:
-            self._undo(partial(self.put_node, before))
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known."""
@@ -123,7 +96,6 @@ class Cluster:
             self._forget(name)
             if len(self.changed_nodes) > 2 * len(self._nodes) + _GONE:
                 self.changed_nodes.forget_all_but(self._nodes)
-            self._undo(partial(self.put_node, before))
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -164,10 +136,6 @@ class Cluster:
             self._set_pool(pool, self._pools.get(pool, frozenset()) | {name})
         else:
             self._change_for(node, pool)
-        if before is None:
-            self._undo(partial(self.remove_slice, name))
-        else:
-            self._undo(partial(self.put_slice, before))
 
     def remove_slice(self, name: str) -> None:
         """Removes a slice, if it is known."""
@@ -178,7 +146,6 @@ class Cluster:
             pool = _pool_of(published)
             self._common[pool] -= _is_common(published.spec)
             self._set_pool(pool, self._pools[pool] - {name})
-            self._undo(partial(self.put_slice, published))
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
         """Adds or updates a taint rule."""
@@ -187,10 +154,6 @@ class Cluster:
         if before is not None and before.spec == rule.spec:
             return
         self._set_rules({**self._rules, name: rule}, before, rule)
-        if before is None:
-            self._undo(partial(self.remove_rule, name))
-        else:
-            self._undo(partial(self.put_rule, before))
 
     def remove_rule(self, name: str) -> None:
         """Removes a taint rule, if it is known."""
@@ -198,7 +161,6 @@ class Cluster:
         if before is not None:
             kept = {key: rule for key, rule in self._rules.items() if key != name}
             self._set_rules(kept, before)
-            self._undo(partial(self.put_rule, before))
 
     # Claims.
 
@@ -218,62 +180,26 @@ class Cluster:
         if before is not None:
             self.release(claim)
         self._holdings.allocate(claim, allocation)
-        self._undo(partial(self.release, claim))
 
     def release(self, claim: str) -> None:
         """Frees the devices of a claim, if it has any; the exact inverse of `allocate`."""
-        before = self._holdings.allocation(claim)
-        if before is not None:
+        if self._holdings.allocation(claim) is not None:
             self._holdings.release(claim)
-            self._undo(partial(self.allocate, claim, before))
 
     def allocation(self, claim: str) -> Allocation | None:
         """The allocation of a claim (`namespace/name`), if it has one."""
         return self._holdings.allocation(claim)
 
-    # Reservations.
-
-    def reserve(self, name: str, reservation: Reservation) -> None:
-        """Keeps devices for claims, in place of what was reserved under this name.
-
-        The devices are in use for all other claims.
-        """
-        before = self._holdings.reservation(name)
-        if before == reservation:
-            return
-        if before is not None:
-            self.unreserve(name)
-        self._holdings.reserve(name, reservation)
-        self._undo(partial(self.unreserve, name))
-
-    def unreserve(self, name: str) -> None:
-        """Ends a reservation, if it is known; what its claims have got remains theirs."""
-        before = self._holdings.reservation(name)
-        if before is not None:
-            self._holdings.unreserve(name)
-            self._undo(partial(self.reserve, name, before))
-
-    def reserved_for(self, claims: Collection[str]) -> frozenset[str]:
-        """The reservations that all of the claims (`namespace/name`) may use."""
-        return self._holdings.reserved_for(claims)
-
-    def nodes_of_reservation(self, name: str) -> Collection[str]:
-        """The nodes that may have a device that the reservation still holds."""
-        reached = [self._reach.nodes_of(pool) for pool in self._holdings.held_by(name)]
-        if any(nodes is None for nodes in reached):
-            return self._nodes
-        return {node for nodes in reached for node in nodes or () if node in self._nodes}
-
     # What follows for a node.
 
-    def state(self, node: str, without: Collection[str] = ()) -> NodeState:
-        """The state of a node, as `allocate` takes it, as if some reservations did not exist.
+    def state(self, node: str) -> NodeState:
+        """The state of a node, as `allocate` takes it.
 
         Raises:
             AllocationError: a slice's node selector is not valid.
             KeyError: there is no such node.
         """
-        return self._state(node, self.offer(node).pools, without)
+        return self._state(node, self.offer(node).pools)
 
     def offer(self, node: str) -> Offer:
         """The pools of a node.
@@ -284,21 +210,15 @@ class Cluster:
         """
         return self._resolution.offer(self._nodes[node])
 
-    def pool_state(self, offered: OfferedPool, without: Collection[str] = ()) -> PoolState:
-        """The devices of a pool, with which are in use, as if some reservations did not exist."""
-        pool = offered.pool.id
-        usage = self._holdings.usage(pool)
-        state = offered.state(usage)
-        if not without:
-            return state
-        held = [one for name in without for one in self._holdings.held_by(name).get(pool, ())]
-        return PoolState.of(offered, usage.minus(held), state) if held else state
+    def pool_state(self, offered: OfferedPool) -> PoolState:
+        """The devices of a pool, with which are in use."""
+        return offered.state(self._holdings.usage(offered.pool.id))
 
-    def fits(self, allocation: Allocation, without: Collection[str] = ()) -> bool:
+    def fits(self, allocation: Allocation) -> bool:
         """Whether a claim that has nothing could get exactly these devices now, on one node.
 
-        The results count together, as if some reservations did not exist. Not considered are
-        taints, and whether the claim's requests select the devices.
+        The results count together. Not considered are taints, and whether the claim's requests
+        select the devices.
         """
         results = allocation.devices.results
         pools = {PoolId(result.driver, result.pool) for result in results}
@@ -312,7 +232,7 @@ class Cluster:
                 continue
             # Nodes that see the same pools differ in nothing else that matters.
             key = (*map(id, offered), self._nodes[node].declared_features)
-            if key not in seen and is_feasible(results, self._state(node, offered, without)):
+            if key not in seen and is_feasible(results, self._state(node, offered)):
                 return True
             seen.add(key)
         return False
@@ -354,13 +274,9 @@ class Cluster:
         for pool in self._wide:
             yield from self._resolution.devices_of(pool)
 
-    def _state(self, node: str, pools: Sequence[Pool], without: Collection[str]) -> NodeState:
-        """A node with some of its pools, as if some reservations did not exist."""
-        usage = self._usage_of(pools)
-        for name in without:
-            held = self._holdings.held_by(name)
-            usage = usage.minus(one for pool in pools for one in held.get(pool.id, ()))
-        return NodeState(self._nodes[node], pools, usage, self.features)
+    def _state(self, node: str, pools: Sequence[Pool]) -> NodeState:
+        """A node with some of its pools."""
+        return NodeState(self._nodes[node], pools, self._usage_of(pools), self.features)
 
     def _usage_of(self, pools: Iterable[Pool]) -> Usage:
         usages = (self._holdings.usage(pool.id) for pool in pools)
@@ -405,14 +321,12 @@ class Cluster:
         else:
             self._wide.discard(pool)
         self._forget_pool(pool)
-        self._holdings.publish(pool)
 
     def _change_for(self, node: str, pool: PoolId) -> None:
         """The devices of a pool have changed for one node, and for no other."""
         self._nodes_of.pop(pool, None)
         self._resolution.forget_pool(pool, [node])
         self._mark_node(node)
-        self._holdings.publish(pool)
 
     def _reaches_many(self, pool: PoolId, reached: Collection[str] | None) -> bool:
         """Whether a change of a pool may concern many nodes; `reached` is None for all."""
@@ -431,17 +345,6 @@ class Cluster:
     def slices_of(self, pool: PoolId) -> tuple[ResourceSlice, ...]:
         """The published slices of a pool."""
         return tuple(self._slices[name] for name in sorted(self._pools.get(pool, ())))
-
-    def _consumed(self, device: DeviceId) -> Mapping[CounterKey, int]:
-        """What a device consumes of counters, as it is published, in billionths."""
-        return {
-            (consumption.counter_set, name): counter.value.nanos
-            for slice_name in sorted(self._pools.get(PoolId(device.driver, device.pool), ()))
-            for published in self._slices[slice_name].spec.devices
-            if published.name == device.device
-            for consumption in published.consumes_counters
-            for name, counter in consumption.counters.items()
-        }
 
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
@@ -500,10 +403,6 @@ class Cluster:
         """The node itself has changed."""
         self._resolution.forget_node(node)
         self.changed_nodes.add(node)
-
-    def _undo(self, step: Callable[[], None]) -> None:
-        if self._trial is not None:
-            self._trial.record(step)
 
 
 def _is_among(node: Node, selector: NodeSelector | None) -> bool:

@@ -320,15 +320,6 @@ def test_next_best_node_costs_as_much_as_the_best() -> None:
     assert done.searched <= 15
 
 
-def test_cost_of_a_node_is_considered_before_the_node_is_looked_at() -> None:
-    placer = placer_of(unlike())
-    with work() as done:
-        placed = placer.place(request(claim()), cost=lambda name: name != "n050")
-    assert isinstance(placed, Placed)
-    assert placed.node == "n050"
-    assert (done.searched, done.checked) == (1, 1)
-
-
 def test_orders_of_nodes_are_kept_for_few_numbers_of_devices() -> None:
     """Above 8 devices, an order is that of a smaller number, a power of two up to 64."""
     placer = placer_of(cluster(a=[gpu("g0")]))

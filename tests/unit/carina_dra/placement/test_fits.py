@@ -18,7 +18,6 @@ from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import Policy
 from carina_dra.placement.choice.placer import Placed, PlacementRequest
 from carina_dra.placement.cluster.cluster import Cluster
-from carina_dra.placement.cluster.reservation import Reservation
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
     Allocation,
@@ -145,13 +144,6 @@ def test_admin_access_to_a_device_in_use_fits() -> None:
 def test_tainted_device_fits() -> None:
     taint = {"key": "broken", "effect": "NoSchedule"}
     assert cluster(a=[{**gpu("g0"), "taints": [taint]}]).fits(_allocation(_device("g0")))
-
-
-def test_reserved_device_fits_without_its_reservation_only() -> None:
-    nodes, one = _gpus(), _allocation(_device("g0"))
-    nodes.reserve("kept", Reservation(one.devices.results, frozenset(["default/x"])))
-    assert not nodes.fits(one)
-    assert nodes.fits(one, without=["kept"])
 
 
 @pytest.mark.parametrize(("names", "fits"), [(["a", "b"], True), (["a", "c"], False)])

@@ -9,8 +9,6 @@ from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
 from carina_dra.allocator.preference import CLOSENESS
 from carina_dra.placement.choice.placer import Placed, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
-from carina_dra.placement.cluster.reservation import Reservation
-from carina_dra.resource import DeviceResult
 from tests.samples.fleet import (
     DRIVER,
     claim,
@@ -208,15 +206,6 @@ def test_invalid_node_selector_is_told_of_each_node() -> None:
         assert reason.startswith(f"{name}: node selector: rank Gt takes one whole number")
 
 
-def test_invalid_node_selector_is_no_error_of_claims_with_a_reservation() -> None:
-    nodes, asked = cluster(a=[gpu("g0")], b=[gpu("g0")]), claim()
-    kept = DeviceResult("r", DRIVER, "a", "g0")
-    nodes.reserve("kept", Reservation((kept,), frozenset([asked.key])))
-    nodes.put_slice(network("bad", gpu("n0"), nodeSelector=_BAD_SELECTOR))
-    answer = placer_of(nodes).place(request(asked))
-    assert isinstance(answer, Unplaceable)
-
-
 # Reasons.
 
 
@@ -237,16 +226,6 @@ def test_reasons_are_of_the_nodes_asked_for() -> None:
     nodes = cluster(a=[gpu("g0")], b=[gpu("g0")], c=[])
     groups = placer_of(nodes).reasons(request(claim(2)), ["c", "b"])
     assert [group.nodes for group in groups] == [("b",), ("c",)]
-
-
-def test_device_that_is_reserved_for_the_claim_is_not_a_reason() -> None:
-    nodes, owner = cluster(a=[gpu("g0")]), claim(2)
-    device = DeviceResult("r", DRIVER, "a", "g0")
-    nodes.reserve("kept", Reservation((device,), frozenset([owner.key])))
-    (of_owner,) = placer_of(nodes).reasons(request(owner))
-    (of_another,) = placer_of(nodes).reasons(request(claim(2)))
-    assert "in use" not in "\n".join(of_owner.explanation.lines())
-    assert "in use" in "\n".join(of_another.explanation.lines())
 
 
 def test_invalid_node_selector_is_a_reason() -> None:

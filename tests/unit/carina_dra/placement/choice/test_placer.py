@@ -111,13 +111,6 @@ def test_only_the_nodes_asked_for_are_chosen() -> None:
     assert placer.place(request(claim()), ["unknown"]) == _NOTHING
 
 
-def test_nodes_of_a_smaller_cost_come_first() -> None:
-    placer = placer_of(fleet(a=0, b=2, c=1, d=2, e=0))
-    cost = {"a": 1, "b": 2, "c": 2, "d": 1, "e": 0}
-    by_cost = placer.best(request(claim()), cost=lambda name: cost[name])
-    assert [placed.node for placed in by_cost] == ["e", "d", "a", "b", "c"]
-
-
 def test_earlier_alternatives_count_more_than_use_and_closeness() -> None:
     nodes = cluster(
         a=[gpu("g0", numa=0), gpu("g1", numa=1), gpu("g2", model="A100", numa=0)],
@@ -147,18 +140,14 @@ def test_nodes_come_in_the_order_of_their_scores(
     nodes, asked = question(seed)
     names = sorted(nodes.nodes)
     some = data.draw(st.none() | st.sets(st.sampled_from([*names, "unknown"])))
-    costs = data.draw(
-        st.none() | st.fixed_dictionaries({name: st.integers(0, 1) for name in names})
-    )
-    cost = None if costs is None else costs.__getitem__
     known = names if some is None else [name for name in names if name in some]
     scores = one_by_one(nodes, asked, policy, known)
-    expected = sorted(scores, key=lambda name: (cost(name) if cost else 0, scores[name], name))
+    expected = sorted(scores, key=lambda name: (scores[name], name))
     placer = placer_of(nodes, policy)
-    placed = list(placer.best(asked, None if some is None else known, cost=cost))
+    placed = list(placer.best(asked, None if some is None else known))
     assert [one.node for one in placed] == expected
     assert [one.allocated.score for one in placed] == [scores[name] for name in expected]
-    first = placer.place(asked, None if some is None else known, cost=cost)
+    first = placer.place(asked, None if some is None else known)
     assert first == (placed[0] if placed else first)
     assert isinstance(first, Placed) == bool(expected)
 
@@ -180,43 +169,51 @@ def test_questions_while_an_iterator_waits_are_answered_right() -> None:
     assert [*begun, *(one.node for one in waiting)] == ["b", "d", "c", "a", "e"]
 
 
-def test_iterator_goes_on_after_a_trial_of_each_of_its_nodes() -> None:
+_SOME = pytest.mark.parametrize(
+    "some", [None, ["c", "b"]], ids=["of all nodes", "of a few of them"]
+)
+
+
+@_SOME
+def test_iterator_goes_on_after_each_of_its_nodes_was_taken_and_given_back(
+    some: list[str] | None,
+) -> None:
     nodes = fleet(a=0, b=2, c=1, d=2, e=0)
     placer, asked = placer_of(nodes), request(claim())
-    for cost in (None, len):
-        visited = []
-        for placed in placer.best(asked, cost=cost):
-            visited.append(placed.node)
-            with nodes.trial():
-                nodes.allocate("default/trial", placed.allocated.allocations[0])
-                assert placer.place(asked) == placer_of(nodes).place(asked)
-        assert visited == ["b", "d", "c", "a", "e"]
+    visited = []
+    for placed in placer.best(asked, some):
+        visited.append(placed.node)
+        nodes.allocate("default/taken-back", placed.allocated.allocations[0])
+        assert placer.place(asked, some) == placer_of(nodes).place(asked, some)
+        nodes.release("default/taken-back")
+    assert visited == (["b", "c"] if some else ["b", "d", "c", "a", "e"])
 
 
-def _fill(nodes: Cluster) -> None:
-    while give(nodes, claim()):
-        pass
-
-
-def _empty(nodes: Cluster) -> None:
-    for name in nodes.nodes:
-        for number in range(2):
-            nodes.release(f"{name}/{number}")
-
-
-@pytest.mark.parametrize("cost", [None, len], ids=["all nodes alike", "by cost"])
-@pytest.mark.parametrize("change", [_fill, _empty])
-def test_iterator_goes_on_as_before_after_a_trial_of_the_nodes_to_come(
-    change: Callable[[Cluster], None], cost: Callable[[str], int] | None
+@_SOME
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "emptied"])
+def test_iterator_goes_on_as_before_after_the_nodes_to_come_had_changed(
+    some: list[str] | None, is_filled: bool
 ) -> None:
-    nodes = fleet(a=0, b=2, c=1)
+    nodes = fleet(a=0, b=2, c=1, d=0, e=0)
     placer, asked = placer_of(nodes), request(claim())
-    waiting = placer.best(asked, cost=cost)
+    waiting = placer.best(asked, some)
     visited = [next(waiting)]
-    with nodes.trial():
-        change(nodes)
-        assert list(placer.best(asked, cost=cost)) == list(placer_of(nodes).best(asked, cost=cost))
-    assert [*visited, *waiting] == list(placer_of(nodes).best(asked, cost=cost))
+    if is_filled:
+        users = [claim() for _ in range(10)]
+        assert all(give(nodes, user) for user in users)
+        assert not give(nodes, claim())
+        assert list(placer.best(asked, some)) == []
+        for user in users:
+            nodes.release(user.key)
+    else:
+        held = {key: nodes.allocation(key) for key in ("b/0", "b/1", "c/0")}
+        for key in held:
+            nodes.release(key)
+        assert list(placer.best(asked, some)) == list(placer_of(nodes).best(asked, some))
+        for key, allocation in held.items():
+            assert allocation is not None
+            nodes.allocate(key, allocation)
+    assert [*visited, *waiting] == list(placer_of(nodes).best(asked, some))
 
 
 @settings(max_examples=60, deadline=None)
@@ -442,9 +439,10 @@ def test_pool_that_becomes_invalid_is_reported_though_it_was_incomplete_before()
 def test_error_names_the_first_device_whichever_was_evaluated_first() -> None:
     nodes, model = cluster(a=[{"name": "g0"}, {"name": "g1"}]), model_is("H200")
     placer = placer_of(nodes)
-    with nodes.trial():
-        give(nodes, claim())
-        placer.place(request(claim(selector=model)))  # on g1, since g0 is in use
+    user = claim()
+    give(nodes, user)
+    placer.place(request(claim(selector=model)))  # on g1, since g0 is in use
+    nodes.release(user.key)
     answer = placer.place(request(claim(selector=model)))
     assert isinstance(answer, Unplaceable)
     (reason,) = answer.failed
