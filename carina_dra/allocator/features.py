@@ -1,7 +1,6 @@
 """The Kubernetes feature gates that change the allocation rules."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -45,37 +44,6 @@ class Features:
             or self.compatibility_groups
         )
 
-    @classmethod
-    def of_gates(cls, gates: Iterable[str]) -> "Features":
-        """The features of these gates enabled, and all others disabled.
-
-        Raises:
-            ValueError: a gate does not concern allocation; the message lists those that do.
-        """
-        chosen = set()
-        for gate in gates:
-            if gate not in FIELD_OF_GATE:
-                raise ValueError(
-                    f"{gate}: no feature gate of allocation; they are {', '.join(FIELD_OF_GATE)}"
-                )
-            chosen.add(FIELD_OF_GATE[gate])
-        return cls(**{feature.name: feature.name in chosen for feature in fields(cls)})
-
 
 DEFAULT_FEATURES: Final = Features()
 """The feature gates as Kubernetes 1.37 has them by default."""
-
-FIELD_OF_GATE: Final = {
-    "DRAAdminAccess": "admin_access",
-    "DRAPrioritizedList": "prioritized_list",
-    "DRAPartitionableDevices": "partitionable_devices",
-    "DRADeviceTaints": "device_taints",
-    "DRADeviceBindingConditions": "binding_conditions",
-    "DRAConsumableCapacity": "consumable_capacity",
-    "DRAFractionalCapacityRange": "fractional_capacity_range",
-    "DRAListTypeAttributes": "list_attributes",
-    "DRAOptionalNodeOperations": "optional_node_operations",
-    "DRADerivedAttributes": "derived_attributes",
-    "DRADeviceCompatibilityGroups": "compatibility_groups",
-}
-"""The field of `Features` for each gate; other gates do not concern allocation."""

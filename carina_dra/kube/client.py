@@ -87,15 +87,6 @@ class JsonPatch:
 Patch: TypeAlias = MergePatch | JsonPatch
 
 
-@dataclass(frozen=True, slots=True)
-class ServerVersion:
-    """The answer of /version: `major` "1", `minor` "37", `git_version` "v1.37.0"."""
-
-    major: str
-    minor: str
-    git_version: str
-
-
 class Client:
     """A client of one API server. Close it, or use it in a `with` statement."""
 
@@ -248,6 +239,7 @@ class Client:
         self, resource: ApiResource, body: Body, *, timeout: float = TIMEOUT
     ) -> Body:
         """Like `replace`, for the status alone."""
+        # Tests need it: so kube-scheduler and kubelets write, in whose place they act.
         return self._replace(resource, body, "status", timeout)
 
     def _replace(
@@ -313,14 +305,10 @@ class Client:
         self, resource: ApiResource, selection: Selection, *, timeout: float = TIMEOUT
     ) -> None:
         """Requests deletion of all objects of the selection."""
+        # Tests and benchmarks need it, which remove thousands of objects in one request.
         operation = ApiOperation.on("delete all", resource, selection.namespace)
         path = resource.collection_path(selection.namespace)
         self._call(operation, "DELETE", path, query=selection.query(), timeout=timeout)
-
-    def server_version(self, *, timeout: float = TIMEOUT) -> ServerVersion:
-        """The API server's version. Reading it needs no permission."""
-        version = self._call(ApiOperation("get", "/version"), "GET", "/version", timeout=timeout)
-        return ServerVersion(version["major"], version["minor"], version["gitVersion"])
 
     def _call(
         self,

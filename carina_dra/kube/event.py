@@ -38,18 +38,6 @@ class ObjectReference:
     namespace: str = ""
     uid: str = ""
 
-    @classmethod
-    def to(cls, body: Body) -> "ObjectReference":
-        """A reference to an object; its body must have apiVersion and kind."""
-        metadata = body["metadata"]
-        return cls(
-            body["apiVersion"],
-            body["kind"],
-            metadata["name"],
-            metadata.get("namespace", ""),
-            metadata.get("uid", ""),
-        )
-
     def body(self) -> Body:
         """The reference as an Event contains it."""
         fields = {

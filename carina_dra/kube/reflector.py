@@ -12,7 +12,7 @@ It guarantees:
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Generic, TypeVar, assert_never
 
 from carina_dra.kube.api_resource import ApiResource
@@ -21,7 +21,7 @@ from carina_dra.kube.body import Body, ObjectKey, key_of, resource_version_of
 from carina_dra.kube.client import EVERYTHING, WATCH_SECONDS, Client, Selection
 from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.errors import ApiError, VersionGone
-from carina_dra.kube.store import IndexFunction, KnownObjects, ObjectChange, Store, StoreEntry
+from carina_dra.kube.store import KnownObjects, ObjectChange, Store, StoreEntry
 from carina_dra.kube.watch import Added, Bookmark, Deleted, Modified, Watch, WatchEvent, version_of
 
 T = TypeVar("T")
@@ -200,13 +200,12 @@ class Reflector(Tracker[T]):
         parse: Callable[[Body], T],
         *,
         selection: Selection = EVERYTHING,
-        indexes: Mapping[str, IndexFunction[T]] | None = None,
         on_change: Callable[[ObjectChange[T]], None] = lambda _: None,
         on_error: Callable[[ApiError], None] = lambda _: None,
         backoff: Backoff | None = None,
         watch_seconds: int = WATCH_SECONDS,
     ) -> None:
-        self.store: Store[T] = Store(indexes)
+        self.store: Store[T] = Store()
         super().__init__(
             client,
             resource,

@@ -1,4 +1,4 @@
-"""Objects by key, with indexes, as a reflector keeps them; and changes as values.
+"""Objects by key, as a reflector keeps them; and changes as values.
 
 Invariant: an object is never replaced by an older version of itself, except by a whole list, which
 is authoritative. Versions compare as integers, as Kubernetes guarantees (KEP-5504).
@@ -6,16 +6,13 @@ is authoritative. Versions compare as integers, as Kubernetes guarantees (KEP-55
 
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from carina_dra.kube.body import ObjectKey
 
 T = TypeVar("T")
-
-IndexFunction: TypeAlias = Callable[[T], Iterable[Hashable]]
-"""The values under which an object is found in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +115,9 @@ class Versions(Generic[T]):
 class Store(Generic[T]):
     """The objects of a selection. Many threads may read it; one reflector writes it."""
 
-    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[ObjectKey, StoreEntry[T]] = {}
-        self._functions = dict(indexes or {})
-        self._indexes: dict[str, dict[Hashable, set[ObjectKey]]] = {n: {} for n in self._functions}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,23 +136,13 @@ class Store(Generic[T]):
         with self._lock:
             return {key: entry.value for key, entry in self._entries.items()}
 
-    def find(self, index: str, value: Hashable) -> list[T]:
-        """The objects that an index has under a value, sorted by key.
-
-        Raises:
-            KeyError: there is no such index.
-        """
-        with self._lock:
-            keys = sorted(self._indexes[index].get(value, ()))
-            return [self._entries[key].value for key in keys]
-
     def put(self, key: ObjectKey, entry: StoreEntry[T]) -> ObjectChange[T] | None:
         """Stores an object; None if the store has this version or a newer one."""
         with self._lock:
             known = self._entries.get(key)
             if known is not None and known.version >= entry.version:
                 return None
-            self._set(key, entry)
+            self._entries[key] = entry
         if known is None:
             return Created(key, entry.value)
         return Updated(key, known.value, entry.value)
@@ -168,39 +153,15 @@ class Store(Generic[T]):
             known = self._entries.get(key)
             if known is None or known.version > version:
                 return None
-            self._discard(key)
+            del self._entries[key]
         return Removed(key, known.value)
 
     def replace(self, entries: Mapping[ObjectKey, StoreEntry[T]]) -> list[ObjectChange[T]]:
         """Replaces all objects by those of a list. Returns the changes."""
         with self._lock:
             changes = difference(self._entries, entries)
-            for change in changes:
-                match change:
-                    case Created(key) | Updated(key):
-                        self._set(key, entries[key])
-                    case Removed(key):
-                        self._discard(key)
+            self._entries = dict(entries)
         return changes
-
-    def _set(self, key: ObjectKey, entry: StoreEntry[T]) -> None:
-        self._discard(key)
-        self._entries[key] = entry
-        for name, function in self._functions.items():
-            for value in function(entry.value):
-                self._indexes[name].setdefault(value, set()).add(key)
-
-    def _discard(self, key: ObjectKey) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            return
-        for name, function in self._functions.items():
-            index = self._indexes[name]
-            for value in function(entry.value):
-                keys = index[value]
-                keys.discard(key)
-                if not keys:
-                    del index[value]
 
 
 def difference(

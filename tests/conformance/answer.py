@@ -13,7 +13,6 @@ from typing import Any
 
 from carina_dra.allocator.allocate import Allocated, Answer, allocate
 from carina_dra.allocator.errors import AllocationError, NodeAllocationError
-from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.node_state import NodeState
 from carina_dra.allocator.pool import PoolSlice, gather
@@ -30,6 +29,7 @@ from carina_dra.resource import (
     decode,
     encode,
 )
+from tests.samples.feature_gates import FIELD_OF_GATE, features_of
 
 
 def share_ids() -> Callable[[], str]:
@@ -77,7 +77,7 @@ def read(case: Mapping[str, Any]) -> tuple[list[Claim], NodeState]:
     Raises:
         AllocationError: a claim or slice is not valid.
     """
-    features = Features.of_gates(gate for each in case["features"] for gate in _gates(each))
+    features = features_of(gate for each in case["features"] for gate in _gates(each))
     node = Node.of(case["node"])
     classes = [decode(DeviceClass, each) for each in case.get("classes") or ()]
     by_name = {each.metadata.name: each for each in classes}

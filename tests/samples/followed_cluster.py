@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from random import Random
 
 from carina_dra.allocator.errors import AllocationError
-from carina_dra.allocator.features import FIELD_OF_GATE, Features
 from carina_dra.allocator.node import Node
 from carina_dra.placement.choice.placer import PlacementRequest
 from carina_dra.placement.cluster.cluster import Cluster
@@ -16,6 +15,7 @@ from carina_dra.resource import (
     ResourceSlice,
     decode,
 )
+from tests.samples.feature_gates import FIELD_OF_GATE, features_of
 from tests.samples.random_cluster import RandomCluster
 from tests.samples.random_pools import Object
 
@@ -26,7 +26,7 @@ class FollowedCluster:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.objects = RandomCluster(self.random)
-        self.features = Features.of_gates(
+        self.features = features_of(
             gate
             for feature in self.objects.gates
             for gate in feature.split("+")

@@ -22,6 +22,13 @@ def warn(recorder: EventRecorder, about: ObjectReference, note: str = "it is bro
     recorder.record(about, EventType.WARNING, "Broken", note, action="Look")
 
 
+def reference_to(body: Body) -> ObjectReference:
+    metadata = body["metadata"]
+    return ObjectReference(
+        body["apiVersion"], body["kind"], metadata["name"], metadata["namespace"], metadata["uid"]
+    )
+
+
 def recorded(api: Client, namespace: str) -> list[Body]:
     selection = Selection(namespace, fields="reportingController=example.com/contract")
     return api.list(EVENTS, selection).items
@@ -29,7 +36,7 @@ def recorded(api: Client, namespace: str) -> list[Body]:
 
 def test_an_event_says_what_happened_to_which_object(api: Client, namespace: str) -> None:
     subject = api.create(CONFIG_MAPS, config_map(namespace))
-    about = ObjectReference.to(subject)
+    about = reference_to(subject)
     with EventRecorder(api, REPORTER) as recorder:
         warn(recorder, about)
     (event,) = recorded(api, namespace)
@@ -47,7 +54,7 @@ def test_an_event_says_what_happened_to_which_object(api: Client, namespace: str
 
 
 def test_kubectl_finds_it_by_its_object(api: Client, namespace: str) -> None:
-    about = ObjectReference.to(api.create(CONFIG_MAPS, config_map(namespace)))
+    about = reference_to(api.create(CONFIG_MAPS, config_map(namespace)))
     with EventRecorder(api, REPORTER) as recorder:
         warn(recorder, about)
     fields = f"involvedObject.name=sample,involvedObject.uid={about.uid}"

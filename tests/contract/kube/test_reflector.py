@@ -66,7 +66,6 @@ def following(
         resource,
         parse,
         selection=selection,
-        indexes={"color": lambda value: [value]},
         on_change=(mirror or Mirror()).take,
         backoff=Backoff(initial=0.01, cap=0.1),
     )
@@ -106,7 +105,7 @@ def test_the_first_list_is_reported_before_it_is_synced(api: Client, namespace: 
         assert reflector.wait_synced(10)
         assert sorted(mirror.reported) == ["Created a", "Created b"]
         assert reflector.store.get(ObjectKey(namespace, "a")) == "blue"
-        assert reflector.store.find("color", "red") == ["red"]
+        assert reflector.store.get(ObjectKey(namespace, "b")) == "red"
 
 
 def test_changes_are_followed(api: Client, namespace: str) -> None:

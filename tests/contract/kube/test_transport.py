@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from carina_dra.kube.api_resource import CONFIG_MAPS
-from carina_dra.kube.client import TIMEOUT, Client
+from carina_dra.kube.client import TIMEOUT, Client, Selection
 from carina_dra.kube.connection import Connection
 from carina_dra.kube.errors import Unreachable
 from tests.contract.kube.backend import ThroughProxy
@@ -54,7 +54,7 @@ def test_an_object_that_is_nested_too_deeply_is_read_as_far_as_possible() -> Non
 
 
 def test_a_silent_server_is_given_up_in_time(disturbed: ThroughProxy, namespace: str) -> None:
-    disturbed.client.server_version()
+    disturbed.client.list(CONFIG_MAPS, Selection(namespace))
     disturbed.proxy.fall_silent()
     began = time.monotonic()
     with pytest.raises(Unreachable) as error:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Impossible
@@ -31,6 +30,7 @@ from tests.length import seeds
 from tests.model.checker import violation
 from tests.model.problem import Problem
 from tests.samples.allocator_cases import random_case
+from tests.samples.feature_gates import features_of
 
 _POLICIES = ("upstream", "binpack", "spread", "spread/binpack")
 _SEEDS = seeds(300)
@@ -81,7 +81,7 @@ def _cluster(
     case: Mapping[str, Any],
 ) -> tuple[Cluster, dict[str, DeviceClass], list[ResourceClaim]]:
     gates = [gate for feature in case["features"] for gate in feature.split("+")]
-    cluster = Cluster(Features.of_gates(gate for gate in gates if "Status" not in gate))
+    cluster = Cluster(features_of(gate for gate in gates if "Status" not in gate))
     cluster.put_node(Node.of(case["node"]))
     for body in case["slices"]:
         cluster.put_slice(decode(ResourceSlice, body))

@@ -22,10 +22,6 @@ entries = st.dictionaries(
 )
 
 
-def colors() -> Store[str]:
-    return Store({"color": lambda value: [value]})
-
-
 def replayed(known: dict[ObjectKey, str], changes: list[ObjectChange[str]]) -> dict[ObjectKey, str]:
     result = dict(known)
     for change in changes:
@@ -58,29 +54,16 @@ def test_a_list_does_not_differ_from_itself(listed: dict[ObjectKey, StoreEntry[s
     assert difference(listed, listed) == []
 
 
-@given(st.lists(entries))
-def test_an_index_finds_exactly_what_is_there(
-    lists: list[dict[ObjectKey, StoreEntry[str]]],
-) -> None:
-    store = colors()
-    for listed in lists:
-        store.replace(listed)
-    present = sorted(store.snapshot().values())
-    found = sorted(v for color in ("red", "green", "blue") for v in store.find("color", color))
-    assert found == present
-
-
 def test_what_is_put_is_reported_once() -> None:
-    store = colors()
+    store: Store[str] = Store()
     assert store.put(A, StoreEntry(1, "red")) == Created(A, "red")
     assert store.put(A, StoreEntry(1, "red")) is None
     assert store.put(A, StoreEntry(2, "blue")) == Updated(A, "red", "blue")
-    assert store.find("color", "red") == []
-    assert store.find("color", "blue") == ["blue"]
+    assert store.snapshot() == {A: "blue"}
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:
-    store = colors()
+    store: Store[str] = Store()
     store.put(A, StoreEntry(5, "blue"))
     assert store.put(A, StoreEntry(4, "red")) is None
     assert store.remove(A, 4) is None
@@ -89,26 +72,22 @@ def test_an_older_version_never_replaces_a_newer_one() -> None:
 
 
 def test_a_list_replaces_whatever_is_known() -> None:
-    store = colors()
+    store: Store[str] = Store()
     store.put(A, StoreEntry(5, "blue"))
     store.put(B, StoreEntry(6, "red"))
     assert store.replace({A: StoreEntry(4, "red")}) == [
         Removed(B, "red"),
         Updated(A, "blue", "red"),
     ]
+    assert (store.entry(A), store.snapshot()) == (StoreEntry(4, "red"), {A: "red"})
 
 
 def test_what_is_removed_is_gone() -> None:
-    store = colors()
+    store: Store[str] = Store()
     store.put(A, StoreEntry(1, "red"))
     assert store.remove(A, 2) == Removed(A, "red")
     assert store.remove(A, 3) is None
-    assert (store.get(A), len(store), store.find("color", "red")) == (None, 0, [])
-
-
-def test_there_are_no_indexes_but_those_that_were_asked_for() -> None:
-    with pytest.raises(KeyError):
-        colors().find("size", 1)
+    assert (store.get(A), len(store), store.snapshot()) == (None, 0, {})
 
 
 @given(st.lists(entries))
