@@ -33,7 +33,7 @@ from carina_dra.kube.collector_pause import collector_paused
 from carina_dra.kube.connection import ConfigurationError
 from carina_dra.kube.errors import ApiError, PathNotFound
 from carina_dra.manifests.manifest import CLUSTER, ManifestObjects, read_files
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
@@ -187,7 +187,7 @@ class _Attempt:
         except AllocationError as error:
             return UnallocatedClaim(claim.key, str(error), self._explanation(request))
         match placement:
-            case Placed(node=node, allocated=allocated):
+            case PlacedClaims(node=node, allocated=allocated):
                 [allocation] = allocated.allocations
                 self._cluster.allocate(claim.key, allocation)
                 return AllocatedClaim(claim.key, node, allocation)

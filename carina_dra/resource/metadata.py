@@ -60,7 +60,7 @@ class ConditionStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition(Struct):
+class ObjectCondition(Struct):
     """One aspect of an object's state."""
 
     type: str

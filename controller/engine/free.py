@@ -13,7 +13,7 @@ from typing import Final
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import DeviceId
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
@@ -127,7 +127,7 @@ def _filled(
         wanted = PlacementRequest.of([claim], feed.classes, cluster.features)
         for number in range(_MOST):
             placement = placer.place(wanted)
-            if not isinstance(placement, Placed):
+            if not isinstance(placement, PlacedClaims):
                 return
             (allocation,) = placement.allocated.allocations
             yield placement.node, _model(cluster, allocation)

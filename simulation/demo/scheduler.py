@@ -26,7 +26,7 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.body import Body
 from carina_dra.kube.client import Client, MergePatch
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
     Allocation,
@@ -121,7 +121,7 @@ def _place(
     request = PlacementRequest.of(pending, classes, cluster.features)
     placer = Placer(cluster, UPSTREAM, new_share_id=lambda: str(uuid.uuid4()))
     placement = placer.place(request, nodes)
-    if not isinstance(placement, Placed):
+    if not isinstance(placement, PlacedClaims):
         reasons = [line for name in nodes for line in _why_not(request, cluster, name)]
         raise DemoError("\n  ".join(["no node has the devices", *reasons]))
     keys = (claim.key for claim in pending)

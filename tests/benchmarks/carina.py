@@ -5,7 +5,7 @@ from typing import Final
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, Placement, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 from tests.benchmarks.fleet import CLASSES, Kind, Page, Pod, key_of
@@ -52,7 +52,7 @@ class Carina:
     def give(self, pod: Pod) -> list[str]:
         """Gives a pod its devices; returns the keys of its claims, none if there is no place."""
         placement = self.place(pod)
-        if not isinstance(placement, Placed):
+        if not isinstance(placement, PlacedClaims):
             return []
         keys = [key_of(claim) for claim in pod]
         for key, allocation in zip(keys, placement.allocated.allocations, strict=True):

@@ -6,7 +6,7 @@ from itertools import chain
 from statistics import fmean, median
 from typing import Final
 
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Asking, Event, Fleet, Pod, Question, pages
 from tests.benchmarks.measurement import NOT_MEASURED, Measurement, Typical, Upstream
@@ -71,7 +71,7 @@ def _new_kinds(subject: Subject, pods: list[Pod]) -> tuple[list[float], list[boo
         begun = cpu_ms()
         placement = subject.carina.place(pod)
         times.append(cpu_ms() - begun)
-        placed.append(isinstance(placement, Placed))
+        placed.append(isinstance(placement, PlacedClaims))
     return times, placed
 
 

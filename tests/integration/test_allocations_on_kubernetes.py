@@ -24,7 +24,7 @@ from carina_dra.kube.api_resource import (
 )
 from carina_dra.kube.client import Client
 from carina_dra.kube.kubeconfig import from_kubeconfig
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster as Devices
 from carina_dra.resource import (
     Allocation,
@@ -188,7 +188,7 @@ def _allocate(client: Client) -> dict[str, tuple[str, Allocation]]:
         claim = decode(ResourceClaim, body)
         request = PlacementRequest.of([claim], classes, devices.features)
         placement = random.choice(placers).place(request)
-        if not isinstance(placement, Placed):
+        if not isinstance(placement, PlacedClaims):
             continue
         allocation = placement.allocated.allocations[0]
         written = {**encode(allocation), "allocationTimestamp": _now()}

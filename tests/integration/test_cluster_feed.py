@@ -29,7 +29,7 @@ from carina_dra.kube.errors import PathNotFound
 from carina_dra.kube.kubeconfig import from_kubeconfig
 from carina_dra.kube.reflector import Reflector
 from carina_dra.kube.store import Created, ObjectChange, Removed, Updated
-from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, Placement, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
@@ -135,7 +135,7 @@ class World:
     def device(self) -> str | None:
         """The device that another claim would get."""
         placement = self.followed.place(self.claim("asked"))
-        if not isinstance(placement, Placed):
+        if not isinstance(placement, PlacedClaims):
             return None
         [result] = placement.allocated.allocations[0].devices.results
         assert placement.node == result.pool == self.name
@@ -149,7 +149,7 @@ class World:
         """Creates a claim, and writes its allocation."""
         body = self.client.create(RESOURCE_CLAIMS, self.claim(name))
         placement = self.followed.place(body)
-        assert isinstance(placement, Placed)
+        assert isinstance(placement, PlacedClaims)
         status = {"allocation": encode(placement.allocated.allocations[0])}
         self.client.replace_status(RESOURCE_CLAIMS, {**body, "status": status})
 

@@ -7,7 +7,7 @@ from typing import Any
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, Placement, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceClass, ResourceClaim, ResourceSlice, decode
 
@@ -89,7 +89,7 @@ def place(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> Pl
 def give(of: Cluster, asked: ResourceClaim, policy: Policy | None = None) -> list[str]:
     """Allocates the claim; its devices as `node/device`, sorted, or nothing."""
     placed = place(of, asked, policy)
-    if not isinstance(placed, Placed):
+    if not isinstance(placed, PlacedClaims):
         return []
     allocation = placed.allocated.allocations[0]
     of.allocate(asked.key, allocation)
@@ -151,7 +151,7 @@ def request(*claims: ResourceClaim, features: Features = DEFAULT_FEATURES) -> Pl
 
 def devices_of(placed: Placement) -> list[str]:
     """The devices as `pool/device`, sorted; none if there is no node for the claims."""
-    if not isinstance(placed, Placed):
+    if not isinstance(placed, PlacedClaims):
         return []
     return sorted(
         f"{result.pool}/{result.device}"

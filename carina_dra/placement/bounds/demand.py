@@ -18,7 +18,7 @@ from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.usage import DeviceAmounts
 from carina_dra.placement.bounds.distance import least_distance
 from carina_dra.placement.bounds.distinct import charge_places, may_differ
-from carina_dra.placement.bounds.eligibility import Eligibility
+from carina_dra.placement.bounds.eligibility import EligibleDevices
 from carina_dra.placement.bounds.packing import Packing
 from carina_dra.placement.bounds.requirements import (
     Matched,
@@ -60,7 +60,7 @@ class Demand:
     """The conditions that a node must meet for claims."""
 
     def __init__(self, claims: Sequence[Claim], features: Features) -> None:
-        self.eligibility = Eligibility(features)
+        self.eligibility = EligibleDevices(features)
         self.required = Requirements(claims)
 
     @property

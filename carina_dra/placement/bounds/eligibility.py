@@ -36,7 +36,7 @@ class _Derived:
     cost: int
 
 
-class Eligibility:
+class EligibleDevices:
     """The devices that alternatives of claims of one kind could have."""
 
     def __init__(self, features: Features) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from carina_dra.allocator.request import selectors_of
 from carina_dra.cel import CelDevice
 from carina_dra.placement.bounds.supply import selects
-from carina_dra.placement.bounds.tally import Selection
+from carina_dra.placement.bounds.tally import DeviceSelection
 from carina_dra.placement.cluster.pool_kind import unplain
 from carina_dra.resource import Device, DeviceClass, lookup
 
@@ -22,7 +22,7 @@ class Membership:
 
     def __init__(self, device_class: DeviceClass) -> None:
         self._selectors = selectors_of(device_class)
-        self._reads = Selection(self._selectors).reads
+        self._reads = DeviceSelection(self._selectors).reads
         self._answers: dict[Hashable, bool] = {}
 
     def has(self, device: Device, driver: str) -> bool:

@@ -19,7 +19,7 @@ from carina_dra.allocator.request import Alternative, NamedSelector, selectors_o
 from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import CelDevice, CompileError, EvaluationError
 from carina_dra.placement.bounds.most_together import amount_of, most_capacity, most_claims, most_of
-from carina_dra.placement.bounds.tally import Selection, Tally, View
+from carina_dra.placement.bounds.tally import DeviceSelection, Tally, View
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.gpu import (
@@ -75,7 +75,7 @@ class Supply:
         A device of which claims get shares counts as many times as its smallest shares fit. The
         number is a lower bound where devices draw differently from the same counters.
         """
-        selection, features = Selection(selectors_of(device_class)), self._cluster.features
+        selection, features = DeviceSelection(selectors_of(device_class)), self._cluster.features
         measure = partial(most_claims, features=features)
         tally = self._devices.get(selection.key, lambda: Tally(selection, measure, sum, features))
         return self._answer(tally)
@@ -88,7 +88,7 @@ class Supply:
         """
         features = self._cluster.features
         measure = partial(most_capacity, capacity=name, features=features)
-        tally = self._capacities.get(name, lambda: Tally(Selection(), measure, sum, features))
+        tally = self._capacities.get(name, lambda: Tally(DeviceSelection(), measure, sum, features))
         return self._answer(tally)
 
     def least(
@@ -103,7 +103,7 @@ class Supply:
         Raises:
             OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
-        selection = Selection(wanted.selectors, wanted.tolerations)
+        selection = DeviceSelection(wanted.selectors, wanted.tolerations)
         features = self._cluster.features
         requests = wanted.capacity.requests if wanted.capacity else {}
 
@@ -126,7 +126,7 @@ class Supply:
         """
         features = self._cluster.features
         selectors = () if selected_by is None else selectors_of(selected_by)
-        selection = Selection(selectors, measured=attributes_read(drivers))
+        selection = DeviceSelection(selectors, measured=attributes_read(drivers))
 
         def measure(devices: Iterable[Candidate], pool: ReadyPool) -> int:
             among = (device for device in devices if _counts(device, model, drivers))
@@ -152,7 +152,7 @@ class Supply:
             OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
         reads = attributes_read(drivers)
-        selection = Selection(wanted.selectors, wanted.tolerations, reads)
+        selection = DeviceSelection(wanted.selectors, wanted.tolerations, reads)
         features = self._cluster.features
         requests = wanted.capacity.requests if wanted.capacity else {}
 
@@ -175,9 +175,9 @@ class Supply:
             OutOfStepsError: the selectors cost more than `LEAST` steps, or than the budget.
         """
         selectors = selectors_of(device_class)
-        reads = Selection(selectors).reads
+        reads = DeviceSelection(selectors).reads
         measured = None if reads is None else tuple(reads)
-        selection = Selection(wanted.selectors, wanted.tolerations, measured)
+        selection = DeviceSelection(wanted.selectors, wanted.tolerations, measured)
         features = self._cluster.features
 
         def measure(devices: Iterable[Candidate], _: ReadyPool) -> int | None:

@@ -43,7 +43,7 @@ Views: TypeAlias = Mapping[OfferedPool, View]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DeviceSelection:
     """Which devices a question is about."""
 
     selectors: tuple[NamedSelector, ...] = ()
@@ -77,7 +77,7 @@ class Tally(Generic[V, T]):
 
     def __init__(
         self,
-        selection: Selection,
+        selection: DeviceSelection,
         measure: Callable[[Collection[Candidate], ReadyPool], V],
         together: Callable[[Iterable[V]], T],
         features: Features,

@@ -20,7 +20,7 @@ from carina_dra.allocator.search import CutShort, Impossible
 from carina_dra.allocator.usage import PoolId
 from carina_dra.cel import AttributeExpression
 from carina_dra.placement.bounds.demand import Bound, Demand, Short
-from carina_dra.placement.bounds.eligibility import Eligibility
+from carina_dra.placement.bounds.eligibility import EligibleDevices
 from carina_dra.placement.choice.dues import Dues
 from carina_dra.placement.choice.order import Entry
 from carina_dra.placement.cluster.cluster import Cluster
@@ -39,12 +39,12 @@ class ExpiredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NodeRefused:
     """The node does not have the devices."""
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class NodeUndecided:
     """The search on the node stopped at its limit of steps."""
 
 
@@ -86,7 +86,7 @@ class Bounded:
     bound: Bound
 
 
-Finding: TypeAlias = Refused | Undecided | Failed | Fatal | Suitable
+Finding: TypeAlias = NodeRefused | NodeUndecided | Failed | Fatal | Suitable
 
 
 class Findings:
@@ -157,7 +157,7 @@ class Findings:
 
     def refuse(self, node: str) -> None:
         """Takes notice that a node does not have the devices."""
-        self._known[node] = Refused()
+        self._known[node] = NodeRefused()
 
     def forget(self, nodes: Iterable[str]) -> None:
         """Forgets what is known of nodes, and what it has cost."""
@@ -183,7 +183,7 @@ class Findings:
                 return entry
             case Suitable(entry=entry) | Fatal(entry=entry):
                 return entry
-            case Refused() | Undecided() | Failed():
+            case NodeRefused() | NodeUndecided() | Failed():
                 return None
         assert_never(known)
 
@@ -216,7 +216,7 @@ class Findings:
         except AllocationError as error:
             return Fatal(entry, error) if self.is_upstream else Failed(str(error))
 
-    def _check(self, entry: Entry, *, is_new: bool) -> Refused | Failed | Estimated | Bounded:
+    def _check(self, entry: Entry, *, is_new: bool) -> NodeRefused | Failed | Estimated | Bounded:
         name = entry[3]
         offer = self._cluster.offer(name)
         states = self._states(name)
@@ -232,7 +232,7 @@ class Findings:
         if isinstance(bound, Short):
             is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
             if not is_invalid and not self._may_be_fatal(bound, states):
-                return Failed(bound.error) if bound.error else Refused()
+                return Failed(bound.error) if bound.error else NodeRefused()
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         use = entry[2]
         if self._must_break(bound, states):
@@ -260,7 +260,7 @@ class Findings:
 
     def _choose(
         self, name: str, bound: Bound, expired: Callable[[], bool] | None
-    ) -> Suitable | Refused | Undecided:
+    ) -> Suitable | NodeRefused | NodeUndecided:
         states = self._states(name)
         verdict = choose(
             self.claims,
@@ -283,9 +283,9 @@ class Findings:
                     node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
                 return Suitable((score.alternatives, score.distance, score.use, name), verdict)
             case Impossible():
-                return Refused()
+                return NodeRefused()
             case CutShort():
-                return Undecided()
+                return NodeUndecided()
         assert_never(verdict)
 
     def _states(self, name: str) -> list[PoolState]:
@@ -296,7 +296,7 @@ class Findings:
 class _KnownOfNode:
     """What was found when the conditions were checked, for the search."""
 
-    def __init__(self, eligibility: Eligibility, states: Iterable[PoolState]) -> None:
+    def __init__(self, eligibility: EligibleDevices, states: Iterable[PoolState]) -> None:
         self._eligibility = eligibility
         self._offered = {state.offered.pool.id: state.offered for state in states}
 

@@ -15,7 +15,7 @@ from carina_dra.allocator.features import Features
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.bounds.demand import Demand
-from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, Undecided
+from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, NodeUndecided
 from carina_dra.placement.choice.order import NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
 from carina_dra.placement.cluster.cluster import Cluster
@@ -40,7 +40,7 @@ _BETWEEN_LOOKS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedClaims:
     """A node for the claims, and their devices on it."""
 
     node: str
@@ -57,7 +57,7 @@ class Unplaceable:
     """Nodes of which something is wrong, as `node: reason`."""
 
 
-Placement: TypeAlias = Placed | Unplaceable
+Placement: TypeAlias = PlacedClaims | Unplaceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Placer:
         found = dict(ranking.findings.of(nodes))
         if undecided:
             undecided = max(1, len(self._cluster.nodes if nodes is None else nodes) - len(found))
-        undecided += sum(isinstance(finding, Undecided) for finding in found.values())
+        undecided += sum(isinstance(finding, NodeUndecided) for finding in found.values())
         failed = (
             f"{name}: {_about(request.claims, ranking.findings.claims, finding.reason)}"
             for name, finding in found.items()
@@ -186,7 +186,7 @@ class Placer:
         nodes: Collection[str] | None = None,
         *,
         budget: StepBudget | None = None,
-    ) -> Iterator[Placed]:
+    ) -> Iterator[PlacedClaims]:
         """All suitable nodes, the best first; each costs as much as a decision.
 
         The arguments are those of `place`. Other questions may be asked in between, also of a
@@ -224,15 +224,15 @@ class Placer:
         nodes: Collection[str] | None,
         expired: Callable[[], bool] | None,
         budget: StepBudget,
-    ) -> Iterator[Placed]:
+    ) -> Iterator[PlacedClaims]:
         """The suitable nodes, the best first."""
         with _errors_about(request.claims, ranking.findings.claims):
             for name, finding in ranking.best(nodes, expired, budget):
                 yield self._placed(request, name, finding.chosen)
 
-    def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> Placed:
+    def _placed(self, request: PlacementRequest, name: str, chosen: Chosen) -> PlacedClaims:
         state = self._cluster.state(name)
-        return Placed(name, write(request.claims, chosen, state, self._new_share_id))
+        return PlacedClaims(name, write(request.claims, chosen, state, self._new_share_id))
 
     def _ranking(self, request: PlacementRequest, budget: StepBudget) -> Ranking:
         """What is known of the nodes for requests of this kind.

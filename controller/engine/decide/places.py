@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order, Policy
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
 from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
@@ -337,7 +337,7 @@ class PlaceFinder:
             )
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
-        if isinstance(found, Placed):
+        if isinstance(found, PlacedClaims):
             return self._place(claims, found, waits=False)
         self._noted = pod.key, tuple(_notes(found))
         return None
@@ -390,7 +390,7 @@ class PlaceFinder:
             found = self._placer(policy).place(request, [node], budget=self.budget)
         finally:
             state.rollback(mark)
-        if not isinstance(found, Placed):
+        if not isinstance(found, PlacedClaims):
             return None
         place = self._place(claims, found, waits=False)
         fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
@@ -418,7 +418,9 @@ class PlaceFinder:
                 room.take(state.pods[key].needs)
         return room.lacks(pod.needs) is None
 
-    def _place(self, claims: tuple[ResourceClaim, ...], found: Placed, *, waits: bool) -> Place:
+    def _place(
+        self, claims: tuple[ResourceClaim, ...], found: PlacedClaims, *, waits: bool
+    ) -> Place:
         keys = (claim.key for claim in claims)
         return Place(found.node, tuple(zip(keys, found.allocated.allocations, strict=True)), waits)
 

@@ -6,7 +6,7 @@ import pytest
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import BROKEN, Order, Policy
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
@@ -165,7 +165,7 @@ def test_score_counts_the_broken_gpus(used: list[str], asked: ResourceClaim, bro
     nodes = _cluster(a=2)
     _use(nodes, *used)
     placed = place(nodes, asked, _POLICY)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.allocated.score.use // BROKEN == broken
 
 

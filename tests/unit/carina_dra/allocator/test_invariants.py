@@ -13,7 +13,7 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.search import Impossible
 from carina_dra.allocator.usage import DeviceId, SharedUse, Usage
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
@@ -113,7 +113,7 @@ def test_whether_claims_fit_does_not_depend_on_the_policy(policy: str) -> None:
         cluster, classes, claims = _cluster(case)
         placer = Placer(cluster, Policy.parse(policy), new_share_id=share_ids())
         placement = placer.place(PlacementRequest.of(claims, classes, cluster.features))
-        assert isinstance(placement, Placed) == ("allocations" in expected), f"seed {seed}"
+        assert isinstance(placement, PlacedClaims) == ("allocations" in expected), f"seed {seed}"
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5), st.data())

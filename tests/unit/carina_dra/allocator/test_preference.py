@@ -14,7 +14,7 @@ from carina_dra.allocator.preference import (
     have_in_common,
     usage_of_node,
 )
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceAllocation, DeviceResult, ResourceClaim
@@ -80,7 +80,7 @@ def test_devices_whose_places_are_unknown_are_far_from_each_other(
     count: int, distance: int
 ) -> None:
     placed = place(cluster(a=[gpu("g0"), gpu("g1")]), claim(count))
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.allocated.score.distance == distance
 
 
@@ -164,7 +164,7 @@ def test_alternatives_count_request_by_request() -> None:
     nodes = cluster(a=[gpu("g0", model="L40S"), gpu("g1", model="H200"), gpu("g2", model="L40S")])
     requests = [_alternatives(name, "H200", "L40S") for name in ("first", "second")]
     placed = place(nodes, claim_of(*requests))
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert [result.device for result in placed.allocated.allocations[0].devices.results] == [
         "g1",
         "g0",
@@ -193,7 +193,7 @@ def test_score_has_the_sum_of_the_alternatives() -> None:
     nodes = cluster(a=[gpu(f"g{index}", model="L40S") for index in range(3)])
     requests = [_alternatives(name, "B200", "L40S") for name in ("first", "second")]
     placed = place(nodes, claim_of(*requests, _alternatives("third", "L40S", "B200")))
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.allocated.score.alternatives == 2
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from carina_dra.allocator.node import Node
-from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import Allocation, ResourceClaim, encode
 from tests.samples.fleet import DRIVER, claim, claim_of, cluster, gpu, network, place, with_zone
@@ -14,7 +14,7 @@ _NODE = Node("a", {"zone": "z", "rack": "r"})
 
 def _allocation(nodes: Cluster, asked: ResourceClaim) -> dict[str, Any]:
     placed = place(nodes, asked)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     (allocation,) = placed.allocated.allocations
     assert isinstance(allocation, Allocation)
     written: dict[str, Any] = encode(allocation)

@@ -15,7 +15,7 @@ from carina_dra.placement.bounds import eligibility as eligibility_module
 from carina_dra.placement.bounds.demand import Demand
 from carina_dra.placement.choice import findings as findings_module
 from carina_dra.placement.choice import placer as placer_module
-from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
@@ -90,7 +90,7 @@ def test_new_kind_of_claim_looks_at_few_nodes() -> None:
     placer = placer_of(unlike())
     for count in (1, 2, 4):
         with work() as done:
-            assert isinstance(placer.place(request(claim(count))), Placed)
+            assert isinstance(placer.place(request(claim(count))), PlacedClaims)
         assert 0 < done.searched <= 3, count
         assert 0 < done.checked <= 10, count
 
@@ -99,7 +99,7 @@ def test_new_kind_of_claim_with_a_selector_looks_at_some_nodes() -> None:
     placer = placer_of(unlike())
     with work() as done:
         asked = claim(selector=f'device.attributes["{DRIVER}"].model in ["m3"]')
-        assert isinstance(placer.place(request(asked)), Placed)
+        assert isinstance(placer.place(request(asked)), PlacedClaims)
     assert done.searched == 1
     assert 0 < done.checked <= 20
 
@@ -113,7 +113,7 @@ def test_like_claim_looks_at_one_or_two_nodes() -> None:
             asked = claim(count)
             with work() as done:
                 placed = placer.place(request(asked))
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, PlacedClaims)
             assert max(done.searched, done.checked) <= 2
             nodes.allocate(asked.key, placed.allocated.allocations[0])
 
@@ -125,7 +125,7 @@ def test_devices_that_were_checked_are_not_matched_again_to_choose_among_them() 
         patch.object(Matching, "refused_by", autospec=True, side_effect=Matching.refused_by) as by,
     ):
         asked = claim(2, selector=f'device.attributes["{DRIVER}"].model in ["m3"]')
-        assert isinstance(placer.place(request(asked)), Placed)
+        assert isinstance(placer.place(request(asked)), PlacedClaims)
     assert done.searched > 0
     assert by.call_count == 0
 
@@ -156,7 +156,7 @@ def test_released_claim_looks_at_its_node_only() -> None:
     nodes = unlike()
     placer, asked = placer_of(nodes), claim(2)
     first = placer.place(request(asked))
-    assert isinstance(first, Placed)
+    assert isinstance(first, PlacedClaims)
     nodes.allocate(asked.key, first.allocated.allocations[0])
     placer.place(request(claim(2)))
     nodes.release(asked.key)
@@ -305,7 +305,7 @@ def test_what_a_request_consumes_of_a_device_is_computed_once() -> None:
         for _ in range(10):
             asked = claim(capacity=wanted)
             placed = placer.place(request(asked))
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, PlacedClaims)
             nodes.allocate(asked.key, placed.allocated.allocations[0])
     devices = [call.args[1].id for call in computed.call_args_list]
     assert devices

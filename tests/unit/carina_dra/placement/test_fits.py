@@ -16,7 +16,7 @@ from carina_dra.allocator.features import DEFAULT_FEATURES
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.choice.placer import Placed, PlacementRequest
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import (
@@ -243,7 +243,7 @@ def test_what_was_released_fits_again(seed: int, policy: str) -> None:
             placed = asked and placer.place(asked[1])
         except AllocationError:
             continue
-        if asked is None or not isinstance(placed, Placed):
+        if asked is None or not isinstance(placed, PlacedClaims):
             continue
         for claim, allocation in zip(asked[1].claims, placed.allocated.allocations, strict=True):
             assert nodes.fits(allocation)

@@ -10,7 +10,7 @@ import pytest
 
 from carina_dra.allocator.allocate import Allocated, allocate
 from carina_dra.allocator.preference import UPSTREAM, Order, Policy, Score
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from tests.benchmarks.carina import Carina
 from tests.benchmarks.fleet import Asking, Pod, Question, Scenario, pages
 from tests.benchmarks.fleets import SCENARIOS
@@ -68,7 +68,7 @@ def _best(carina: Carina, pod: Pod, policy: Policy) -> tuple[Score, str] | None:
 
 def _chosen(carina: Carina, pod: Pod) -> tuple[Score, str] | None:
     placement = carina.place(pod)
-    if isinstance(placement, Placed):
+    if isinstance(placement, PlacedClaims):
         return placement.allocated.score, placement.node
     return None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from carina_dra.allocator.node import Node
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import DRIVER, claim, placer_of, request, slices
@@ -85,7 +85,7 @@ def _placed(policy: str, seed: int) -> float:
         while held and held[0][0] <= moment:
             nodes.release(heappop(held)[1])
         answer = placer.place(request(asked))
-        if isinstance(answer, Placed):
+        if isinstance(answer, PlacedClaims):
             nodes.allocate(asked.key, answer.allocated.allocations[0])
             heappush(held, (end, asked.key))
             placed += size

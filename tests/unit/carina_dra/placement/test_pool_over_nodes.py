@@ -10,7 +10,7 @@ from carina_dra.allocator import pool as pool_module
 from carina_dra.allocator.node import Node, reaches
 from carina_dra.allocator.pool import IncompletePool, InvalidPool, Pool, ReadyPool, resolve
 from carina_dra.allocator.usage import PoolId
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster import cluster as cluster_module
 from carina_dra.placement.cluster import resolution as resolution_module
 from carina_dra.placement.cluster.cluster import Cluster
@@ -104,7 +104,7 @@ def test_a_node_without_slices_sees_nothing_of_the_pool() -> None:
 def test_an_update_of_a_slice_resolves_the_pool_for_its_node_only() -> None:
     nodes = _cluster()
     placer, asked = placer_of(nodes), request(claim(selector=model_is("new")))
-    assert not isinstance(placer.place(asked), Placed)
+    assert not isinstance(placer.place(asked), PlacedClaims)
     with patch.object(resolution_module, "resolve", wraps=resolve) as resolved:
         nodes.put_slice(_slice(3, devices=[gpu("g3", model="new")]))
         assert devices_of(placer.place(asked)) == ["all/g3"]

@@ -14,7 +14,7 @@ from carina_dra.allocator.pool import PoolSlice, gather
 from carina_dra.allocator.preference import UPSTREAM, Policy
 from carina_dra.allocator.usage import Usage
 from carina_dra.placement.choice.placer import (
-    Placed,
+    PlacedClaims,
     Placement,
     PlacementRequest,
     Placer,
@@ -97,7 +97,7 @@ def _history(seed: int, policy: Policy) -> Iterator[_Asked]:
         where = f"seed {seed}, event {event}"
         yield _ask(where, followed, placer, policy, claims, request)
         placed = _place(placer, request)
-        if isinstance(placed, Placed):
+        if isinstance(placed, PlacedClaims):
             for claim, allocation in zip(claims, placed.allocated.allocations, strict=True):
                 followed.objects.allocate(claim, encode(allocation))
             followed.follow()
@@ -122,7 +122,7 @@ def _ask(
     violations = [
         broken
         for placed in (placement, *limited)
-        if isinstance(placed, Placed)
+        if isinstance(placed, PlacedClaims)
         and (broken := _violation(followed.objects, placed, claims)) is not None
     ]
     return _Asked(
@@ -175,7 +175,7 @@ def _allocate(request: PlacementRequest, state: NodeState, policy: Policy) -> _O
         return error
 
 
-def _violation(objects: RandomCluster, placed: Placed, claims: list[Object]) -> str | None:
+def _violation(objects: RandomCluster, placed: PlacedClaims, claims: list[Object]) -> str | None:
     given = [encode(allocation) for allocation in placed.allocated.allocations]
     return violation(Problem(objects.case(placed.node, claims)), given)
 
@@ -204,7 +204,7 @@ def _expected(outcomes: dict[str, _Outcome], policy: Policy) -> list[object]:
 def _told(placement: Placement | Exception) -> object:
     """What placement answers, without the UIDs of shares and the text of errors."""
     match placement:
-        case Placed(node=node, allocated=allocated):
+        case PlacedClaims(node=node, allocated=allocated):
             return node, allocated.score, _devices(allocated)
         case Unplaceable():
             return "nothing"
@@ -232,7 +232,7 @@ def _devices(allocated: Allocated) -> object:
 
 def test_questions_are_of_every_kind(asked: list[_Asked]) -> None:
     kinds = Counter(type(one.placement) for one in asked)
-    assert min(kinds[Placed], kinds[Unplaceable]) > len(asked) / 10
+    assert min(kinds[PlacedClaims], kinds[Unplaceable]) > len(asked) / 10
 
 
 def test_the_best_of_all_nodes_is_chosen(asked: list[_Asked]) -> None:

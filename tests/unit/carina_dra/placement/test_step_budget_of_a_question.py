@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, Placement, PlacementRequest, Placer
 from carina_dra.resource import ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from tests.samples.fleet import DRIVER, claim, claim_of, cluster, give, gpu, placer_of, request
@@ -135,7 +135,7 @@ def test_node_that_would_not_have_been_looked_at_is_not_charged() -> None:
     placer, fresh = placer_of(nodes), placer_of(nodes)
     asked = request(claim(2))
     for placed in placer.best(asked):
-        assert isinstance(placed, Placed)  # now all nodes are known
+        assert isinstance(placed, PlacedClaims)  # now all nodes are known
     assert _spent(placer, asked) == _spent(fresh, asked)
 
 
@@ -186,7 +186,7 @@ def test_random_questions_cost_the_same_whatever_is_known(seed: int) -> None:
         placed = known.place(asked, among, budget=before)
         placer_of(nodes).place(asked, among, budget=fresh)
         assert before.spent == fresh.spent
-        if isinstance(placed, Placed) and random.random() < 0.5:
+        if isinstance(placed, PlacedClaims) and random.random() < 0.5:
             nodes.allocate(f"taken/{number}", placed.allocated.allocations[0])
         elif number:
             nodes.release(f"taken/{random.randrange(number)}")

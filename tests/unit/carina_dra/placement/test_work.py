@@ -14,7 +14,7 @@ from carina_dra.allocator.search import Search
 from carina_dra.cel import Selector
 from carina_dra.placement.bounds.demand import Demand
 from carina_dra.placement.choice.order import NodeOrder
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
 from carina_dra.placement.cluster import attribute_index, offer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceTaintRule, ResourceClaim, ResourceSlice, decode
@@ -44,7 +44,7 @@ def test_selector_with_many_values_looks_at_all_devices_for_few_of_them() -> Non
     terms = (f'device.attributes["{DRIVER}"].a{index} == "x"' for index in range(100))
     asked = PlacementRequest.of([claim(selector=" && ".join(terms))], CLASSES, nodes.features)
     with patch.object(attribute_index, "_count", wraps=attribute_index._count) as counted:
-        assert not isinstance(placer.place(asked), Placed)
+        assert not isinstance(placer.place(asked), PlacedClaims)
     assert counted.call_count == len(_NODES)
 
 
@@ -56,7 +56,7 @@ def test_devices_published_anew_cost_no_more_than_the_first() -> None:
     for number in range(50):
         for published in slices("a", {"devices": [gpu("g0", numa=number)]}):
             nodes.put_slice(published)
-        assert isinstance(placer.place(asked, budget=StepBudget(10)), Placed)
+        assert isinstance(placer.place(asked, budget=StepBudget(10)), PlacedClaims)
 
 
 def test_attributes_that_claims_compare_are_remembered_for_few() -> None:
@@ -67,7 +67,7 @@ def test_attributes_that_claims_compare_are_remembered_for_few() -> None:
             {"matchAttribute": "resource.kubernetes.io/pcieRoot"},
         ]
         two = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
-        assert not isinstance(place(nodes, claim_of(two, constraints=constraints)), Placed)
+        assert not isinstance(place(nodes, claim_of(two, constraints=constraints)), PlacedClaims)
     (offered,) = nodes.offer("a").ready
     assert len(offered._places) <= offer._ATTRIBUTES
 
@@ -96,7 +96,7 @@ def test_next_like_claim_does_not_look_at_the_order_of_all_nodes() -> None:
     with patch.object(NodeOrder, "entries", autospec=True, side_effect=NodeOrder.entries) as all_:
         for number in range(10):
             placed = placer.place(asked)
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, PlacedClaims)
             nodes.allocate(f"default/claim-{number}", placed.allocated.allocations[0])
     assert all_.call_count == 1
 
@@ -108,7 +108,7 @@ def test_shares_that_do_not_fit_beside_each_other_are_not_searched_for() -> None
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(3)))
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert not isinstance(place(nodes, asked), Placed)
+        assert not isinstance(place(nodes, asked), PlacedClaims)
     assert searched.call_count == 0
 
 
@@ -126,9 +126,9 @@ def test_shares_that_do_not_fit_when_they_are_rounded_up_are_not_searched_for() 
         )
 
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert not isinstance(place(nodes, asked("11Gi", "11Gi")), Placed)
+        assert not isinstance(place(nodes, asked("11Gi", "11Gi")), PlacedClaims)
         assert searched.call_count == 0
-        assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), Placed)
+        assert isinstance(place(nodes, asked("11Gi", "10Gi", "9Gi")), PlacedClaims)
 
 
 def test_nodes_whose_close_devices_do_not_match_are_not_searched_for_close_ones() -> None:
@@ -139,7 +139,7 @@ def test_nodes_whose_close_devices_do_not_match_are_not_searched_for_close_ones(
         constraints=[{"matchAttribute": "resource.kubernetes.io/numaNode"}],
     )
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert isinstance(place(nodes, asked), Placed)
+        assert isinstance(place(nodes, asked), PlacedClaims)
     assert searched.call_count == 1
 
 
@@ -155,7 +155,7 @@ def test_alternatives_without_devices_are_not_searched_for_with_all_devices_of_o
     ]
     asked = claim_of(*({"name": f"r{index}", "firstAvailable": alternatives} for index in range(8)))
     placed = place(nodes, asked)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.allocated.steps < 200
 
 
@@ -181,7 +181,7 @@ def test_shares_of_devices_far_from_each_other_are_searched_for_on_one_node() ->
     wanted = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
     asked = claim_of(*({"name": f"share-{number}", "exactly": wanted} for number in range(2)))
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert isinstance(place(nodes, asked), Placed)
+        assert isinstance(place(nodes, asked), PlacedClaims)
     assert searched.call_count == 1
 
 
@@ -194,9 +194,9 @@ def test_nodes_without_room_for_shares_of_one_device_are_not_looked_at() -> None
     requests = [{"name": f"share-{number}", "exactly": wanted} for number in range(2)]
     together = claim_of(*requests, constraints=[{"matchAttribute": PCIE_ROOT}])
     with patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as bound:
-        assert not isinstance(place(nodes, together), Placed)
+        assert not isinstance(place(nodes, together), PlacedClaims)
         assert bound.call_count == 0
-        assert isinstance(place(nodes, claim_of(*requests)), Placed)
+        assert isinstance(place(nodes, claim_of(*requests)), PlacedClaims)
 
 
 class _Names(list[str]):
@@ -211,7 +211,7 @@ def test_nodes_in_a_list_are_not_compared_one_by_one() -> None:
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
     of_nobody = claim(selector='device.driver == "other.example.com"')
     asked = PlacementRequest.of([of_nobody], CLASSES, nodes.features)
-    assert not isinstance(placer.place(asked, _Names(_NODES)), Placed)
+    assert not isinstance(placer.place(asked, _Names(_NODES)), PlacedClaims)
     assert not list(placer.best(asked, _Names(_NODES)))
 
 
@@ -221,11 +221,11 @@ def test_all_devices_of_nodes_with_one_in_use_are_not_searched_for() -> None:
         held = Placer(nodes, Policy(), new_share_id=lambda: "share").place(
             PlacementRequest.of([claim()], CLASSES, nodes.features), [name]
         )
-        assert isinstance(held, Placed)
+        assert isinstance(held, PlacedClaims)
         nodes.allocate(f"default/{name}", held.allocated.allocations[0])
     asked = claim_of({"name": "gpus", "exactly": _ALL})
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert not isinstance(place(nodes, asked), Placed)
+        assert not isinstance(place(nodes, asked), PlacedClaims)
     assert searched.call_count == 0
 
 
@@ -233,7 +233,7 @@ def test_all_devices_far_from_each_other_are_searched_for_on_one_node() -> None:
     nodes = cluster(**{name: [gpu("g0", numa=0), gpu("g1", numa=1)] for name in _NODES})
     asked = claim_of({"name": "gpus", "exactly": _ALL})
     with patch("carina_dra.placement.choice.findings.choose", wraps=choose) as searched:
-        assert isinstance(place(nodes, asked), Placed)
+        assert isinstance(place(nodes, asked), PlacedClaims)
     assert searched.call_count == 1
 
 
@@ -252,12 +252,12 @@ def test_device_of_a_pool_over_many_nodes_concerns_its_own_node() -> None:
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
     asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
     placed = placer.place(asked)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     before = nodes.changed_nodes.now
     nodes.allocate("default/one", placed.allocated.allocations[0])
     assert list(nodes.changed_nodes.since(before)) == [placed.node]
     after = placer.place(asked)
-    assert isinstance(after, Placed)
+    assert isinstance(after, PlacedClaims)
     assert (placed.node, after.node) == ("n000", "n001")
 
 
@@ -278,7 +278,7 @@ def test_derived_attributes_are_charged_like_selectors() -> None:
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
     with pytest.raises(OutOfStepsError):
         placer.place(request, budget=StepBudget(100))
-    assert isinstance(placer.place(request, budget=StepBudget(10_000)), Placed)
+    assert isinstance(placer.place(request, budget=StepBudget(10_000)), PlacedClaims)
 
 
 def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:
@@ -286,15 +286,15 @@ def test_taint_rule_for_all_devices_keeps_the_order_of_nodes() -> None:
     placer = Placer(nodes, Policy(), new_share_id=lambda: "share")
     asked = PlacementRequest.of([claim()], CLASSES, nodes.features)
     first = placer.place(asked)
-    assert isinstance(first, Placed)
+    assert isinstance(first, PlacedClaims)
     spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "NoSchedule"}}
     rule = decode(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec})
     with patch.object(NodeOrder, "_renew", side_effect=AssertionError("put in order again")):
         nodes.put_rule(rule)
-        assert not isinstance(placer.place(asked), Placed)
+        assert not isinstance(placer.place(asked), PlacedClaims)
         nodes.remove_rule("rule")
         again = placer.place(asked)
-    assert isinstance(again, Placed)
+    assert isinstance(again, PlacedClaims)
     assert again.node == first.node
 
 
@@ -332,7 +332,7 @@ def test_search_that_no_wish_has_limited_is_not_repeated_without_it() -> None:
     for published in slices("a", {"sharedCounters": slots}, {"devices": devices}):
         nodes.put_slice(published)
     with patch("carina_dra.allocator.allocate.Search", wraps=Search) as searches:
-        assert not isinstance(place(nodes, _of_one_gpu("a", "b")), Placed)
+        assert not isinstance(place(nodes, _of_one_gpu("a", "b")), PlacedClaims)
     assert searches.call_count == 1
 
 
@@ -340,7 +340,7 @@ def test_devices_that_no_wish_can_be_fulfilled_for_are_found_without() -> None:
     devices = [gpu("g0", model="a", nvlink="n0"), gpu("g1", model="b", nvlink="n1")]
     assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Unplaceable)  # no root
     devices = [{**one, "attributes": {**one["attributes"], **_ROOT}} for one in devices]
-    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), Placed)
+    assert isinstance(place(cluster(a=devices), _of_one_gpu("a", "b")), PlacedClaims)
 
 
 def test_only_the_best_node_is_checked_where_devices_that_match_cannot_be_close() -> None:
@@ -350,5 +350,5 @@ def test_only_the_best_node_is_checked_where_devices_that_match_cannot_be_close(
     two = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 2}}
     asked = claim_of(two, constraints=[{"matchAttribute": NUMA_NODE}])
     with patch.object(Demand, "bound", autospec=True, side_effect=Demand.bound) as checked:
-        assert isinstance(place(nodes, asked), Placed)
+        assert isinstance(place(nodes, asked), PlacedClaims)
     assert checked.call_count == 1

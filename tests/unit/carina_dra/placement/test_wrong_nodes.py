@@ -7,7 +7,7 @@ import pytest
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
 from carina_dra.allocator.preference import CLOSENESS
-from carina_dra.placement.choice.placer import Placed, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
 from tests.samples.fleet import (
     DRIVER,
@@ -137,7 +137,7 @@ def test_devices_before_a_wrong_one_have_the_distance_that_they_have(count: int)
     beside = gpu("beside", model="L40S", numa=0)  # so that the wrong one is preferred
     nodes = cluster(a=[*good, beside, {"name": "wrong"}])
     placed = placer_of(nodes).place(request(claim(count, selector=model_is("H200"))))
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     expected = CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE)) if count > 1 else 0
     assert placed.allocated.score.distance == expected
 
@@ -275,6 +275,6 @@ def test_earlier_alternative_is_chosen_on_whichever_node_it_is(policy: str) -> N
     placed = placer_of(nodes, policy).place(
         request(claim_of({"name": "gpus", "firstAvailable": alternatives}))
     )
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.node == "b"
     assert placed.allocated.score.alternatives == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import UPSTREAM
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Allocation, DeviceClass, ResourceClaim, decode, encode
@@ -119,7 +119,7 @@ class Machine:
         placer = Placer(self.cluster, UPSTREAM, new_share_id=lambda: f"share-of-{uid}")
         request = PlacementRequest.of([claim], CLASSES, self.cluster.features)
         placement = placer.place(request, [NODE])
-        if not isinstance(placement, Placed):
+        if not isinstance(placement, PlacedClaims):
             return False
         (allocation,) = placement.allocated.allocations
         self.cluster.put_claim(claim)

@@ -18,7 +18,7 @@ from carina_dra.allocator.preference import CLOSENESS, FAR, Policy, closeness, h
 from carina_dra.placement.bounds.demand import Demand
 from carina_dra.placement.bounds.distance import least_distance
 from carina_dra.placement.bounds.packing import Packing, Want
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import PoolState
 from carina_dra.resource import ResourceClaim
@@ -220,7 +220,7 @@ def test_random_claims_are_never_closer_than_estimated_and_get_the_best_node(pol
                 found["above nothing"] += least > 0
                 scores.append((answer.score, node))
         placed = placer_of(nodes, policy).place(asked)
-        best = (placed.allocated.score, placed.node) if isinstance(placed, Placed) else None
+        best = (placed.allocated.score, placed.node) if isinstance(placed, PlacedClaims) else None
         assert best == min(scores, default=None), seed
     assert min(found[kind] for kind in ("exact", "too low", "above nothing")) > 20
 

@@ -12,7 +12,7 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import NUMA_NODE, NVLINK_DOMAIN
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import CLOSENESS, Policy, Score
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Unplaceable
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Unplaceable
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import ResourceClaim
 from tests.samples.fleet import (
@@ -49,7 +49,7 @@ def fleet(**nodes: int) -> Cluster:
     for name, used in nodes.items():
         for number in range(used):
             placed = placer_of(made).place(request(claim()), [name])
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, PlacedClaims)
             made.allocate(f"{name}/{number}", placed.allocated.allocations[0])
     return made
 
@@ -149,7 +149,7 @@ def test_nodes_come_in_the_order_of_their_scores(
     assert [one.allocated.score for one in placed] == [scores[name] for name in expected]
     first = placer.place(asked, None if some is None else known)
     assert first == (placed[0] if placed else first)
-    assert isinstance(first, Placed) == bool(expected)
+    assert isinstance(first, PlacedClaims) == bool(expected)
 
 
 def test_iterator_that_is_abandoned_changes_no_answer() -> None:
@@ -301,12 +301,12 @@ def test_what_was_found_before_time_was_up_is_right(looks: int) -> None:
         )
 
     expected = placer_of(nodes()).place(request(_choosy()))
-    assert isinstance(expected, Placed)
+    assert isinstance(expected, PlacedClaims)
     assert expected.allocated.score.distance == CLOSENESS.index((NVLINK_DOMAIN, NUMA_NODE))
     placer = placer_of(nodes())
     placer.place(request(_choosy()), expired=expiring(looks))
     again = placer.place(request(_choosy()))
-    assert (devices_of(again), isinstance(again, Placed) and again.allocated.score) == (
+    assert (devices_of(again), isinstance(again, PlacedClaims) and again.allocated.score) == (
         devices_of(expected),
         expected.allocated.score,
     )
@@ -380,10 +380,10 @@ def test_node_on_which_the_search_is_cut_short_leaves_the_claim_to_another(polic
             nodes.put_slice(published)
     placer = placer_of(nodes, policy, max_steps=200)
     alone = {name: placer.place(request(claim(14)), [name]) for name in "ab"}
-    suitable = [name for name, placed in alone.items() if isinstance(placed, Placed)]
+    suitable = [name for name, placed in alone.items() if isinstance(placed, PlacedClaims)]
     assert suitable == ["b"]
     placed = placer.place(request(claim(14)))
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert placed.node == "b"
 
 
@@ -495,7 +495,7 @@ def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None
     nodes, asked = cluster(a=[gpu("g0")], b=[gpu("g0")]), request(claim())
     placer = placer_of(nodes)
     answer = placer.place(asked)
-    assert isinstance(answer, Placed)
+    assert isinstance(answer, PlacedClaims)
     nodes.allocate("default/other", answer.allocated.allocations[0])
     nodes.remove_node("b")
     nodes.changed_nodes.forget_all_but(nodes.nodes)
@@ -504,7 +504,7 @@ def test_answers_stay_right_when_names_of_changed_nodes_were_forgotten() -> None
 
 def test_pod_without_claims_has_a_place() -> None:
     placed = placer_of(cluster(a=[gpu("g0")])).place(request())
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert (placed.node, placed.allocated.allocations) == ("a", ())
 
 
@@ -516,7 +516,7 @@ def test_claims_that_differ_in_their_configurations_are_of_one_kind_and_keep_the
     assert requests[0].key == requests[1].key
     for one, text in zip(requests, "xy", strict=True):
         placed = placer.place(one)
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, PlacedClaims)
         (kept,) = placed.allocated.allocations[0].devices.config
         assert kept.opaque is not None
         assert kept.opaque.parameters == {"text": text}

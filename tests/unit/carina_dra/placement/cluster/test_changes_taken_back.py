@@ -13,7 +13,7 @@ from carina_dra.allocator.allocate import choose
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.node import Node
 from carina_dra.placement.choice import findings as findings_module
-from carina_dra.placement.choice.placer import Placed, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster import resolution as resolution_module
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import (
@@ -214,7 +214,7 @@ def _answers(placer: Placer, asked: list[PlacementRequest]) -> list[object]:
             answers.append(str(error))
         else:
             # Of nodes that failed, only those are known that were looked at.
-            answers.append(placed if isinstance(placed, Placed) else "nothing")
+            answers.append(placed if isinstance(placed, PlacedClaims) else "nothing")
     return answers
 
 
@@ -266,7 +266,7 @@ def test_only_the_touched_node_is_searched_again() -> None:
     placer, pair, single = placer_of(nodes), request(claim(2)), request(claim())
     placer.place(pair)
     placed = placer.place(single)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     nodes.allocate("default/taken-back", placed.allocated.allocations[0])
     assert devices_of(placer.place(pair)) == ["n01/g0", "n01/g1"]
     nodes.release("default/taken-back")

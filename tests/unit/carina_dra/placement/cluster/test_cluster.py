@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.features import Features
 from carina_dra.allocator.node import Node
-from carina_dra.placement.choice.placer import Placed
+from carina_dra.placement.choice.placer import PlacedClaims
 from carina_dra.placement.cluster.changes import Changes
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.resource import DeviceTaintRule, ResourceClaim, decode, encode
@@ -78,7 +78,7 @@ def test_released_devices_are_free_again() -> None:
 def test_allocation_of_a_claim_can_be_read_until_it_is_released() -> None:
     nodes, asked = cluster(a=[gpu("g0")]), claim()
     placed = place(nodes, asked)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, PlacedClaims)
     assert nodes.allocation(asked.key) is None
     nodes.allocate(asked.key, placed.allocated.allocations[0])
     assert nodes.allocation(asked.key) == placed.allocated.allocations[0]

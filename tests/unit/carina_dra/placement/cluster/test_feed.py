@@ -14,7 +14,7 @@ from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.store import Created, ObjectChange, Removed, Store, StoreEntry, Updated
-from carina_dra.placement.choice.placer import Placed, Placement, PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, Placement, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
 from carina_dra.resource import (
@@ -99,7 +99,7 @@ def fed(*objects: WatchedObject) -> tuple[Feed, Placer, Cluster]:
 def devices_for(asked: ResourceClaim, feed: Feed, placer: Placer, cluster: Cluster) -> list[str]:
     """The devices that the claim would get, as `pool/device`."""
     placement = placer.place(PlacementRequest.of([asked], feed.classes, cluster.features))
-    if not isinstance(placement, Placed):
+    if not isinstance(placement, PlacedClaims):
         return []
     results = placement.allocated.allocations[0].devices.results
     return sorted(f"{result.pool}/{result.device}" for result in results)
@@ -133,7 +133,7 @@ def test_a_slice_that_leaves_a_node_offers_its_devices_on_the_other() -> None:
     assert devices_for(claim(), *state) == ["p/g0"]
     state[0].put(gpu_slice("s", "b", "g0", pool="p"))
     placement = state[1].place(PlacementRequest.of([claim()], state[0].classes, state[2].features))
-    assert isinstance(placement, Placed)
+    assert isinstance(placement, PlacedClaims)
     assert placement.node == "b"
 
 

@@ -10,8 +10,7 @@ from random import Random
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
-from carina_dra.placement.choice.placer import Placed as Found
-from carina_dra.placement.choice.placer import PlacementRequest, Placer
+from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action, CarriedOver, Eviction, Plan, Start
 from controller.engine.model.pod import Pending, Placed
@@ -78,7 +77,7 @@ def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:
         if claims:
             request = PlacementRequest.of(claims, state.devices.classes, state.cluster.features)
             found = placer.place(request, nodes)
-            if not isinstance(found, Found):
+            if not isinstance(found, PlacedClaims):
                 return key
             allocations = tuple(
                 zip([claim.key for claim in claims], found.allocated.allocations, strict=True)
