@@ -25,7 +25,7 @@ VALUES_PER_CONDITION: Final = 100
 QUESTION: Final = 2
 """Asking for the best node, if nothing new has to be found out."""
 KIND_PER_NODE: Final = 50
-"""An attempt that asks for a kind of claims looks at so many nodes in a step, to pass over them."""
+"""Nodes that an attempt passes over in a step."""
 
 LEAST: Final = 1_000
 """What may be spent to learn how much a request takes at least of what a queue counts.

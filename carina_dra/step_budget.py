@@ -34,7 +34,7 @@ class StepBudget:
 
     @classmethod
     def unlimited(cls) -> "StepBudget":
-        """A budget that is never spent, for whoever works on nothing but his own questions."""
+        """A budget without a limit, for work on questions of one's own."""
         return cls(UNLIMITED)
 
     @property

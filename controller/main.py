@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the controller until SIGTERM or SIGINT.
 
     Exits with 2 if the settings are invalid, and with 1 if the Lease is lost: the next process
-    starts anew.
+    starts again.
     """
     run_program(PROGRAM, Settings, _run_or_end, arguments)
 

@@ -95,7 +95,7 @@ class DeviceGroup:
     def is_own(self) -> bool:
         """Whether the devices are those of one node, and say something of its usage.
 
-        Monitors do not: they are devices in which GPUs can be seen, whoever uses them.
+        Monitors do not: they are devices that show GPUs, also those in use.
         """
         first = self.members[0]
         kind = lookup(first.device.attributes, f"{first.id.driver}/type", first.id.driver)

@@ -58,13 +58,13 @@ class KnownObjects(Protocol[T]):
         """The object with its version; None if there is none."""
 
     def put(self, key: ObjectKey, entry: StoreEntry[T]) -> ObjectChange[T] | None:
-        """Takes notice of an object; None if this version or a newer one is known."""
+        """Applies an object; None if this version or a newer one is known."""
 
     def remove(self, key: ObjectKey, version: int) -> Removed[T] | None:
-        """Takes notice of a deletion at a version; None if a newer one is known."""
+        """Applies a deletion at a version; None if a newer one is known."""
 
     def replace(self, entries: Mapping[ObjectKey, StoreEntry[T]]) -> list[ObjectChange[T]]:
-        """Takes notice of a whole list. Returns the changes."""
+        """Applies a whole list. Returns the changes."""
 
 
 class Versions(Generic[T]):
@@ -83,7 +83,7 @@ class Versions(Generic[T]):
         return None if version is None else StoreEntry(version, None)
 
     def put(self, key: ObjectKey, entry: StoreEntry[T | None]) -> ObjectChange[T | None] | None:
-        """Takes notice of an object; None if this version or a newer one is known."""
+        """Applies an object; None if this version or a newer one is known."""
         name = sys.intern(str(key))
         known = self._versions.get(name)
         if known is not None and known >= entry.version:
@@ -92,7 +92,7 @@ class Versions(Generic[T]):
         return Created(key, entry.value) if known is None else Updated(key, None, entry.value)
 
     def remove(self, key: ObjectKey, version: int) -> Removed[T | None] | None:
-        """Takes notice of a deletion at a version; None if a newer one is known."""
+        """Applies a deletion at a version; None if a newer one is known."""
         name = str(key)
         known = self._versions.get(name)
         if known is None or known > version:
@@ -103,7 +103,7 @@ class Versions(Generic[T]):
     def replace(
         self, entries: Mapping[ObjectKey, StoreEntry[T | None]]
     ) -> list[ObjectChange[T | None]]:
-        """Takes notice of a whole list. Returns the changes."""
+        """Applies a whole list. Returns the changes."""
         before: dict[ObjectKey, StoreEntry[T | None]] = {
             ObjectKey.read(name): StoreEntry(version, None)
             for name, version in self._versions.items()

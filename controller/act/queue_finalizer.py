@@ -47,7 +47,7 @@ class QueueFinalizers:
         clock: Callable[[], float] = time.monotonic,
         set_aside: SetAsideObjects | None = None,
     ) -> None:
-        """set_aside: takes notice of Queues whose finalizers cannot be written."""
+        """set_aside: keeps Queues whose finalizers cannot be written."""
         self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._client = client
         self._metrics = metrics
@@ -82,13 +82,13 @@ class QueueFinalizers:
             self._changed.notify()
 
     def forget(self, name: str) -> None:
-        """Takes notice that a Queue does not exist any more."""
+        """Records that a Queue does not exist any more."""
         with self._changed:
             self._seen.pop(name, None)
             self._tried.pop(name, None)
 
     def want(self, in_use: Collection[str]) -> None:
-        """Takes notice of all queues to which groups are charged."""
+        """Applies all queues to which groups are charged."""
         with self._changed:
             if self._in_use != in_use:
                 self._in_use = frozenset(in_use)

@@ -38,7 +38,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A pinned pod stays: no other node would do, and nobody else needs its devices."""
+    """A pinned pod stays: it can go to no other node, and nobody else needs its devices."""
 
     pod: ObservedPod
     group: str

@@ -12,7 +12,7 @@ class Alarms:
         """Also has times that hold no more, which are dropped when they come first."""
 
     def set(self, key: str, at: float) -> None:
-        """Has a key be due at a time, or earlier if that was set before."""
+        """Sets the time of a key, unless an earlier one is set."""
         known = self._at.get(key)
         if known is None or at < known:
             self._at[key] = at
@@ -22,7 +22,7 @@ class Alarms:
                 heapq.heapify(self._heap)
 
     def cancel(self, key: str) -> None:
-        """Has a key not be due."""
+        """Removes the time of a key."""
         self._at.pop(key, None)
 
     @property

@@ -149,7 +149,7 @@ class Backoffs:
         known: Iterable[tuple[ObservedPod, str]],
         words: str,
     ) -> None:
-        """Takes notice that the start of a pod was refused.
+        """Records that the start of a pod was refused.
 
         known: the pods that name a queue, with their groups; looked at for a new line only.
         words: by whom, and why.
@@ -192,7 +192,7 @@ class Backoffs:
             self._change(entry)
 
     def accept(self, pod: ObservedPod) -> None:
-        """Takes notice that kube-scheduler has bound a pod."""
+        """Records that kube-scheduler has bound a pod."""
         line = line_of(pod)
         tally, entry = self._tallies.get(line.account), self._refused.get(line)
         if tally is not None:
@@ -203,7 +203,7 @@ class Backoffs:
             self._forget(line)
 
     def put_pod(self, pod: ObservedPod, group: str, now: float) -> None:
-        """Takes notice of a pod that names a queue."""
+        """Applies a pod that names a queue."""
         line = line_of(pod)
         if (before := self._line_of.get(pod.key)) is not None and before != (line, group):
             self.remove_pod(pod.key)
@@ -225,7 +225,7 @@ class Backoffs:
             self._choose(entry, line, now)
 
     def remove_pod(self, pod: str) -> None:
-        """Takes notice that a pod is gone."""
+        """Records that a pod is gone."""
         line, group = self._line_of.pop(pod, (None, ""))
         if line is None:
             return
@@ -246,7 +246,7 @@ class Backoffs:
             self._wake_at(max(entry.last + LONGEST, entry.retry_at), line)
 
     def object_changed(self, namespace: str, name: str, now: float) -> None:
-        """Takes notice that an object has changed: what was refused for it is tried again.
+        """Records that an object has changed: what was refused for it is tried again.
 
         namespace: the one whose pods can use it; empty if all can.
         """
@@ -291,7 +291,7 @@ class Backoffs:
         return self._due[0][0] if self._due else None
 
     def take_due(self, now: float) -> None:
-        """Has what is due be tried again, and forgets what is long over."""
+        """Ends the back-offs that are due, and forgets what is long over."""
         while self._due and self._due[0][0] <= now:
             _, line = heapq.heappop(self._due)
             entry = self._refused.get(line)
@@ -315,7 +315,7 @@ class Backoffs:
             self._change(entry)
 
     def _choose(self, entry: _Refused, line: Line, now: float) -> None:
-        """Has the first group of a line be tried that waits, if there is one."""
+        """Releases the first group of a line that waits, if there is one."""
         for group, pods in entry.groups.items():
             if any(pods.values()):
                 entry.probe = group
@@ -375,7 +375,7 @@ class Backoffs:
         self.changed[group] = None
 
     def _name(self, line: Line, entry: _Refused, names: Iterable[str]) -> None:
-        """Takes notice of the objects that a refusal names."""
+        """Applies the objects that a refusal names."""
         for name in entry.names:
             lines = self._named[name]
             del lines[line]

@@ -1,7 +1,7 @@
 """A ResourceClaim as the controller sees it: whose it is, and whether its allocation is in effect.
 
 An allocation is *tentative* as long as the controller's gate holds every pod that it is for. Nobody
-uses it yet, so it can be kept, completed or taken back, whoever wrote it and whatever happened to
+uses it yet, so it can be kept, completed or taken back, by any leader, whatever happened to
 the writer.
 """
 

@@ -50,7 +50,7 @@ class Collisions:
         self._contested: dict[DeviceId, None] = {}
 
     def put(self, claim: ResourceClaim) -> None:
-        """Takes notice of what a claim has now."""
+        """Applies what a claim has now."""
         self.remove(claim.key)
         allocation = claim.status.allocation
         if allocation is None:
@@ -72,7 +72,7 @@ class Collisions:
                 self._contested[device] = None
 
     def remove(self, claim: str) -> None:
-        """Takes notice that a claim has nothing."""
+        """Records that a claim has nothing."""
         for device in self._devices.pop(claim, ()):
             holders = self._holders[device]
             del holders[claim]

@@ -20,7 +20,7 @@ class DeclaredQueues:
         """By name: how many queues name it as their parent."""
 
     def put(self, name: str, queue: DeclaredQueue | None) -> bool:
-        """Takes notice of a Queue, or that it is gone; whether more than its status is new."""
+        """Applies a Queue, or its removal; whether more than its status is new."""
         before = self.by_name.pop(name, None)
         if before is not None and before.queue.parent is not None:
             self._children[before.queue.parent] -= 1

@@ -37,12 +37,12 @@ class Deferrals:
         return len(self._avoided.keys() | self._held_back.keys())
 
     def avoid(self, group: str, node: str, until: float) -> None:
-        """Has a group not be placed on a node until a Unix time."""
+        """Keeps a group from a node until a Unix time."""
         self._avoided.setdefault(group, {})[node] = until
         self._due.set(group, until)
 
     def hold_back(self, group: str, until: float, *, keeps: bool) -> None:
-        """Has a group not be placed until a Unix time; it may keep tentative allocations."""
+        """Delays the next start of a group until a Unix time; it may keep tentative allocations."""
         self._held_back[group] = _Hold(until, keeps)
         self._due.set(group, until)
 
@@ -78,7 +78,7 @@ class Deferrals:
 
 
 def avoiding(needs: PodNeeds, nodes: Collection[str]) -> PodNeeds:
-    """What a pod needs of a node that is none of some nodes."""
+    """The needs of a pod that avoids some nodes."""
     return replace(needs, affinity=_avoiding(needs.affinity, nodes)) if nodes else needs
 
 

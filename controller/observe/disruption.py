@@ -37,7 +37,7 @@ class _Namespace:
         return not self.budgets and not self._pods
 
     def put_pod(self, pod: ObservedPod) -> None:
-        """Takes notice of a pod; only other labels have the budgets be asked."""
+        """Applies a pod; only other labels have the budgets be asked."""
         before = self._pods.get(pod.key)
         self._pods[pod.key] = pod
         if before is None or before.labels != pod.labels:
@@ -107,7 +107,7 @@ class Disruptions:
         """By pod: until when the API server need not be asked again."""
 
     def put_pod(self, pod: ObservedPod) -> None:
-        """Takes notice of a pod; budgets matter for those that name a queue."""
+        """Applies a pod; budgets matter for those that name a queue."""
         if pod.queue is not None:
             self._namespaces.setdefault(pod.namespace, _Namespace()).put_pod(pod)
         else:
@@ -123,7 +123,7 @@ class Disruptions:
     def put_budget(
         self, namespace: str, key: str, budget: DisruptionBudget | None
     ) -> dict[str, None]:
-        """Takes notice of a budget, or that it is gone; the pods whose budgets are others now."""
+        """Applies a budget, or its removal; the pods whose budgets are others now."""
         known = self._namespaces.setdefault(namespace, _Namespace())
         changed = known.remove_budget(key) if budget is None else known.put_budget(key, budget)
         self._drop_if_empty(namespace)
@@ -139,7 +139,7 @@ class Disruptions:
         return self._evicted_at[pod.key] if self.evicting.get(pod.key) == pod.uid else None
 
     def forget_eviction(self, pod: ObservedPod, until: float) -> bool:
-        """Has a pod not be evicted until a Unix time; false if it was not being evicted."""
+        """Keeps a pod from being evicted until a Unix time; false if it was not being evicted."""
         if self.evicting.get(pod.key) != pod.uid:
             return False
         del self.evicting[pod.key]

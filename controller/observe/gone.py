@@ -24,7 +24,7 @@ class Gone:
         return len(self._since)
 
     def add(self, uid: str, now: float) -> None:
-        """Takes notice that an object is gone."""
+        """Records that an object is gone."""
         self._since.setdefault(uid, now)
 
     def expire(self, now: float) -> None:

@@ -77,7 +77,7 @@ class Leavers:
     def leaver_of(
         self, claim: ResourceClaim, users: Iterable[ObservedPod], now: float
     ) -> Leaver | None:
-        """Has the devices of a claim be about to become free, if all who could use it have ended.
+        """Returns a placeholder for a claim whose users have all ended, until its grace is over.
 
         kube-controller-manager takes them back a moment after the last of its pods. Until then it
         would seem that nobody leaves, and that others have to be evicted. If it does not take them

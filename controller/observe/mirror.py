@@ -3,7 +3,7 @@
 What the controller has decided and is writing counts at once, before any watch shows it
 (`assume`); what fails counts no longer (`forget`). Allocations that are in effect for nobody yet
 (`observe.claim`) are hidden from the engine and offered to it as nominations, so that it keeps
-what still holds, whoever wrote it.
+what still holds, also of an earlier leader.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +58,7 @@ CLAIMS: Final = "resourceclaims.resource.k8s.io"
 class Mirror:
     """The cluster as it is watched. Used by one thread.
 
-    `put_*` and `remove_*` take notice of a change; `refresh` brings the state up to date.
+    `put_*` and `remove_*` record a change; `refresh` brings the state up to date.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -169,11 +169,11 @@ class Mirror:
             self.state.remove_devices(watched)
 
     def put_queue(self, name: str, queue: DeclaredQueue | None) -> None:
-        """Takes notice of a Queue, or that it is gone."""
+        """Applies a Queue, or its removal."""
         self._queues_changed |= self.roster.put_queue(name, queue)
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Takes notice of the labels of a namespace, or that it is gone."""
+        """Applies the labels of a namespace, or its removal."""
         self.roster.put_namespace(name, labels)
         self.state.put_namespace(name, labels)
         self._changed_claims |= self._standalone.in_namespace(name)
@@ -188,12 +188,12 @@ class Mirror:
         self.state.remove_storage(kind, name)
 
     def put_budget(self, namespace: str, key: str, budget: DisruptionBudget | None) -> None:
-        """Takes notice of a disruption budget, or that it is gone."""
+        """Applies a disruption budget, or its removal."""
         self._budgets_changed = True
         self._changed_pods |= self._disruptions.put_budget(namespace, key, budget)
 
     def declare(self, key: str, declared: DeclaredGroup | None) -> None:
-        """Takes notice of a PodGroup, or that it is gone."""
+        """Applies a PodGroup, or its removal."""
         self.roster.declare(key, declared)
 
     # What the controller does ------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Mirror:
             self._backoffs.avoid(pod, *avoid)
 
     def refuse_start(self, pod: str, group: str, error: Exception) -> None:
-        """Learns that the API server does not accept what starts a pod, whoever writes it."""
+        """Records that the API server refuses what starts a pod."""
         if (known := self.pods.get(pod)) is not None:
             words = f"the API server: {error}"
             self._backoffs.refuse(known, group, self._now, self.roster.pods(), words)
@@ -243,7 +243,7 @@ class Mirror:
         self._change(pod)
 
     def forget(self, starts: Mapping[str, Assumed]) -> None:
-        """Has pods count as they are watched: their starts are written, or cannot be."""
+        """Counts pods as they are watched: their starts are written, or cannot be."""
         for key, assumed in starts.items():
             claims, is_over = self._tentative.forget(key, assumed)
             for claim in claims:
@@ -283,7 +283,7 @@ class Mirror:
         return self._disruptions.may_be_evicted(pod, self._now)
 
     def avoid(self, group: str, node: str, until: float) -> None:
-        """Has a group not be placed on a node until a Unix time."""
+        """Keeps a group from a node until a Unix time."""
         self._deferrals.avoid(group, node, until)
         self._change_group(group)
 
@@ -292,7 +292,7 @@ class Mirror:
         return self._refusals.last_node(pod)
 
     def hold_back(self, group: str, until: float, *, keeps: bool) -> None:
-        """Has a group not be placed until a Unix time; it may keep tentative allocations."""
+        """Delays the next start of a group until a Unix time; it may keep tentative allocations."""
         self._deferrals.hold_back(group, until, keeps=keeps)
         self._change_group(group)
 
@@ -448,7 +448,7 @@ class Mirror:
             self.state.put_pod(made)
 
     def _note_storage(self, name: str, watched: StorageObject) -> None:
-        """Has what kube-scheduler refused for an object be tried again, since it has changed."""
+        """Ends the back-off of what kube-scheduler refused for an object, which has changed."""
         namespace, _, last = name.rpartition("/")
         if isinstance(watched, VolumeClaim | Volume | StorageClass):
             self._backoffs.object_changed(namespace, last, self._now)
@@ -457,7 +457,7 @@ class Mirror:
         self._refusals.put_pod(pod, self._now, is_starting=pod.key in self.assumed)
 
     def _change(self, key: str) -> None:
-        """Has a pod be looked at, or the claim that it stands for."""
+        """Schedules a look at a pod, or at the claim that it stands for."""
         if (claim := self._standalone.claim_of(key)) is not None:
             self._changed_claims[claim] = None
         else:

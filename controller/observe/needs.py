@@ -26,7 +26,7 @@ _NO_NODE: Final = NodeSelector(())
 _ZERO: Final = Quantity.of(0)
 
 _TEMPLATES: Final = 4096
-"""The needs of so many templates are kept, those read last."""
+"""The most templates whose needs are kept, those read last."""
 _LONGEST: Final = 16_384
 """Longer ones, in bytes, are not kept: a tenant chooses their length."""
 _MOST_PARTS: Final = 256

@@ -72,7 +72,7 @@ class AllMembers:
     """An owner that has all pods that name it, and needs all that there are."""
 
     min_count: int
-    """It needs so many at least."""
+    """The least number that it needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class PodView:
     def of(self, pod: ObservedPod, now: float) -> tuple[Pod | None, float | None]:
         """A pod as the engine sees it, and when that changes by time alone.
 
-        None for a pod that holds nothing and is none of the controller's business.
+        None for a pod that holds nothing and that the controller does not decide on.
         """
         if pod.queue is None:
             return self._of_others(pod, now)

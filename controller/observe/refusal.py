@@ -15,12 +15,12 @@ class Refusals:
         """By pod: the node that it was given last."""
 
     def give(self, pod: str, node: str) -> None:
-        """Takes notice that a pod is given a node, about which kube-scheduler is yet to say."""
+        """Records that a pod is given a node, about which kube-scheduler is yet to say."""
         self._last_node[pod] = node
         self._end(pod)
 
     def put_pod(self, pod: ObservedPod, now: float, *, is_starting: bool) -> None:
-        """Takes notice of what is said of a pod, unless that is about an earlier start."""
+        """Applies what is said of a pod, unless that is about an earlier start."""
         is_refused = pod.verdict is not None and pod.given is not None and pod.is_waiting
         if pod.queue is not None and is_refused and not is_starting:
             self.since.setdefault(pod.key, now)

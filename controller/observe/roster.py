@@ -43,7 +43,7 @@ class GroupRegistry:
     """The groups of the pods that name a queue. Used by one thread."""
 
     def __init__(self, set_aside: SetAsideObjects | None = None) -> None:
-        """set_aside: takes notice of groups that cannot be made of their pods."""
+        """set_aside: keeps groups that cannot be made of their pods."""
         self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self.groups: dict[str, Group] = {}
         """By key."""
@@ -103,7 +103,7 @@ class GroupRegistry:
         self._regroup(turned)
 
     def declare(self, key: str, declared: DeclaredGroup | None) -> None:
-        """Takes notice of a PodGroup, or that it is gone."""
+        """Applies a PodGroup, or its removal."""
         before = self.declared.pop(key, None)
         if declared is not None:
             self.declared[key] = declared
@@ -111,7 +111,7 @@ class GroupRegistry:
             self._changed[key] = None
 
     def put_owner(self, key: OwnerKey, owner: Owner | None) -> None:
-        """Takes notice of an owner, or that it is gone."""
+        """Applies an owner, or its removal."""
         before = self._owners.pop(key, None)
         if owner is not None:
             self._owners[key] = owner
@@ -119,14 +119,14 @@ class GroupRegistry:
             self._changed |= self._of_owner.get(key, {})
 
     def put_queue(self, name: str, queue: DeclaredQueue | None) -> bool:
-        """Takes notice of a Queue, or that it is gone; whether more than its status is new."""
+        """Applies a Queue, or its removal; whether more than its status is new."""
         if not self.queues.put(name, queue):
             return False
         self._changed |= dict.fromkeys(self._members)
         return True
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Takes notice of the labels of a namespace, or that it is gone."""
+        """Applies the labels of a namespace, or its removal."""
         if labels is None:
             self.namespaces.pop(name, None)
         elif self.namespaces.get(name) != labels:
@@ -136,12 +136,12 @@ class GroupRegistry:
             }
 
     def note_evicted(self, group: str, now: float) -> None:
-        """Takes notice that a pod of a group was evicted at a Unix time."""
+        """Records that a pod of a group was evicted at a Unix time."""
         self._evicted[group] = now
         self._changed[group] = None
 
     def note_refusal(self, group: str, refusal: SchedulerRefusal | None) -> None:
-        """Takes notice of what kube-scheduler has refused of a group, or that this is over."""
+        """Applies what kube-scheduler has refused of a group, or that this is over."""
         if refusal is not None and group in self._members:
             self._scheduler_refusals[group] = refusal
         elif self._scheduler_refusals.pop(group, None) is None:
@@ -149,7 +149,7 @@ class GroupRegistry:
         self._changed[group] = None
 
     def note_stale(self, stale: Iterable[str], now: float) -> None:
-        """Takes notice of all groups that have fewer pods than they need, but some."""
+        """Applies all groups that have fewer pods than they need, but some."""
         since = {group: self._stale_since.get(group, now) for group in stale}
         self._changed |= dict.fromkeys(since.keys() ^ self._stale_since.keys())
         self._stale_since = since
@@ -218,7 +218,7 @@ class GroupRegistry:
             self._changed[group] = None
 
     def _regroup(self, groups: Iterable[str]) -> None:
-        """Places the pods of groups anew that name different queues now, or no longer."""
+        """Groups the pods again of groups whose pods name different queues now, or no longer."""
         for group in groups:
             self._changed[group] = None
             for pod in self._named.pods(group):
@@ -298,7 +298,7 @@ def _started(root: SubGroup, members: Iterable[ObservedPod]) -> float | None:
     """When the oldest of its pods was bound, if as many run as the group needs, or needed at first.
 
     Neither a minimum that rises later nor a pod that is replaced makes a group start again: it
-    would be safe once more for the min-runtime of its queue, and its run time would begin anew.
+    would be safe once more for the min-runtime of its queue, and its run time would begin again.
     """
     bound = sorted(
         (pod.scheduled, pod.started_with or math.inf)

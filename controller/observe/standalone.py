@@ -160,7 +160,7 @@ class StandaloneClaims:
         """By the pod that stands for it, which has the key of the group: a claim."""
 
     def put(self, claim: ResourceClaim, wanted: StandaloneClaim | None) -> None:
-        """Takes notice of a claim, and of what it asks for by itself."""
+        """Applies a claim, and of what it asks for by itself."""
         self.remove(claim.key)
         if wanted is not None:
             self.known[claim.key] = wanted

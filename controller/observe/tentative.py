@@ -45,14 +45,15 @@ class TentativeAllocations:
         self._due = Alarms()
 
     def assume(self, pod: str, assumed: Assumed) -> Iterable[str]:
-        """Has a start be written; the claims that change by it."""
+        """Adds a start that is being written; returns the claims that change by it."""
         self.assumed[pod] = assumed
         self._given |= assumed.allocations
         return assumed.allocations
 
     def forget(self, pod: str, assumed: Assumed) -> tuple[Iterable[str], bool]:
-        """Has a start not be written any more; the claims that change by it, and if the pod does.
+        """Removes a start that is written or failed.
 
+        Returns the claims that change by it, and whether the pod does.
         What has been decided since stays.
         """
         over = [

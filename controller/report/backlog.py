@@ -148,7 +148,7 @@ class Backlog(Generic[K]):
                 of_owner[key] = None
 
     def _drop(self, key: K, *, urgent: bool) -> None:
-        """Has an object be ready no longer, if it is."""
+        """Takes an object out of those that are ready."""
         owner = self._owner_of(key)
         of_owner = self._ready[urgent].get(owner)
         if of_owner is not None:

@@ -112,7 +112,7 @@ class CycleReport:
         """`pods_of` gives the pods of a group that have no place.
 
         note_use: takes the queues to which groups are charged.
-        set_aside: takes notice of objects that cannot be reported.
+        set_aside: keeps objects that cannot be reported.
         """
         self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._statuses = statuses

@@ -62,7 +62,7 @@ class GroupEvents:
         burst: int = BURST,
         set_aside: SetAsideObjects | None = None,
     ) -> None:
-        """set_aside: takes notice of groups of which nothing can be told."""
+        """set_aside: keeps groups of which nothing can be told."""
         self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._recorder = recorder
         self._bucket = TokenBucket(rate=rate, burst=burst)

@@ -29,7 +29,7 @@ class LeastShareLog:
         self._rate = TokenBucket(rate=1 / _PAUSE, burst=_BURST)
 
     def note(self, name: str, published: ResourceSlice | None, now: float) -> None:
-        """Takes notice of a slice, or that it is gone. `now` is in seconds of any steady clock."""
+        """Applies a slice, or its removal. `now` is in seconds of any steady clock."""
         found = None if published is None else self._find(published)
         if found is None:
             self._logged.pop(name, None)

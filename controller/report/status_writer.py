@@ -71,7 +71,7 @@ class StatusWriter:
         now: Callable[[], float] = time.time,
         set_aside: SetAsideObjects | None = None,
     ) -> None:
-        """set_aside: takes notice of objects whose status cannot be written."""
+        """set_aside: keeps objects whose status cannot be written."""
         self._set_aside = SetAsideObjects() if set_aside is None else set_aside
         self._client = client
         self._metrics = metrics
@@ -122,7 +122,7 @@ class StatusWriter:
             self._compare(target)
 
     def forget(self, target: StatusTarget) -> None:
-        """Takes notice that an object does not exist any more."""
+        """Records that an object does not exist any more."""
         with self._changed:
             self._forget(target)
 
@@ -185,7 +185,7 @@ class StatusWriter:
                 self._compare(target)
 
     def _postpone(self, target: StatusTarget, until: float) -> None:
-        """Has an object that is set aside be written no earlier than at a Unix time."""
+        """Delays the next write of an object that is set aside until a Unix time."""
         delay = max(until - self._set_aside.clock(), _SHORTEST_DELAY)
         with self._changed:
             if target in self._desired and not self._closing:

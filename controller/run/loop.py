@@ -209,7 +209,7 @@ class Loop:
         return spent
 
     def _act(self, writer: Writes, todo: Acts) -> bool:
-        """Has all of it be written; whether there was anything."""
+        """Submits all writes; returns whether there were any."""
         attempt = self._mirror.set_aside.attempt_when_due
         failed = list(todo.failed)
         for commit in todo.commits:
@@ -395,7 +395,7 @@ class Loop:
             _log.info(f"a pod is {how}", extra=facts)
 
     def _measure_wait(self, key: str) -> None:
-        """Takes notice that a group has started, the first time."""
+        """Records that a group has started, the first time."""
         group = self._mirror.roster.groups.get(key)
         if group is not None and group.started is None and key not in self._started:
             self._started.add(key)
@@ -421,7 +421,7 @@ class Loop:
         attempt("applied", put)
 
     def _failed(self, commit: Commit, error: Exception) -> None:
-        """Has a group be decided on again, the later the more often its start has failed."""
+        """Schedules another decision on a group, the later the more often its start has failed."""
         retry = self._retries.failed(commit.group, error)
         self._mirror.hold_back(commit.group, self._now() + retry.seconds, keeps=retry.keeps)
         if not retry.keeps:
@@ -466,7 +466,7 @@ class Loop:
     # What is set aside -------------------------------------------------------------------------
 
     def _note_set_aside(self, resource: str, key: str, doing: str, error: Exception) -> None:
-        """Takes notice, on any thread, that an object is set aside."""
+        """Records, on any thread, that an object is set aside."""
         if self._failure_log.object(resource, key, doing, error):
             self._inbox.put(partial(self._tell_set_aside, resource, key, doing, error))
 

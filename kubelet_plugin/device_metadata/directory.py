@@ -75,6 +75,6 @@ class MetadataDirectory:
 
 
 def _uid(name: str) -> str:
-    """Returns the UID in the name of a file; "" if it is none of ours."""
+    """Returns the UID in the name of a file; "" if the file is not ours."""
     uid, separator, rest = name.removesuffix(_TEMPORARY).partition("_")
     return uid if separator and rest.endswith(_SUFFIX) else ""

@@ -1,4 +1,4 @@
-"""The kind `monitor`: the sight of a GPU, whoever uses it.
+"""The kind `monitor`: the sight of a GPU, also of one in use.
 
 kube-scheduler draws a device's counters for claims with admin access too (kubernetes #140729), so
 that the device `gpu` cannot be allocated for monitoring while the GPU is in use. A monitor consumes

@@ -63,7 +63,7 @@ class MigIntentFiles:
     def current(self, gpu: Gpu) -> MigIntents:
         """Returns what is recorded for a GPU since the node's boot, under its present name.
 
-        The driver may have numbered the GPUs anew since the last intent was recorded.
+        The driver may have renumbered the GPUs since the last intent was recorded.
         """
         name = str(WholeGpuName(gpu.minor))
         recorded = self.read(gpu.uuid) or MigIntents(name, gpu.pci_bus_id)

@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def has_matching(neighbours: Mapping[L, Sequence[R]], size: int, work: Work | None = None) -> bool:
-    """Whether so many edges have no vertex in common, by augmenting paths (Kuhn's algorithm).
+    """Whether a number of edges have no vertex in common, by augmenting paths (Kuhn's algorithm).
 
     `neighbours` has the edges: the vertices on the right, by those on the left. Recursion is as
     deep as the matching is large.

@@ -94,11 +94,11 @@ class Packing:
         return [*different, *([Want(devices, count)] for devices, count in counts.items())]
 
     def _serve(self, devices: int, count: int) -> bool:
-        """Whether devices may serve so many requests; a shareable one may serve several."""
+        """Whether devices may serve a number of requests; a shareable one may serve several."""
         return self._have([level & devices for level in self._levels], count)
 
     def _have(self, levels: Sequence[int], count: int) -> bool:
-        """Whether so many devices may be had together, each level for itself.
+        """Whether a number of devices may be had together, each level for itself.
 
         No device of another level is missing in the first one.
         """
@@ -204,5 +204,5 @@ class Packing:
 
 
 def _beyond(levels: Sequence[int], shift: int, packed: PackedGroup, most: int) -> int:
-    """How many of a group's devices are too many if so many fit together, each level for itself."""
+    """How many of a group's devices are too many, by the number that fit together at each level."""
     return sum(max(0, (level >> shift & packed.devices).bit_count() - most) for level in levels)

@@ -239,7 +239,7 @@ class Supply:
                     yield from view.nodes
 
     def _look(self, node: str) -> None:
-        """Takes notice of the pools that a node offers now."""
+        """Applies the pools that a node offers now."""
         before, after = self._seen.get(node, ()), tuple(self._offered(node))
         if before == after:
             return

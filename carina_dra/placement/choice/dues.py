@@ -56,7 +56,7 @@ class Dues:
         """Of nodes that have not changed."""
 
     def add(self, entry: Entry, steps: int, payer: StepBudget) -> None:
-        """Takes notice of a look that has been paid for."""
+        """Applies a look that has been paid for."""
         due = Due(entry, steps, payer)
         self._of_node.setdefault(entry[3], []).append(due)
         insort(self._in_order, due, key=_entry)

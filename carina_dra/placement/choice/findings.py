@@ -156,7 +156,7 @@ class Findings:
         self._known[name] = after
 
     def refuse(self, node: str) -> None:
-        """Takes notice that a node does not have the devices."""
+        """Records that a node does not have the devices."""
         self._known[node] = NodeRefused()
 
     def forget(self, nodes: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ Entry: TypeAlias = tuple[int, int, int, str]
 """A node with the best score that it could have: alternatives, distance, use, and its name."""
 
 _FEW: Final = 16
-"""If more nodes have changed than one in so many, all nodes are sorted."""
+"""All nodes are sorted if more than one in this many has changed."""
 
 
 class NodeOrder:

@@ -32,7 +32,7 @@ _REMEMBERED: Final = 1_000_000
 _HEAP_SHARE: Final = 10
 """An entry in the order of nodes takes a tenth of the memory of a finding."""
 _KIND: Final = 80
-"""A kind of requests takes the memory of so many findings, whatever is found."""
+"""Fixed cost of a cached kind of requests, in findings."""
 _CHARACTERS: Final = 16
 """So many characters of a request take the memory of a finding: its selectors are compiled."""
 _BETWEEN_LOOKS: Final = 16

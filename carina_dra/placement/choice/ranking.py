@@ -16,7 +16,7 @@ from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.step_budget import StepBudget
 
 _STALE: Final = 3
-"""With more entries than this for each node, the heap is made anew."""
+"""With more entries than this for each node, the heap is rebuilt."""
 
 
 class Ranking:

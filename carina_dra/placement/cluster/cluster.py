@@ -44,7 +44,7 @@ _MANY: Final = 256
 _GONE: Final = 1_024
 """About how many nodes that are gone are remembered as changed."""
 _FEW: Final = 8
-"""Pools are few if there is at most one for so many nodes."""
+"""Pools are few if there is at most one for this many nodes."""
 
 
 class Cluster:
@@ -59,7 +59,7 @@ class Cluster:
         self.wide_moment = 0
         """How often the devices that wide pools offer have changed."""
         self.taint_moment = 0
-        """How often the taints of so many pools have changed that their nodes are not listed."""
+        """How often the taints of too many pools have changed for their nodes to be listed."""
         self._nodes: dict[str, Node] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
@@ -261,7 +261,7 @@ class Cluster:
         return any(self._holdings.usage(pool) is not NOTHING for pool in pools)
 
     def is_wide(self, pool: PoolId) -> bool:
-        """Whether the pool reaches so many nodes that they are not listed as changed with it."""
+        """Whether the pool reaches too many nodes for them to be listed as changed with it."""
         return pool in self._wide
 
     @property

@@ -104,7 +104,7 @@ class PoolGpus:
         return found
 
     def part(self, device: Device, consumed: Mapping[str, Quantity] | None = None) -> int:
-        """The part of its GPU that a device is, or a share of it that consumes so much."""
+        """The part of its GPU that a device is, or a share of it with this consumption."""
         driver = self._driver
         if consumed is not None:
             parts = [

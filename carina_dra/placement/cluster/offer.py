@@ -86,7 +86,7 @@ class Selected:
     """The devices on which it fails by the error: most fail alike."""
 
     def fail(self, devices: int, error: str) -> None:
-        """Takes notice that it fails on devices."""
+        """Records that it fails on devices."""
         self.doubtful |= devices
         self.failures[error] = self.failures.get(error, 0) | devices
 

@@ -58,8 +58,8 @@ from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
 
 _AFTER_UNDECIDED: Final = 0.05
-"""The part of the time after which nothing more is begun once an attempt has come to nothing: who
-has come meanwhile is asked by the next cycle, before those that cost so much."""
+"""The part of the time after which nothing more is begun once an attempt has come to nothing: the
+next cycle asks those that have come meanwhile before the groups that cost so long."""
 _FIRST: Final = 0.5
 """The part of the time of a cycle in which all groups are asked in their order, if some have not
 been asked by the last one; the rest is theirs."""

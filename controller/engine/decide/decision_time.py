@@ -66,7 +66,7 @@ class DecisionTime:
         return not self._spent.get(_namespace(group))
 
     def overdraw(self, group: Group) -> None:
-        """Takes notice that an attempt for a group has used up its whole budget in vain."""
+        """Records that an attempt for a group has used up its whole budget in vain."""
         account = _namespace(group)
         self._overdrawn.add(account)
         self._late[account] = self._now + _LATE_SECONDS

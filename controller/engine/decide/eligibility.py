@@ -24,7 +24,7 @@ class Safe:
 
 
 class Eligibility:
-    """Who may be evicted for one group that asks for so much, by one action."""
+    """Who may be evicted for what one group asks for, by one action."""
 
     def __init__(
         self, state: State, shares: Shares, group: Group, asked: Amounts, action: Action

@@ -51,7 +51,7 @@ class MakingRoom:
         self._ranks = givers(trial.state, shares)
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
-        """By what is asked for, and by whom: evicting others does not do."""
+        """By what is asked for, and by which kind of group: evictions do not make room."""
         self._refused_for_a_time: frozenset[str] = frozenset()
         """The queues of which budgets have refused the last group, for a time only."""
         self._has_room: set[str] = set()

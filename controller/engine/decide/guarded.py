@@ -77,7 +77,7 @@ class Guarded:
         return respect is RespectBudgets.WITHIN_QUOTA and eligibility.has_borrowed(victim)
 
     def refuse(self, group: Group, queues: Iterable[str]) -> None:
-        """Takes notice that budgets of queues have refused a group."""
+        """Records that budgets of queues have refused a group."""
         clocks = self._clocks.setdefault(group.queue, {})
         for queue in queues:
             clock = clocks.get(queue)

@@ -37,9 +37,9 @@ from controller.engine.model.reason import NoVictims, OverLimit, Reason, TooFewD
 from controller.engine.model.resource import Amounts
 
 _CLOSE: Final = 8
-"""After so many evictions on a node, it is looked at again only when they have doubled."""
+"""After this many evictions on a node, it is looked at again only when they have doubled."""
 _FEW: Final = 32
-"""Up to so many evictions, it is tried whether those who move need not have moved."""
+"""Up to this many evictions, a second attempt spares those who moved."""
 _EVICTION: Final = 10
 _MOVES: Final = 10_000
 """What it may cost to look for another place for victims, in steps."""
@@ -133,7 +133,7 @@ class VictimSearch:
         return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
 
     def run(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
-        """Gives the chunk, which asks for so much, its places with the evictions that it takes.
+        """Gives the chunk its places, with the evictions that this takes.
 
         Nothing has changed if there is a reason why not.
 
@@ -474,7 +474,7 @@ class VictimSearch:
         return True
 
     def _note_budgets(self, unit: EvictionUnit) -> None:
-        """Takes notice that budgets refuse to evict a unit."""
+        """Records that budgets refuse to evict a unit."""
         queue = unit.group.queue
         self.refused_by_budgets.add(queue)
         is_reclaimed = self._action is Action.RECLAIM and not unit.must_move

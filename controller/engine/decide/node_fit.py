@@ -34,7 +34,7 @@ def unsuitable(needs: PodNeeds, node: ClusterNode) -> str | None:
 
 
 def steps_of_looks(needs: PodNeeds, nodes: int) -> int:
-    """What it costs to look at the conditions of such a pod on so many nodes."""
+    """Steps to look at the conditions of a pod on a number of nodes."""
     conditions = len(needs.tolerations) + len(needs.node_selector) + _conditions(needs.affinity)
     return nodes * conditions * CONDITION // STEP
 

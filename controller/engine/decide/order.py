@@ -14,7 +14,7 @@ from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
 
 _NOTHING_DUE: Final = 1_000
-"""What a queue has beyond a share of nothing counts so many times."""
+"""Weight of what a queue has without a right to any."""
 
 GroupRank = tuple[int, int, float, str]
 
@@ -59,7 +59,7 @@ def rank_of_group(state: State, group: Group) -> GroupRank:
 
 
 def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> QueueRank:
-    """The order of sibling queues, if the next group of each asks for so much.
+    """The order of sibling queues, by what the next group of each asks for.
 
     Queues that have more than their fair share of something that the group asks for come last, and
     those come first whose quota covers it. Then count priority, and the dominant share that the
@@ -145,7 +145,7 @@ class QueueOrder:
         return (group for heap in self._groups.values() for _, group in heap)
 
     def update(self, queues: Iterable[str]) -> None:
-        """Takes notice that these leaves have more or less, or other groups first."""
+        """Records that these leaves have more or less, or other groups first."""
         for queue in queues:
             self._update(queue)
 

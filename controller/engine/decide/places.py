@@ -29,7 +29,7 @@ _NAMES: Final = uuid.UUID("7d2d7d0e-6a3b-5b0c-9a51-3f0f0c8f6c11")
 _MAX_STEPS: Final = 10_000
 """The decisions of the searches for devices on one node; then other nodes are looked at."""
 _TRIED: Final = 8
-"""Of nodes that others are leaving, so many are looked at for devices that are free already."""
+"""The most nodes that others are leaving which are looked at for devices that are free already."""
 _USERS: Final = 256
 """The most users of a claim (`status.reservedFor`)."""
 _FIND: Final = 25
@@ -161,7 +161,7 @@ class PlaceFinder:
         self.spend(_FIND)
         self.looked_for = pod.key
         self.steps += 1
-        self.spent()  # whoever gives the time learns that the search goes on
+        self.spent()  # reports progress
         state = self._state
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):
@@ -187,7 +187,7 @@ class PlaceFinder:
         return self._best_of_left(pod, open_claims, request, policy, later)
 
     def _is_expired(self) -> bool:
-        """Whether a search is to end: never, but whoever gives the time learns that it goes on."""
+        """Reports progress; never ends a search."""
         self.spent()
         return False
 
@@ -276,7 +276,7 @@ class PlaceFinder:
         )
 
     def may_have_room(self, least: Least, nodes: frozenset[str]) -> bool:
-        """Whether nodes may have room for so many pods; if not, they certainly have not."""
+        """Whether nodes may have room for these pods; false is certain."""
         self.spend(1 + len(nodes) // _NODES_A_STEP)
         cpu, memory, devices = least.cpu, least.memory, least.devices
         slots, wanted = 0, least.count
@@ -397,7 +397,7 @@ class PlaceFinder:
         return place if fits else None
 
     def _show_present(self, node: str) -> None:
-        """Has the devices of a node in use as they are now; to be rolled back."""
+        """Marks the devices of a node as used as they are now; to be rolled back."""
         state = self._state
         for key in list(state.nominated.get(node, ())):
             for claim in state.pods[key].claims:

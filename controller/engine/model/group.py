@@ -82,7 +82,7 @@ class Group:
     preempts: bool = True
     """Whether others may be evicted for it (`preemptionPolicy`)."""
     moves: bool = True
-    """Whether it may be moved to make room: somebody makes its pods anew."""
+    """Whether it may be moved to make room: a controller replaces its pods."""
     created: float = 0
     """Unix time in seconds."""
     started: float | None = None

@@ -154,7 +154,7 @@ def minus(one: Amounts, other: Amounts) -> Amounts:
 
 
 def total(amounts: Iterable[Amounts], size: int) -> Amounts:
-    """The sum of amounts of so many resources."""
+    """The sum of amounts, each of this number of resources."""
     result = (0,) * size
     for one in amounts:
         result = plus(result, one)

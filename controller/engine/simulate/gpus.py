@@ -37,7 +37,7 @@ class SimulatedGpus:
         self.add(slices)
 
     def add(self, slices: Iterable[ResourceSlice]) -> None:
-        """Takes notice of a pool. What is known of its devices stays known when it is gone."""
+        """Applies a pool. What is known of its devices stays known when it is gone."""
         for published in slices:
             spec = published.spec
             pool = (spec.driver, spec.pool.name)
@@ -53,7 +53,7 @@ class SimulatedGpus:
                     self.total += 1
 
     def remove(self, slices: Iterable[ResourceSlice]) -> None:
-        """Takes notice that pools are gone."""
+        """Records that pools are gone."""
         for published in slices:
             gone = self._pools.pop((published.spec.driver, published.spec.pool.name), [])
             self.total -= len(gone)

@@ -246,7 +246,7 @@ class _Simulation:
                 self._tidy(self._live[name])
 
     def _remove(self, live: _Live, pod: Pod, outcome: PodOutcome) -> None:
-        """Takes notice that a pod is gone; its job replaces it, unless it has ended."""
+        """Records that a pod is gone; its job replaces it, unless it has ended."""
         del live.pods[pod.key]
         self._state.remove_pod(pod.key)
         self._release(live, pod, outcome)
@@ -319,7 +319,7 @@ class _Simulation:
         self._occupancy.hold(pod, node, queue, self._state.claims, self._now)
 
     def _release(self, live: _Live, pod: Pod, outcome: PodOutcome) -> None:
-        """Takes notice that a pod is gone from its node; what nobody else holds is free."""
+        """Records that a pod is gone from its node; what nobody else holds is free."""
         released = self._occupancy.release(pod, outcome, self._now)
         if released is not None:
             run, freed = released
@@ -329,7 +329,7 @@ class _Simulation:
                 self._state.put_claim(replace(claim, status=ResourceClaimStatus()))
 
     def _update(self, live: _Live) -> None:
-        """Takes notice that a job has more or fewer pods than before."""
+        """Records that a job has more or fewer pods than before."""
         group = self._state.groups[live.job.name]
         placed = sum(live.placed.values())
         had, has = live.has_minimum, has_minimum(group, live.placed)

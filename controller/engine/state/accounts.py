@@ -100,7 +100,7 @@ class Accounts:
     def request(
         self, queue: str, amounts: Amounts, gpus: Sequence[GpuPart] = (), *, sign: int = 1
     ) -> None:
-        """Takes notice that a group of the queue asks for more (negative: for less).
+        """Records that a group of the queue asks for more (negative: for less).
 
         `sign` is that of the parts of GPUs.
         """

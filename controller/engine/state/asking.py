@@ -125,7 +125,7 @@ class Asking:
         self._named: frozenset[int] | None = None
 
     def forget_claims(self) -> None:
-        """Takes notice that classes or devices have changed."""
+        """Records that classes or devices have changed."""
         self._of_specs.clear()
         self._of_devices.clear()
 

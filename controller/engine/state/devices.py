@@ -62,12 +62,12 @@ class Devices:
         """How often classes have changed."""
 
     def forget_classes(self) -> None:
-        """Takes notice that the device classes have changed."""
+        """Records that the device classes have changed."""
         self.class_moment += 1
         self._members.clear()
 
     def forget_published(self) -> None:
-        """Takes notice that slices have changed."""
+        """Records that slices have changed."""
         self._pools.clear()
 
     def has_any(self, node: str) -> bool:

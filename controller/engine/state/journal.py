@@ -15,7 +15,7 @@ class Journal:
         self._steps: list[Callable[[], object]] = []
 
     def record(self, undo: Callable[[], object]) -> None:
-        """Takes notice of a change that has been made."""
+        """Applies a change that has been made."""
         self._steps.append(undo)
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> None:

@@ -44,7 +44,7 @@ class OrderedPods:
         return (key for _, _, key in reversed(self._entries))
 
     def first(self, count: int) -> list[str]:
-        """The first ones, at most so many."""
+        """Returns the first `count` keys."""
         return [key for _, _, key in self._entries[:count]]
 
     def add(self, pod: Pod) -> None:

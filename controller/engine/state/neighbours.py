@@ -102,11 +102,11 @@ class Neighbours:
         return len(self._counts)
 
     def put(self, pod: Pod, node: str) -> None:
-        """Takes notice that a pod is on a node."""
+        """Records that a pod is on a node."""
         self._change(pod, node, 1)
 
     def remove(self, pod: Pod, node: str) -> None:
-        """Takes notice that it is not; the exact inverse of `put`."""
+        """Records that it is not; the exact inverse of `put`."""
         self._change(pod, node, -1)
 
     def counts(self, selections: Selections, budget: StepBudget) -> NodeCounts:
@@ -164,7 +164,7 @@ class Neighbours:
         )
 
     def all_are_asked_again(self) -> None:
-        """Takes notice that nobody is refused any more because such a pod had no place."""
+        """Records that nobody is refused any more because such a pod had no place."""
         self._has_forgotten = False
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
@@ -173,7 +173,7 @@ class Neighbours:
         return {"kubernetes.io/metadata.name": namespace} if known is None else known
 
     def forget_namespaces(self, gone: str | None = None) -> bool:
-        """Takes notice that labels of namespaces have changed; whether that matters.
+        """Records that labels of namespaces have changed; whether that matters.
 
         `gone` is a namespace that does not exist any more. What was asked for of its pods is
         counted again when it is asked for again.
@@ -200,7 +200,7 @@ class Neighbours:
                 self._guard(term, pod.namespace, node, change)
 
     def _guard(self, term: PodAffinity, author: str, node: str, change: int) -> None:
-        """Takes notice that a pod of the namespace `author` has an anti-affinity term on a node."""
+        """Records that a pod of the namespace `author` has an anti-affinity term on a node."""
         key = (term.selection,)
         namespace = _namespace_of(key)
         foreign = self._foreign_guards.setdefault(namespace, {})

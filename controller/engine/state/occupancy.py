@@ -149,7 +149,7 @@ class Occupancy:
         self.occupy(pod, node)
 
     def nominate(self, key: str) -> None:
-        """Takes notice that a pod has its place only when others have left it."""
+        """Records that a pod has its place only when others have left it."""
         self._set_nominated(key, self.holds[key].node, nominated=True)
 
     def disrupt(self, pod: Pod) -> bool:
@@ -176,14 +176,14 @@ class Occupancy:
                 self.journal.record(partial(self._spend, name, -count))
 
     def hide(self, claim: str) -> None:
-        """Has the devices of a claim free; to be rolled back."""
+        """Marks the devices of a claim as free; to be rolled back."""
         held = self.cluster.allocation(claim)
         if held is not None:
             self.cluster.release(claim)
             self.journal.record(partial(self.cluster.allocate, claim, held))
 
     def show(self, claim: str) -> None:
-        """Has the devices in use that a claim has, whatever it gets instead; to be rolled back."""
+        """Marks the devices that a claim has as used, whatever it gets instead; rolled back."""
         allocation = self.claims[claim].status.allocation if claim in self.claims else None
         held = self.cluster.allocation(claim)
         if allocation is None or held == allocation:
@@ -193,12 +193,12 @@ class Occupancy:
         self.journal.record(partial(self.cluster.release, holder))
 
     def keep_devices(self, holder: str, allocation: Allocation) -> None:
-        """Has devices in use for a pod to come; to be rolled back."""
+        """Marks devices as used for a pod to come; to be rolled back."""
         self.cluster.allocate(holder, allocation)
         self.journal.record(partial(self.cluster.release, holder))
 
     def keep_room(self, node: str, needs: PodNeeds) -> None:
-        """Has room of a node be taken for a pod to come; to be rolled back."""
+        """Takes room of a node for a pod to come; to be rolled back."""
         self.rooms[node].take(needs)
         self.journal.record(partial(self._give_room_back, node, needs))
         self.look_again([node])
@@ -223,7 +223,7 @@ class Occupancy:
         self.look_again([node])
 
     def look_again(self, nodes: Iterable[str]) -> None:
-        """Has what is remembered of the pods on nodes be forgotten."""
+        """Invalidates cached results for these nodes."""
         for node in nodes:
             self.versions[node] = self.versions.get(node, 0) + 1
 
@@ -489,7 +489,7 @@ class Occupancy:
             self.journal.record(partial(self.cluster.release, claim))
 
     def leave(self, pod: Pod, node: str) -> None:
-        """Takes notice that a pod without a place still holds what it had on a node."""
+        """Records that a pod without a place still holds what it had on a node."""
         self._add(self.leaving, node, pod.key)
         self._hold_on(pod, node)
         self.journal.record(partial(self._let_go, pod, node))
@@ -500,7 +500,7 @@ class Occupancy:
             self._charge_deleted(pod)
 
     def stay(self, pod: Pod, node: str) -> None:
-        """Takes notice that it does not; the exact inverse of `leave`."""
+        """Records that it does not; the exact inverse of `leave`."""
         if pod.key in self._deleted:
             self._uncharge_deleted(pod)
         self._drop(self.leaving, node, pod.key)

@@ -17,7 +17,7 @@ class Recount:
         self._classes: set[str] = set()
 
     def follow(self, key: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
-        """Takes notice of what a claim has, and had."""
+        """Applies what a claim has, and had."""
         for pool in _pools_of(before):
             claims = self._claims[pool]
             del claims[key]
@@ -27,7 +27,7 @@ class Recount:
             self._claims.setdefault(pool, {})[key] = None
 
     def note(self, changed: ResourceSlice | DeviceClass | DeviceTaintRule | None) -> None:
-        """Takes notice that an object has changed, in the state before or after the change."""
+        """Records that an object has changed, in the state before or after the change."""
         match changed:
             case ResourceSlice(spec=spec):
                 self._pools[PoolId(spec.driver, spec.pool.name)] = None

@@ -279,7 +279,7 @@ class State(Occupancy):
             self._ask_again()
 
     def _keep_no_places_for(self, namespace: str) -> None:
-        """Takes notice that no pod will come for the places that are kept for a namespace."""
+        """Records that no pod will come for the places that are kept for a namespace."""
         kept = self.memory.kept_places
         left = tuple(place for place in kept if not place.pod.startswith(f"{namespace}/"))
         if len(left) < len(kept):

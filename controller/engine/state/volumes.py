@@ -70,23 +70,23 @@ class Volumes:
         return [] if watched is None else self._change(name, watched, is_there=False) or []
 
     def refer(self, pod: Pod) -> None:
-        """Takes notice of a pod."""
+        """Applies a pod."""
         for claim in pod.volumes:
             self._referrers.setdefault(claim, {})[pod.key] = None
 
     def unrefer(self, pod: Pod) -> None:
-        """Takes notice that a pod is gone."""
+        """Records that a pod is gone."""
         for claim in pod.volumes:
             _drop(self._referrers, claim, pod.key)
 
     def use(self, pod: Pod, node: str) -> None:
-        """Takes notice that a pod is on a node."""
+        """Records that a pod is on a node."""
         for claim in pod.volumes:
             _count(self.users, claim, pod.key, 1)
             _count(self.on_node, node, claim, 1)
 
     def leave(self, pod: Pod, node: str) -> None:
-        """Takes notice that it is not; the exact inverse of `use`."""
+        """Records that it is not; the exact inverse of `use`."""
         for claim in pod.volumes:
             _count(self.users, claim, pod.key, -1)
             _count(self.on_node, node, claim, -1)

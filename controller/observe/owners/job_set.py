@@ -31,7 +31,7 @@ _JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _SELECTS_NODES: Final = "alpha.jobset.sigs.k8s.io/node-selector"
 _PODS: Final = 100_000
-"""An Indexed Job has at most so many pods at a time."""
+"""The most pods that an Indexed Job has at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ def _names(source: Path) -> Iterator[str]:
                 yield name
             case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
                 yield name
+            case _:
+                pass
 
 
 def test_no_public_class_name_stands_twice_without_a_reason() -> None:
