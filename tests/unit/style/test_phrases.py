@@ -1,4 +1,4 @@
-"""Docstrings and comments are plain technical English, without phrases that need a second reading."""
+"""Docstrings and comments are plain technical English, without phrases to be read twice."""
 
 import re
 import tokenize
