@@ -31,7 +31,7 @@ from carina_dra.placement.cluster.gpu import (
     is_partition,
     model_of,
 )
-from carina_dra.placement.cluster.offer import OfferedPool
+from carina_dra.placement.cluster.offer import OfferedPool, Taints
 from carina_dra.placement.cluster.pool_kind import PoolKinds
 from carina_dra.price import LEAST
 from carina_dra.resource import DeviceClass, lookup
@@ -53,7 +53,7 @@ class Supply:
         self._cluster = cluster
         self._left_out: frozenset[str] = frozenset()
         self._moments = (-1, -1, -1, -1)
-        self._seen: dict[str, Sequence[tuple[OfferedPool, int]]] = {}
+        self._seen: dict[str, Sequence[tuple[OfferedPool, Taints]]] = {}
         """The pools of each node, with their devices that have taints."""
         self._kinds = PoolKinds()
         self._views: dict[PoolId, dict[OfferedPool, View]] = {}
@@ -263,7 +263,7 @@ class Supply:
                 del self._views[pool]
             self._changed.add(pool)
 
-    def _offered(self, node: str) -> Iterator[tuple[OfferedPool, int]]:
+    def _offered(self, node: str) -> Iterator[tuple[OfferedPool, Taints]]:
         if node in self._left_out or node not in self._cluster.nodes:
             return
         try:
@@ -271,7 +271,7 @@ class Supply:
         except AllocationError:  # the node's allocations fail
             return
         for offered in offer.ready:
-            yield offered, offered.tainted
+            yield offered, offered.taints
 
 
 class _Remembered(Generic[T]):

@@ -7,7 +7,7 @@ that meet several conditions are counted at once.
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 from carina_dra.allocator.constraint import values_of
 from carina_dra.allocator.features import Features
@@ -18,7 +18,7 @@ from carina_dra.allocator.usage import DeviceId, Usage
 from carina_dra.cel import CompileError, EvaluationError, Meter, Selector
 from carina_dra.placement.cluster.knapsack import PackedGroup, PoolKnapsacks, Remainder
 from carina_dra.price import CEL_UNIT, EVALUATION
-from carina_dra.resource import OnNode, StringAttribute, lookup
+from carina_dra.resource import DeviceTaint, OnNode, StringAttribute, lookup
 from carina_dra.work import Work
 
 NOTHING: Final = Usage()
@@ -58,6 +58,10 @@ class Places:
         if self.incomparable & devices:
             found[None] = self.incomparable & devices
         return found
+
+
+Taints: TypeAlias = tuple[tuple[int, tuple[DeviceTaint, ...]], ...]
+"""The taints of devices, by the bit of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class OfferedPool:
         """The amount of a capacity that each device has, if expressions can be evaluated for it."""
         self._selected: dict[Selector | CompileError, Selected] = {}
         self._tainted: int | None = None
+        self._taints: Taints | None = None
         self._state: PoolState | None = None
 
     @property
@@ -183,7 +188,7 @@ class OfferedPool:
     def retaint(self, pool: ReadyPool) -> None:
         """Takes the same pool with other taints: nothing else of it may differ."""
         self.pool = pool
-        self._tainted = None
+        self._tainted = self._taints = None
 
     @property
     def tainted(self) -> int:
@@ -191,6 +196,16 @@ class OfferedPool:
         if self._tainted is None:
             self._tainted = self._with_taints() if self._features.device_taints else 0
         return self._tainted
+
+    @property
+    def taints(self) -> Taints:
+        """The taints of these devices that prevent allocation."""
+        if self._taints is None:
+            self._taints = tuple(
+                (bit, tuple(filter(prevents_allocation, one.device.taints)))
+                for bit, one in devices_of(self.tainted, self.devices)
+            )
+        return self._taints
 
     def _with_taints(self) -> int:
         return sum(

@@ -276,6 +276,22 @@ def test_taint_rule_takes_devices_out_while_it_exists() -> None:
     assert supply.devices(_ANY) == 4
 
 
+def test_another_taint_of_a_tainted_device_takes_it_from_who_tolerates_the_first() -> None:
+    """Also if the pool reaches many nodes, of which only its usage is looked at."""
+    taint = {"key": "known", "effect": "NoSchedule"}
+    asked = _asked(tolerations=[{"key": "known", "operator": "Exists"}])
+    for pool in ("a", "net"):
+        nodes = cluster(a=[{**gpu("g0"), **_with("4"), "taints": [taint]}])
+        nodes.put_slice(network("net", {**gpu("n0"), **_with("4"), "taints": [taint]}))
+        nodes.remove_slice("a-0" if pool == "net" else "net")
+        supply = Supply(nodes)
+        assert supply.least(asked, _MEMORY) == Quantity.parse("4").nanos
+        nodes.put_rule(_rule(pool))
+        assert supply.least(asked, _MEMORY) is None
+        nodes.remove_rule("r")
+        assert supply.least(asked, _MEMORY) == Quantity.parse("4").nanos
+
+
 def test_class_whose_selector_fails_or_does_not_compile_has_no_devices() -> None:
     nodes = cluster(a=[gpu("g0")])
     assert Supply(nodes).devices(_class(f'device.attributes["{DRIVER}"].missing == 1')) == 0
@@ -425,9 +441,8 @@ def test_supply_of_a_changing_cluster_is_that_of_a_new_one(seed: int) -> None:
     for _ in range(8):
         followed.objects.change()
         followed.follow()
-        left_out = followed.random.sample(sorted(followed.objects.nodes), 1)
-        if followed.random.random() < 0.5:
-            left_out = []
+        nodes = sorted(followed.objects.nodes)
+        left_out = nodes and followed.random.sample(nodes, followed.random.randint(0, 1))
         new = Supply(followed.fresh())
         for one in (supply, new):
             one.leave_out(left_out)
