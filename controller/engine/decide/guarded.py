@@ -7,7 +7,7 @@ long as `evictionGrace`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.model.group import Group
@@ -16,32 +16,44 @@ from controller.engine.model.queue import LEAST_GRACE, RespectBudgets
 from controller.engine.state.state import State
 
 
+@dataclass(slots=True)
+class _Running:
+    """A clock that groups are added to, however many there are."""
+
+    since: float
+    groups: set[str]
+    idle: float | None
+
+    def value(self) -> BudgetClock:
+        return BudgetClock(self.since, tuple(sorted(self.groups)), self.idle)
+
+
 class Guarded:
     """Which queues have been refused by budgets, of which queues, and since when."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._clocks: dict[str, dict[str, BudgetClock]] = {}
+        self._clocks: dict[str, dict[str, _Running]] = {}
         for asker, clocks in state.memory.budget_refusals.items():
             kept = {giver: self._now(giver, clock) for giver, clock in clocks.items()}
             self._clocks[asker] = {giver: one for giver, one in kept.items() if one is not None}
 
-    def _now(self, giver: str, clock: BudgetClock) -> BudgetClock | None:
+    def _now(self, giver: str, clock: BudgetClock) -> "_Running | None":
         """A clock as it is now; None if it has ended."""
         state = self._state
-        groups = tuple(key for key in clock.groups if key in state.waiting)
+        groups = {key for key in clock.groups if key in state.waiting}
         if groups:
-            return replace(clock, groups=groups)
+            return _Running(clock.since, groups, clock.idle)
         idle = state.now if clock.idle is None else clock.idle
         if idle + state.tree.eviction_grace(giver) <= state.now:
             return None
-        return replace(clock, groups=(), idle=idle)
+        return _Running(clock.since, groups, idle)
 
     @property
     def clocks(self) -> Mapping[str, Mapping[str, BudgetClock]]:
         """By queue that asks, and queue that has to give."""
         return {
-            asker: dict(sorted(clocks.items()))
+            asker: {giver: clock.value() for giver, clock in sorted(clocks.items())}
             for asker, clocks in sorted(self._clocks.items())
             if clocks
         }
@@ -80,12 +92,10 @@ class Guarded:
         """Records that budgets of queues have refused a group."""
         clocks = self._clocks.setdefault(group.queue, {})
         for queue in queues:
-            clock = clocks.get(queue)
-            if clock is None:
-                clocks[queue] = BudgetClock(self._state.now, (group.key,))
-            elif group.key not in clock.groups:
-                groups = tuple(sorted([*clock.groups, group.key]))
-                clocks[queue] = BudgetClock(clock.since, groups)
+            clock = clocks.setdefault(queue, _Running(self._state.now, set(), None))
+            if group.key not in clock.groups:
+                clock.groups.add(group.key)
+                clock.idle = None
 
     def overdue(self, group: Group) -> frozenset[str]:
         """The queues of which budgets have refused the queue of a group for too long."""
