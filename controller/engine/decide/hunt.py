@@ -7,7 +7,7 @@ that fit elsewhere move.
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 from typing import Final
 
 from carina_dra.allocator.preference import Policy
@@ -15,17 +15,13 @@ from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.capacity import refusal
 from controller.engine.decide.chunk import (
     PlacementUnit,
-    active_pods,
-    has_active,
-    has_nominated,
     stands,
-    surplus,
 )
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
 from controller.engine.decide.gang import Gang, Taken
+from controller.engine.decide.giving import Giving
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.lingering import hastened
 from controller.engine.decide.move import move
 from controller.engine.decide.places import Least, Place
 from controller.engine.decide.trial import Trial
@@ -109,19 +105,21 @@ class VictimSearch:
         """The queues of which budgets have refused an eviction."""
         self.refused_for_a_time: set[str] = set()
         """Those of them of which budgets are respected for a time only."""
-        self._spared: frozenset[str] = frozenset()
-        """Groups that are not evicted, since it may do without them."""
+        self._giving = Giving(self._state, eligibility, victims)
         self.has = self._state.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
         self.evicted = EvictedUnits()
         """Who has been evicted, in this order."""
-        self.wake: float | None = None
-        """When a group that is safe now is safe no longer."""
 
     @property
     def group(self) -> Group:
         """For whom it looks."""
         return self._eligibility.group
+
+    @property
+    def wake(self) -> float | None:
+        """When a group that is safe now is safe no longer, as a Unix time."""
+        return self._giving.wake
 
     @property
     def looked(self) -> tuple[int, ...]:
@@ -159,12 +157,12 @@ class VictimSearch:
         """Tries again without those who moved: others may do."""
         before = self._disturbance()
         self._state.rollback(mark)
-        self.evicted, self._spared = EvictedUnits(), moved
+        self.evicted, self._giving.spared = EvictedUnits(), moved
         taken = self._attempt(chunk, asked)
         if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
         self._state.rollback(mark)
-        self.evicted, self._spared = EvictedUnits(), frozenset()
+        self.evicted, self._giving.spared = EvictedUnits(), frozenset()
         return self._attempt(chunk, asked)
 
     def _attempt(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
@@ -192,45 +190,10 @@ class VictimSearch:
             if not isinstance(over, OverLimit) or self._action is Action.CONSOLIDATE:
                 return over
             if over.queue not in units:
-                units[over.queue] = self._units_of_queue(over.queue)
+                units[over.queue] = self._giving.units_of_queue(over.queue)
             unit = next(units[over.queue], None)
             if unit is None or not self._evict(unit):
                 return over
-
-    def _units_of_queue(self, queue: str) -> Iterator[EvictionUnit]:
-        """Who goes of the groups below a queue; each is to be evicted before the next is asked for.
-
-        A group that gives nothing now is asked again once all others have given what they can.
-        """
-        left = self._victims.of_queue(queue, self._eligibility)
-        has_changed = True
-        while has_changed:
-            has_changed = False
-            ranked = [(self._victims.rank(group), group.key) for group in left]
-            heapify(ranked)
-            left = []
-            while ranked:
-                rank, key = heappop(ranked)
-                group = self._state.groups[key]
-                now = self._victims.rank(group)
-                if now != rank:  # it has shrunk to its minimum
-                    heappush(ranked, (now, key))
-                    continue
-                pods = self._given_by(group)
-                if not pods:
-                    left.append(group)
-                    continue
-                yield EvictionUnit(group, pods, must_move=False)
-                has_changed = True
-                if has_active(self._state, key):
-                    heappush(ranked, (self._victims.rank(group), key))
-
-    def _given_by(self, group: Group) -> tuple[Pod, ...]:
-        """The least that a group gives, wherever it is; nothing if its queue need not give."""
-        if not self._eligibility.may_take(group) or group.key in self._spared:
-            return ()
-        hastened_pods = hastened(self._state, self._eligibility, group)
-        return hastened_pods or next(self._surplus(group), ()) or self._whole(group)
 
     def _shortage(self, chunk: PlacementUnit) -> NoVictims | None:
         """Why nobody can move for the chunk: all would have more devices than there are."""
@@ -393,49 +356,19 @@ class VictimSearch:
         """Who goes next from a node: as few pods of as unimportant a group as possible."""
         bound: EvictionUnit | None = None
         for group in self._victims.on_node(node, self._eligibility):
-            if group.key in blocked or group.key in self._spared:
+            if group.key in blocked or group.key in self._giving.spared:
                 continue
             gives = self._eligibility.may_take(group)
             if not gives and not (self.moves and group.moves and bound is None):
                 continue
-            if (not gives or self._action is Action.CONSOLIDATE) and self._rests(group):
+            if (not gives or self._action is Action.CONSOLIDATE) and self._giving.rests(group):
                 continue
-            pods = self._pods_on(group, node)
+            pods = self._giving.least(group, node)
             if pods and gives:
                 return EvictionUnit(group, pods, must_move=False)
             if pods:
                 bound = EvictionUnit(group, pods, must_move=True)
         return bound
-
-    def _pods_on(self, group: Group, node: str) -> tuple[Pod, ...]:
-        """The least that can be evicted of a group to free something of a node."""
-        hastened_pods = hastened(self._state, self._eligibility, group, node)
-        return hastened_pods or next(self._surplus(group, node), ()) or self._whole(group)
-
-    def _surplus(self, group: Group, node: str | None = None) -> Iterator[tuple[Pod, ...]]:
-        """What a group can lose, each by itself, and have its minimum before any of it waits."""
-        waits = has_nominated(self._state, group)
-        for pods in surplus(self._state, group, node):
-            if not waits or stands(self._state, group, pods):
-                yield pods
-
-    def _whole(self, group: Group) -> tuple[Pod, ...]:
-        """All pods of a group, unless it is safe."""
-        safe = self._eligibility.safety(group)
-        if safe is not None:
-            self._wake_at(safe.until)
-            return ()
-        return tuple(active_pods(self._state, group.key))
-
-    def _rests(self, group: Group) -> bool:
-        """Whether a group does not move, since it has left places a short time ago."""
-        rest = self._eligibility.rest(group)
-        if rest is not None:
-            self._wake_at(rest.until)
-        return rest is not None
-
-    def _wake_at(self, time: float) -> None:
-        self.wake = time if self.wake is None else min(self.wake, time)
 
     def _evict(self, unit: EvictionUnit) -> bool:
         """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
