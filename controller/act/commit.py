@@ -22,9 +22,9 @@ from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Eviction, Plan, Start
+from controller.observe.group_registry import GROUPS
 from controller.observe.mirror import CLAIMS, PODS, Assumed, Mirror
 from controller.observe.pod import ObservedPod
-from controller.observe.roster import GROUPS
 from controller.observe.standalone import key_of_standalone
 
 MOST_CONSUMERS: Final = 256

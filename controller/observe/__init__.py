@@ -8,7 +8,7 @@ The modules, from what is read to what is made of it:
     declared_queues                Queues, and who may use them
     owner, owners, member          to which group a pod says that it belongs
     grouping, minimum              what each group is, and needs
-    named_groups, roster           which pods are in which group, kept up to date
+    named_groups, group_registry   which pods are in which group, kept up to date
     watched, gone                  what there is now, and what was lately
     tentative                      allocations that are being written, or that nobody uses yet
     standalone                     claims that ask by themselves

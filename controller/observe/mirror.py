@@ -31,11 +31,11 @@ from controller.observe.budget import DisruptionBudget
 from controller.observe.collision import Collisions
 from controller.observe.deferral import Deferrals
 from controller.observe.disruption import Disruptions
+from controller.observe.group_registry import GROUPS, GroupRegistry
 from controller.observe.leaving import Leavers, leaver_key
 from controller.observe.pod import ObservedPod
 from controller.observe.pod_view import PodView
 from controller.observe.refusal import Refusals
-from controller.observe.roster import GROUPS, GroupRegistry
 from controller.observe.set_aside import SetAsideObjects
 from controller.observe.standalone import (
     StandaloneClaim,

@@ -11,10 +11,10 @@ from controller.observe.backoff import Backoffs
 from controller.observe.claim import node_of
 from controller.observe.deferral import Deferrals, avoiding
 from controller.observe.disruption import Disruptions
+from controller.observe.group_registry import GroupRegistry
 from controller.observe.leaving import leaving, longest_grace
 from controller.observe.member import place_of
 from controller.observe.pod import ObservedPod
-from controller.observe.roster import GroupRegistry
 from controller.observe.standalone import StandaloneClaim
 from controller.observe.tentative import TentativeAllocations
 

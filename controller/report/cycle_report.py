@@ -19,7 +19,7 @@ from controller.engine.model.reason import Reason, what_helps
 from controller.engine.model.resource import describe, figure
 from controller.engine.state.state import State
 from controller.names import GROUP
-from controller.observe.roster import GROUPS
+from controller.observe.group_registry import GROUPS
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.giving_log import GivingLog
 from controller.report.group_events import GroupEvents, GroupNotice
@@ -34,6 +34,7 @@ from controller.report.group_status import (
 )
 from controller.report.metrics import ControllerMetrics, QueueFigures
 from controller.report.notice import GroupRefused, GroupWaits
+from controller.report.places_in_queues import PlacesInQueues
 from controller.report.queue_checks import UNKNOWN_ACCESS, QueueAccess
 from controller.report.queue_giving import NO_HOLDUP, holdups
 from controller.report.queue_status import (
@@ -44,7 +45,6 @@ from controller.report.queue_status import (
 )
 from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from controller.report.status_writer import StatusTarget, StatusWriter
-from controller.report.turns import PlacesInQueues
 from controller.report.waiting import for_tenant, needs_its_user, waiting_text, waiting_word
 
 QUEUES: Final = ApiResource(GROUP, "v1alpha1", "queues", "Queue", Scope.CLUSTER)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 from carina_dra.kube.event import ObjectReference
 from carina_dra.kube.event_recorder import EventRecorder
 from controller.engine.explain import Turn
-from controller.observe.roster import GROUPS
+from controller.observe.group_registry import GROUPS
 from controller.observe.set_aside import SetAsideObjects
 from controller.report.notice import (
     REFUSED,

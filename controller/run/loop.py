@@ -42,9 +42,9 @@ from controller.act.writer import (
 from controller.engine.decide.cycle import Engine
 from controller.engine.model.plan import Eviction, Plan
 from controller.observe.claim import read_claim
+from controller.observe.group_registry import GROUPS
 from controller.observe.mirror import Mirror
 from controller.observe.pod import ObservedPod, read_pod
-from controller.observe.roster import GROUPS
 from controller.report.cycle_report import ObjectVersion, Observed
 from controller.report.failures import FailureLog
 from controller.report.metrics import ControllerMetrics, CyclePhase, Undone

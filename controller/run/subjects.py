@@ -35,11 +35,11 @@ from controller.engine.model.volume import (
 )
 from controller.observe.budget import DisruptionBudget, read_budget
 from controller.observe.claim import read_claim
+from controller.observe.group_registry import GroupRegistry
 from controller.observe.mirror import Mirror
 from controller.observe.owner import Owner, OwnerKey, OwnerType
 from controller.observe.owners.types import OWNER_RESOURCES
 from controller.observe.pod import read_pod
-from controller.observe.roster import GroupRegistry
 from controller.observe.volume import (
     read_attach_limits,
     read_storage_capacity,

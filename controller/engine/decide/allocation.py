@@ -4,16 +4,16 @@ from collections.abc import Container, Hashable, Sequence
 from dataclasses import replace
 
 from carina_dra.allocator.preference import Policy
+from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess, nodes_of_firm_gpus, refusal
-from controller.engine.decide.chunk import PlacementUnit, next_chunk
 from controller.engine.decide.gang import Gang, Taken, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
+from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
 from controller.engine.decide.places import Place, PlaceFinder
 from controller.engine.decide.refusal import held_by_refusal
 from controller.engine.decide.reservation import Reservations
-from controller.engine.decide.taker import Assigner
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod

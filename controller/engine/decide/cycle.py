@@ -13,7 +13,6 @@ from typing import Final, assert_never
 
 from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.attempt import Attempt, Enough, Got, Outcome, Refused
-from controller.engine.decide.chunk import has_active, is_satisfied
 from controller.engine.decide.domain import Domains
 from controller.engine.decide.drain import evict_drained
 from controller.engine.decide.eviction import MakingRoom
@@ -23,6 +22,7 @@ from controller.engine.decide.isolation import Isolation, earlier, next_end
 from controller.engine.decide.kept_place import keep_places, places_to_keep
 from controller.engine.decide.order import QueueOrder
 from controller.engine.decide.overrun import overran
+from controller.engine.decide.placement_unit import has_active, is_satisfied
 from controller.engine.decide.places import PlaceFinder, Spent, no_time
 from controller.engine.decide.promise import keep_promises
 from controller.engine.decide.refusal import scheduler_reason

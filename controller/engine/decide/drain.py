@@ -4,8 +4,8 @@ from collections import Counter
 from functools import partial
 from typing import Final
 
-from controller.engine.decide.chunk import active_pods, has_active
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import active_pods, has_active
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Action

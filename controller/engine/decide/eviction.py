@@ -8,17 +8,17 @@ from carina_dra.allocator.preference import Order, Policy
 from controller.engine.decide.allocation import about, kind_of
 from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess
-from controller.engine.decide.chunk import PlacementUnit, next_chunk
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.gang import Taken, wait_together
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.hunt import CutShortError, VictimSearch
 from controller.engine.decide.order import asked_by, givers
 from controller.engine.decide.overrun import is_due
 from controller.engine.decide.placement_policy import policy_of
+from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
 from controller.engine.decide.refusal import evicts_none_by_refusal
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.trial import Trial
+from controller.engine.decide.victim_search import CutShortError, VictimSearch
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action, Cursor

@@ -6,8 +6,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from controller.engine.decide.chunk import PlacementUnit, has_nominated, stands
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import PlacementUnit, has_nominated, stands
 from controller.engine.decide.places import Least, Place, PlaceFinder
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, TopologyConstraint

@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from controller.engine.decide.chunk import active_pods, has_active, has_nominated, stands, surplus
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictionUnit
 from controller.engine.decide.lingering import hastened
+from controller.engine.decide.placement_unit import (
+    active_pods,
+    has_active,
+    has_nominated,
+    stands,
+    surplus,
+)
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod

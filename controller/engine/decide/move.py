@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.capacity import refusal
-from controller.engine.decide.chunk import PlacementUnit, is_satisfied, next_chunk
 from controller.engine.decide.gang import Gang, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.taker import Assigner
+from controller.engine.decide.placement_unit import PlacementUnit, is_satisfied, next_chunk
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import Pod

@@ -5,8 +5,8 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from controller.engine.decide.chunk import PlacementUnit, fullness, next_chunk
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import PlacementUnit, fullness, next_chunk
 from controller.engine.decide.shares import Shares
 from controller.engine.model.group import Group
 from controller.engine.model.resource import Amounts

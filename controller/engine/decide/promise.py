@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from controller.engine.decide.capacity import balance, excess
-from controller.engine.decide.chunk import is_satisfied
 from controller.engine.decide.gang import Taken, wait_together
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import is_satisfied
 from controller.engine.decide.places import Place
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group

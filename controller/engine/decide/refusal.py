@@ -1,6 +1,6 @@
 """What follows for a group from what kube-scheduler has refused of it."""
 
-from controller.engine.decide.chunk import has_active, is_satisfied
+from controller.engine.decide.placement_unit import has_active, is_satisfied
 from controller.engine.model.group import Group
 from controller.engine.model.reason import RefusedByScheduler
 from controller.engine.state.state import State

@@ -8,11 +8,11 @@ end no more.
 
 from collections.abc import Sequence
 
-from controller.engine.decide.chunk import PlacementUnit, active_pods, next_chunk
+from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.gang import Gang
 from controller.engine.decide.overrun import Overruns, declared_end
 from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.taker import Assigner
+from controller.engine.decide.placement_unit import PlacementUnit, active_pods, next_chunk
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.reason import Behind

@@ -11,8 +11,8 @@ from typing import Final
 
 from controller.engine.decide.allocation import Allocating
 from controller.engine.decide.attempt import Got
-from controller.engine.decide.chunk import active_pods, is_satisfied
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import active_pods, is_satisfied
 from controller.engine.decide.reservation import Reservations
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from controller.engine.decide.chunk import Fullness, fullness
 from controller.engine.decide.eligibility import Eligibility
+from controller.engine.decide.placement_unit import Fullness, fullness
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.pod import PodNeeds

@@ -37,10 +37,10 @@ from carina_dra.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from controller.engine.decide.chunk import PlacementUnit
 from controller.engine.decide.cycle import plan
 from controller.engine.decide.domain import Domains
 from controller.engine.decide.isolation import Isolation
+from controller.engine.decide.placement_unit import PlacementUnit
 from controller.engine.decide.places import PlaceFinder
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.trial import Trial

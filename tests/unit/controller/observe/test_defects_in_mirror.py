@@ -7,7 +7,7 @@ import pytest
 from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.state.state import State
-from controller.observe import roster
+from controller.observe import group_registry
 from controller.observe.grouping import group_of
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
@@ -76,7 +76,7 @@ def test_a_group_that_cannot_be_made_is_refused_and_others_are_not(
             raise RuntimeError("a defect")
         return original(group, *arguments)
 
-    monkeypatch.setattr(roster, "group_of", failing)
+    monkeypatch.setattr(group_registry, "group_of", failing)
     for name in ("bad", "good"):
         mirror.put_pod(read_pod(pod_body(name)))
     mirror.refresh(NOW)

@@ -15,10 +15,10 @@ from carina_dra.resource import (
     NodeSelectorTerm,
 )
 from carina_dra.step_budget import OutOfStepsError, StepBudget
-from controller.engine.decide.chunk import PlacementUnit, next_chunk
+from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.gang import Gang
+from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
 from controller.engine.decide.places import Place
-from controller.engine.decide.taker import Assigner
 from controller.engine.model.group import PodSet, TopologyConstraint
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.pod import PodNeeds, PodSelection, SpreadConstraint, Toleration

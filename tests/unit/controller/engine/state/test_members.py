@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.engine.decide.chunk import stands, surplus
+from controller.engine.decide.placement_unit import stands, surplus
 from controller.engine.decide.places import Place
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group, PodSet, SubGroups

@@ -2,7 +2,7 @@
 
 from controller.engine.explain import Turn
 from controller.engine.state.state import State
-from controller.report.turns import PlacesInQueues
+from controller.report.places_in_queues import PlacesInQueues
 from tests.unit.controller.engine.scene import Scene
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.engine.decide.chunk import (
+from controller.engine.decide.placement_unit import (
     Fullness,
     PlacementUnit,
     active_pods,

@@ -17,9 +17,9 @@ from controller.engine.files.priorities import Priorities
 from controller.engine.model.group import Group, PodSet
 from controller.engine.model.queue import Queue
 from controller.names import MIN_COUNT_ANNOTATION, STARTED_WITH_ANNOTATION
+from controller.observe.group_registry import GroupRegistry
 from controller.observe.owner import Owner, OwnerKey, OwnerKind, Part, Parts
 from controller.observe.pod import ObservedPod, read_pod
-from controller.observe.roster import GroupRegistry
 from tests.unit.controller.bodies import JOB, declared_queue, pod_body
 from tests.unit.controller.engine.properties.examples import examples
 from tests.unit.controller.engine.scene import NOW

@@ -13,16 +13,16 @@ from typing import Final
 from carina_dra.allocator.preference import Policy
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.capacity import refusal
-from controller.engine.decide.chunk import (
-    PlacementUnit,
-    stands,
-)
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
 from controller.engine.decide.gang import Gang, Taken
 from controller.engine.decide.giving import Giving
 from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.move import move
+from controller.engine.decide.placement_unit import (
+    PlacementUnit,
+    stands,
+)
 from controller.engine.decide.places import Least, Place
 from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
