@@ -114,7 +114,10 @@ class Host:
 def running_host() -> Iterator[Host]:
     """Makes one, and ends all that runs on it."""
     # Not pytest's own folder: the paths of sockets have 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="carina") as name, ApiServer(Api()) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="c") as name,
+        ApiServer(Api()) as server,
+    ):  # short: sockets' paths have limits
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
