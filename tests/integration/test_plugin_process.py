@@ -278,7 +278,7 @@ def test_unfinished_connections_cost_little_and_do_not_block_probes(host: Host) 
     process = host.start("--http-address", f"127.0.0.1:{port}")
 
     def probe_plugin() -> None:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
             assert answer.read() == b"ok"
 
     def size() -> tuple[int, int]:
@@ -292,7 +292,7 @@ def test_unfinished_connections_cost_little_and_do_not_block_probes(host: Host) 
     with contextlib.ExitStack() as clients:
 
         def connect(sent: bytes) -> socket.socket:
-            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=60)
             clients.enter_context(connection).sendall(sent)
             return connection
 
