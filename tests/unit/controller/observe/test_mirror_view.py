@@ -335,7 +335,8 @@ def test_a_queue_may_allow_less_than_what_is_left_at_least_of_the_grace(
     end = datetime.fromtimestamp(NOW, UTC) + timedelta(seconds=grace)
     seen.put_pod(pod(gates=(), node="n1", deleted=end.isoformat(), grace=grace))
     seen.refresh(NOW)
-    assert known(seen, "t/p").state == Evicting("n1", stuck=lingers, lingers=lingers)
+    expected = Evicting("n1", stuck=lingers, lingers=lingers, charged=not lingers)
+    assert known(seen, "t/p").state == expected
 
 
 @pytest.mark.parametrize(
