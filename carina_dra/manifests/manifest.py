@@ -83,7 +83,7 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestNode(Struct):
+class Node(Struct):
     """The parts of a core/v1 Node that are read; spec and status are free."""
 
     API_VERSION: ClassVar[str] = "v1"
@@ -155,7 +155,7 @@ class ManifestObjects:
             self._add_resource(location, _TYPES[kind], document, strict=strict)
 
     def _add_node(self, location: str, document: JsonObject, *, strict: bool) -> None:
-        node = _decoded(location, ManifestNode, document, strict=strict)
+        node = _decoded(location, Node, document, strict=strict)
         try:
             decode(_NodeStatus, node.status)
         except DecodeError as error:

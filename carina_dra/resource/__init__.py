@@ -123,8 +123,8 @@ from carina_dra.resource.errors import (
     DecodeError,
 )
 from carina_dra.resource.metadata import (
+    Condition,
     ConditionStatus,
-    ObjectCondition,
     ObjectMeta,
     OwnerReference,
 )
@@ -199,6 +199,7 @@ __all__ = [
     "CelSelector",
     "ClaimConfiguration",
     "ClassConfiguration",
+    "Condition",
     "ConditionStatus",
     "ConsumerReference",
     "Counter",
@@ -245,7 +246,6 @@ __all__ = [
     "NodeSelectorOperator",
     "NodeSelectorRequirement",
     "NodeSelectorTerm",
-    "ObjectCondition",
     "ObjectMeta",
     "OnAllNodes",
     "OnMatchingNodes",

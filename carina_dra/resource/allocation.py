@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from carina_dra.quantity import Quantity
 from carina_dra.resource.device_class import OpaqueConfiguration
-from carina_dra.resource.metadata import ObjectCondition
+from carina_dra.resource.metadata import Condition
 from carina_dra.resource.node_operation import NodeOperation
 from carina_dra.resource.node_selector import NodeSelector
 from carina_dra.resource.schema import JsonObject, Struct, Unrecognized, json_name
@@ -91,6 +91,6 @@ class AllocatedDeviceStatus(Struct):
     pool: str
     device: str
     share_id: str | None = field(default=None, metadata=json_name("shareID"))
-    conditions: tuple[ObjectCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     data: JsonObject | None = None
     network_data: NetworkDeviceData | None = None

@@ -60,7 +60,7 @@ class ConditionStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectCondition(Struct):
+class Condition(Struct):
     """One aspect of an object's state."""
 
     type: str

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from carina_dra.resource.metadata import ObjectCondition, ObjectMeta
+from carina_dra.resource.metadata import Condition, ObjectMeta
 from carina_dra.resource.schema import Struct, Unrecognized
 
 
@@ -69,7 +69,7 @@ class DeviceTaintRuleSpec(Struct):
 class DeviceTaintRuleStatus(Struct):
     """The progress of an eviction."""
 
-    conditions: tuple[ObjectCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

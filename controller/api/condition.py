@@ -13,7 +13,7 @@ _MESSAGE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class StatusCondition:
     """One aspect of the object's state."""
 
     type: Annotated[str, text("the type of a condition", "[A-Za-z][A-Za-z0-9]*", 316)]
@@ -41,7 +41,7 @@ class Condition:
 
 def desired_condition(
     kind: str, *, holds: bool, reason: str, message: str, observed_generation: int = 0
-) -> Condition:
+) -> StatusCondition:
     """Returns a condition without its time, which follows from the status that is replaced.
 
     A message of more than 4,096 characters is cut. observed_generation: 0 if it is not known.
@@ -49,4 +49,4 @@ def desired_condition(
     if len(message) > _MESSAGE:
         message = f"{message[: _MESSAGE - 1]}…"
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
-    return Condition(kind, status, None, reason, message, observed_generation)
+    return StatusCondition(kind, status, None, reason, message, observed_generation)

@@ -23,7 +23,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.resource import JsonObject, ObjectMeta
 from carina_dra.resource.errors import BadValueError
 from controller.api import sub_group
-from controller.api.condition import Condition
+from controller.api.condition import StatusCondition
 from controller.api.status import status_body
 from controller.api.sub_group import PodCount, SubGroupSpec, Topology
 from controller.engine.files.amount import DURATION, Seconds, read_duration, write_duration
@@ -165,7 +165,7 @@ class PodGroupStatus:
     pods: PodCounts = field(default_factory=PodCounts)
     """How many pods of the group are in each state."""
     conditions: Annotated[
-        tuple[Condition, ...], items(lambda: codec_of(Condition), 8, key="type")
+        tuple[StatusCondition, ...], items(lambda: codec_of(StatusCondition), 8, key="type")
     ] = ()
     """Why the group is in its phase. `Admitted` is true if its minimum has nodes and devices."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from carina_dra.resource.errors import BadValueError
-from controller.api.condition import Condition
+from controller.api.condition import StatusCondition
 from controller.api.status import status_body
 from controller.engine.files.checked import LONGEST_LABEL, Checked, Rule, integer, items
 from controller.engine.files.namespaces import Namespaces
@@ -68,7 +68,7 @@ class QueueStatus:
     groups: GroupCounts = field(default_factory=GroupCounts)
     """How many groups the queue has."""
     conditions: Annotated[
-        tuple[Condition, ...], items(lambda: codec_of(Condition), 8, key="type")
+        tuple[StatusCondition, ...], items(lambda: codec_of(StatusCondition), 8, key="type")
     ] = ()
     """Whether the queue takes work (`Active`), whether all that it names exists
     (`ReferencesResolved`), whether there is what its quotas promise (`QuotasCovered`), and whether

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
-from controller.api.condition import Condition, desired_condition
+from controller.api.condition import StatusCondition, desired_condition
 from controller.api.pod_group import GroupPhase, PodCounts, PodGroupStatus
 from controller.engine.model.group import Group, is_satisfied
 from controller.engine.model.plan import Plan
@@ -152,11 +152,13 @@ def _named(nodes: Sequence[str]) -> str:
     return f"nodes {', '.join(nodes[:_NODES_NAMED])}{others}"
 
 
-def _not_admitted(reason: str, message: str, generation: int) -> Condition:
+def _not_admitted(reason: str, message: str, generation: int) -> StatusCondition:
     return _condition(ADMITTED, reason, message, generation, holds=False)
 
 
-def _condition(kind: str, reason: str, message: str, generation: int, *, holds: bool) -> Condition:
+def _condition(
+    kind: str, reason: str, message: str, generation: int, *, holds: bool
+) -> StatusCondition:
     return desired_condition(
         kind, holds=holds, reason=reason, message=message, observed_generation=generation
     )
@@ -168,7 +170,7 @@ def _no_pods(key: str) -> tuple[str, str]:
 
 def _all_pods_placed(
     group: Group, counts: PodCounts, outlook: Outlook, generation: int
-) -> Condition:
+) -> StatusCondition:
     holds = not (counts.pending or counts.gated)
     reason, message = "Placed", "no pod waits for a place"
     if not holds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from carina_dra.resource.errors import did_you_mean
-from controller.api.condition import Condition, desired_condition
+from controller.api.condition import StatusCondition, desired_condition
 from controller.engine.decide.shares import cluster_total
 from controller.engine.model.queue import Queue
 from controller.engine.model.resource import DevicesOf, Resource, describe, write_amount
@@ -48,7 +48,9 @@ def access_of(queues: DeclaredQueues, namespaces: Collection[str]) -> Mapping[st
     }
 
 
-def checks(state: State, queue: str, access: QueueAccess, generation: int) -> Iterator[Condition]:
+def checks(
+    state: State, queue: str, access: QueueAccess, generation: int
+) -> Iterator[StatusCondition]:
     """The conditions of a queue of the tree, beside whether it is active."""
     known = state.tree.queues[queue]
     missing = [*_missing_classes(state, known), *_missing_namespaces(access)]

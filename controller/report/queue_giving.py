@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.api.condition import Condition, desired_condition
+from controller.api.condition import StatusCondition, desired_condition
 from controller.engine.model.plan import Action, Plan
 from controller.engine.model.pod import Evicting, Placed
 from controller.engine.model.reason import NoVictims
@@ -65,7 +65,7 @@ def _guarded(plan: Plan) -> Collection[str]:
     return found
 
 
-def gives_back(holdup: Holdup, generation: int) -> Condition:
+def gives_back(holdup: Holdup, generation: int) -> StatusCondition:
     """The condition of a queue, by what keeps it from giving back."""
     found = []
     if holdup.budgets:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from controller.api.condition import Condition, desired_condition
+from controller.api.condition import StatusCondition, desired_condition
 from controller.api.queue import MOST_RESOURCES, GroupCounts, QueueStatus, ResourceStatus
 from controller.engine.decide.placement_unit import Fullness, fullness
 from controller.engine.files.queue import naming
@@ -109,7 +109,7 @@ def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
 
 def _active(
     state: State, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
-) -> Condition:
+) -> StatusCondition:
     tree = state.tree
     if queue in tree.cut_off:
         why = CutOffQueue(queue, *tree.cut_off[queue])
@@ -133,13 +133,13 @@ def _active(
     )
 
 
-def _inactive(reason: str, message: str, generation: int) -> Condition:
+def _inactive(reason: str, message: str, generation: int) -> StatusCondition:
     return desired_condition(
         ACTIVE, holds=False, reason=reason, message=message, observed_generation=generation
     )
 
 
-def _closed(queue: Queue, use: QueueUse | None, generation: int) -> Condition:
+def _closed(queue: Queue, use: QueueUse | None, generation: int) -> StatusCondition:
     """Says what holds a queue that admits nothing more."""
     if use is None:
         held = "nothing holds it"

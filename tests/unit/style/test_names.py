@@ -13,6 +13,7 @@ _TWICE: Final = {
     "GpuConfig": "NVIDIA's kind has the name of ours",
     "GpuSharing": "a part of it",
     "MigDeviceConfig": "NVIDIA's kind has the name of ours",
+    "Node": "what the allocator needs of a node, and the kind in files, whose name errors show",
     "Queue": "the engine's queue, and the API's kind, whose name is that of the class",
     "TimeSlicingConfig": "NVIDIA's kind has the name of ours",
 }

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, get_args, get_origin
 
 from carina_dra.quantity import Quantity
-from carina_dra.resource import JsonObject, NodeSelector, ObjectCondition, ObjectMeta
+from carina_dra.resource import Condition, JsonObject, NodeSelector, ObjectMeta
 from carina_dra.resource.schema import (
     Known,
     KnownMember,
@@ -21,7 +21,7 @@ from carina_dra.resource.schema import (
 from tests.samples.resources import KINDS
 
 ROOTS: dict[str, type[Struct]] = KINDS | {
-    "ObjectCondition": ObjectCondition,
+    "Condition": Condition,
     "NodeSelector": NodeSelector,
     "ObjectMeta": ObjectMeta,
 }

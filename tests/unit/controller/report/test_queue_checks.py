@@ -1,6 +1,6 @@
 """A Queue that names what does not exist, or promises more than there is, says so."""
 
-from controller.api.condition import Condition
+from controller.api.condition import StatusCondition
 from controller.api.queue import GroupCounts
 from controller.engine.model.resource import Memory
 from controller.report.queue_checks import QueueAccess
@@ -10,18 +10,18 @@ from tests.unit.controller.engine.scene import GIB, NOW, Scene
 
 def conditions(
     scene: Scene, queue: str = "q", access: QueueAccess | None = None
-) -> dict[str, Condition]:
+) -> dict[str, StatusCondition]:
     status = queue_status(
         scene.state(), scene.plan(), queue, GroupCounts(), access=access or QueueAccess()
     )
     return {condition.type: condition for condition in status.conditions}
 
 
-def references(scene: Scene, access: QueueAccess | None = None) -> Condition:
+def references(scene: Scene, access: QueueAccess | None = None) -> StatusCondition:
     return conditions(scene, access=access)["ReferencesResolved"]
 
 
-def quotas(scene: Scene, queue: str = "q") -> Condition:
+def quotas(scene: Scene, queue: str = "q") -> StatusCondition:
     return conditions(scene, queue)["QuotasCovered"]
 
 

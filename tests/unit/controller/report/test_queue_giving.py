@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.condition import Condition
+from controller.api.condition import StatusCondition
 from controller.engine.model.plan import Action, BudgetClock
 from controller.engine.model.pod import Evicting
 from controller.report.giving_log import GivingLog
@@ -20,7 +20,7 @@ def _guarded(*budgets: str) -> Scene:
     return scene
 
 
-def _condition(scene: Scene, queue: str = "thief") -> Condition:
+def _condition(scene: Scene, queue: str = "thief") -> StatusCondition:
     return gives_back(holdups(scene.state(), scene.plan()).get(queue, NO_HOLDUP), 1)
 
 

@@ -1,6 +1,6 @@
 """Which groups hold a queue, and what a closed queue says of them."""
 
-from controller.api.condition import Condition
+from controller.api.condition import StatusCondition
 from controller.api.queue import GroupCounts
 from controller.engine.model.pod import Evicting
 from controller.report.queue_status import queue_status
@@ -8,7 +8,7 @@ from controller.report.queue_use import queues_in_use, use_of_closed_queues
 from tests.unit.controller.engine.scene import NOW, Scene
 
 
-def active(scene: Scene, queue: str = "q") -> Condition:
+def active(scene: Scene, queue: str = "q") -> StatusCondition:
     state = scene.state()
     use = use_of_closed_queues(state).get(queue)
     return queue_status(state, scene.plan(), queue, GroupCounts(), use).conditions[0]
