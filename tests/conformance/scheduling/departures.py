@@ -20,6 +20,10 @@ DEPARTURES: Final[Mapping[str, str]] = {
         "a queue below its fair share gets it back from the one that has more than its own, "
         "whatever their priorities: weight 0 entitles to nothing above the quota"
     ),
+    "integration-reclaim-038.json": (
+        "a group without devices, of a queue that names no cpu or memory, gives its memory to one "
+        "that asks for devices within its quota: otherwise it keeps devices from their owner"
+    ),
     "integration-stalegangeviction-001.json": _NOBODY_ASKS,
     "integration-stalegangeviction-002.json": _NOBODY_ASKS,
     "stalegangeviction-003.json": _NOBODY_ASKS,
