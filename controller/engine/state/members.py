@@ -56,10 +56,15 @@ class OrderedPods:
         del self._entries[bisect_left(self._entries, order_of_pod(pod))]
 
 
+def asks_for_devices(pod: Pod) -> bool:
+    """Whether a pod has claims, or asks for devices of a device plugin."""
+    return bool(pod.claims or pod.needs.extended)
+
+
 class GroupPods:
     """The pods of a group. Sets without pods are left out."""
 
-    __slots__ = ("active", "by_set", "nodes", "nominated", "pending")
+    __slots__ = ("active", "by_set", "nodes", "nominated", "pending", "with_devices")
 
     def __init__(self) -> None:
         self.by_set: dict[str, dict[str, None]] = {}
@@ -73,6 +78,9 @@ class GroupPods:
         self.nominated: dict[str, int] = {}
         """By pod set: how many of the active ones wait for others to leave their place."""
 
+        self.with_devices = 0
+        """How many pods with a place ask for devices."""
+
     def wait(self, pod: Pod, pod_set: str) -> None:
         """A pod waits for a place."""
         _add(self.pending, pod_set, pod)
@@ -83,6 +91,7 @@ class GroupPods:
 
     def take_place(self, pod: Pod, pod_set: str, node: str) -> None:
         """A pod has got a place."""
+        self.with_devices += asks_for_devices(pod)
         match pod.state:
             case Evicting():
                 return
@@ -95,6 +104,7 @@ class GroupPods:
 
     def give_place(self, pod: Pod, pod_set: str, node: str) -> None:
         """A pod has lost its place; the exact inverse of `take_place`."""
+        self.with_devices -= asks_for_devices(pod)
         match pod.state:
             case Evicting():
                 return

@@ -22,7 +22,7 @@ from controller.engine.state.asking import Asking
 from controller.engine.state.charge import Charge, GpuPart
 from controller.engine.state.devices import Devices
 from controller.engine.state.journal import Journal
-from controller.engine.state.members import GroupPods, set_of
+from controller.engine.state.members import GroupPods, asks_for_devices, set_of
 from controller.engine.state.neighbours import Neighbours
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
 from controller.engine.state.room import Room
@@ -268,8 +268,7 @@ class Occupancy:
     def has_devices(self, group: str) -> bool:
         """Whether a pod of a group with a place asks for devices."""
         members = self.members.get(group)
-        pods = () if members is None else (key for of in members.by_set.values() for key in of)
-        return any(key in self.holds and _asks_for_devices(self.pods[key]) for key in pods)
+        return members is not None and members.with_devices > 0
 
     def asked_by(self, pods: Iterable[Pod]) -> Amounts:
         """What pods and their claims without devices count in a queue, as asked.
@@ -354,7 +353,7 @@ class Occupancy:
         if _could_leave(pod):
             holders = self.holders.setdefault(hold.queue, {})
             holders[hold.priority] = holders.get(hold.priority, 0) + 1
-            if not _asks_for_devices(pod):
+            if not asks_for_devices(pod):
                 self.without_devices[hold.queue] = self.without_devices.get(hold.queue, 0) + 1
         if _lingers(pod):
             self.lingering.setdefault(pod.group or "", {})[pod.key] = None
@@ -372,7 +371,7 @@ class Occupancy:
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
         if _could_leave(pod):
-            if not _asks_for_devices(pod):
+            if not asks_for_devices(pod):
                 self.without_devices[hold.queue] -= 1
             holders = self.holders[hold.queue]
             holders[hold.priority] -= 1
@@ -572,10 +571,6 @@ def discard(index: dict[str, dict[str, None]], key: str, member: str) -> None:
     del of_key[member]
     if not of_key:
         del index[key]
-
-
-def _asks_for_devices(pod: Pod) -> bool:
-    return bool(pod.claims or pod.needs.extended)
 
 
 def _could_leave(pod: Pod) -> bool:
