@@ -288,6 +288,7 @@ def test_unfinished_connections_cost_little_and_do_not_block_probes(host: Host) 
         return int(status["VmRSS"].split()[0]), int(status["Threads"])
 
     probe_plugin()
+    eventually(host.has_whole_pool)  # what it starts with, it has started
     memory, threads = size()
     with contextlib.ExitStack() as clients:
 

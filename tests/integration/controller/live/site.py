@@ -249,6 +249,13 @@ class Team:
         )
         return found or {}
 
+    def await_event(self, reason: str) -> None:
+        """Waits until there is an Event with a reason in the namespace."""
+        wanted = ("events", "--namespace", self.namespace, f"--field-selector=reason={reason}")
+        eventually(
+            lambda: self.site.cluster.kubectl("get", *wanted, "-o", "name"), within=PLACED_WITHIN
+        )
+
     def delete_pod(self, name: str) -> None:
         self.client.delete(PODS, name, namespace=self.namespace, grace_period_seconds=0)
 

@@ -47,6 +47,7 @@ def busy(site: Site, team: Team) -> Team:
         team.await_bound(1)
         team.gang("waits", pods=1, gpus=2)
         team.await_condition("waits", lambda condition: condition.get("status") == "False")
+        team.await_event("NoRoom")
     return team
 
 

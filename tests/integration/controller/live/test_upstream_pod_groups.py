@@ -10,10 +10,9 @@ from carina_dra.kube.kubeconfig import from_kubeconfig
 from controller.engine.model.queue import QUEUE_LABEL
 from simulation.kubernetes import releases
 from simulation.kubernetes.cluster import Cluster, running_cluster
-from tests.eventually import eventually
 from tests.integration.controller.live.conftest import HOLLOW_NODES
 from tests.integration.controller.live.hollow_kubelet import HollowKubelet
-from tests.integration.controller.live.site import PLACED_WITHIN, Site, Team
+from tests.integration.controller.live.site import Site, Team
 
 _VERSION = "v1alpha2" if releases.kubernetes().version.startswith("1.36.") else "v1beta1"
 _NODES = [f"upstream-{index}" for index in range(2)]
@@ -80,7 +79,7 @@ def test_gang_starts_whole(team: Team) -> None:
 def test_gang_waits_until_it_has_pods_enough(team: Team) -> None:
     _pod_group(team, "gang", gang={"minCount": 3})
     _pods(team, "gang", 2, gpus=1)
-    _await_event(team, "TooFewPods")
+    team.await_event("TooFewPods")
     assert team.gated() == {"gang-0", "gang-1"}
     team.pod("gang-2", 1, schedulingGroup={"podGroupName": "gang"})
     team.await_bound(3)
@@ -91,7 +90,7 @@ def test_gang_without_room_stays_gated_and_starts_once_there_is(team: Team) -> N
     team.await_bound(1)
     _pod_group(team, "gang", gang={"minCount": 2})
     _pods(team, "gang", 2, gpus=4)
-    _await_event(team, "NoRoom")
+    team.await_event("NoRoom")
     assert team.gated() == {"gang-0", "gang-1"}
     assert len(team.allocated()) == 4
     team.delete_pod("before")
@@ -103,7 +102,7 @@ def test_member_that_comes_late_joins_those_that_run(team: Team) -> None:
     _pods(team, "gang", 2, gpus=4)
     team.await_bound(2)
     team.pod("late", 4, schedulingGroup={"podGroupName": "gang"})
-    _await_event(team, "NoRoom")
+    team.await_event("NoRoom")
     team.delete_pod("gang-0")
     team.await_bound(1, "late")
 
@@ -112,10 +111,3 @@ def test_pods_without_a_gang_start_together(team: Team) -> None:
     _pod_group(team, "basic", basic={})
     _pods(team, "basic", 3, gpus=1)
     team.await_bound(3)
-
-
-def _await_event(team: Team, reason: str) -> None:
-    """Waits until the controller says why pods of the team wait."""
-    kubectl = team.site.cluster.kubectl
-    wanted = ("events", "--namespace", team.namespace, f"--field-selector=reason={reason}")
-    eventually(lambda: kubectl("get", *wanted, "-o", "name"), within=PLACED_WITHIN)
