@@ -149,6 +149,8 @@ class _Cycle:
         """The groups that have not been asked, or not by all actions."""
         self._held_back: set[str] = set()
         """The groups that are not asked in this cycle, so that others are."""
+        self._passes_over = False
+        """Whether those are left to the next cycle who ask expensively."""
 
     def run(self) -> Plan:
         """Decides."""
@@ -158,14 +160,30 @@ class _Cycle:
         groups, late = self._isolation.time.turn(asking)
         self._held_back = {one.key for one in asking} - {one.key for one in (*groups, *late)}
         self._decide_for(groups)
-        self._decide_for(late)
+        if late and self._is_written_first():
+            self._passes_over = True
+            self._unasked.update(group.key for group in late)
+        else:
+            self._decide_for(late)
         if Action.STALE in self._state.settings.actions:
             self._stale, wake = self._evict_stale()
             self._wake_at(wake)
         evict_drained(self._trial, self._isolation)
-        self._ask_deferred()
+        if not self._passes_over:
+            self._ask_deferred()
         keep_together(self._trial, self._isolation)
         return self._plan()
+
+    def _is_written_first(self) -> bool:
+        """Whether what has been decided is written before those are asked who ask expensively.
+
+        It would wait for their attempts otherwise. They are passed over once, and asked in the next
+        cycle whatever it decides.
+        """
+        if self._state.memory.passes_over:
+            return False
+        starts = any(not decided.waits for decided in self._trial.placed.values())
+        return starts or bool(self._trial.evictions)
 
     def _decide_for(self, groups: list[Group]) -> None:
         """Gives groups what is free, and makes room for those for which it does not suffice."""
@@ -409,6 +427,7 @@ class _Cycle:
             set_aside=set_aside,
             debts=self._isolation.time.debts(),
             asked_late=self._isolation.time.late(),
+            passes_over=self._passes_over,
             held_back=tuple(sorted(self._held_back)),
             attempt_limits=self._isolation.attempt_limits(waiting.keys() | left),
         )

@@ -173,6 +173,8 @@ class CarriedOver:
     asked_late: Mapping[str, float] = field(default_factory=dict)
     """By `queue/namespace`: until when, as a Unix time, others are asked before its groups, since
     an attempt for one of them was undecided."""
+    passes_over: bool = False
+    """Whether these groups were left to the next cycle, so that what others got was written."""
     held_back: tuple[str, ...] = ()
     """The groups that were not asked: their queue or namespace is in debt, and others asked."""
     attempt_limits: Mapping[str, int] = field(default_factory=dict)

@@ -188,7 +188,20 @@ class TestCycles:
         self._add_pods(state, "evil/g", 1_000)
         decided = Engine(state).decide(lambda: 0.1)  # after an attempt in vain time is up
         assert len(decided.evictions) == 4
-        assert decided.undecided == ("evil/g",)
+        state.memory = decided.memory
+        assert Engine(state).decide(lambda: 0.1).undecided == ("evil/g",)
+
+    def test_what_others_get_is_written_before_who_asks_expensively_is_asked(self) -> None:
+        state = self._state(1)
+        state.memory = replace(state.memory, asked_late={"evil/evil": NOW + 300})
+        self._arrive(state, "good/p1", "good")
+        first = self._cycle(state)
+        assert (started_keys(first), first.undecided) == (["good/p1-0"], ())
+        assert first.is_unfinished
+        self._arrive(state, "good/p2", "good")
+        second = self._cycle(state)  # not passed over again
+        assert "good/p2-0" in started_keys(second)
+        assert second.undecided == ("evil/g0",)
 
     def test_what_is_stale_goes_for_who_asked_expensively_too(self) -> None:
         scene = Scene().node("n", 8).queue("q", quota=8)

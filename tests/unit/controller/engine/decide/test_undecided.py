@@ -26,8 +26,9 @@ def _scene(pods: int = 40, gpus: int = 64, **settings: object) -> Scene:
 
 
 def _cycle(state: State) -> Plan:
+    """Decides, and has those that ask expensively asked in the next cycle, whoever starts."""
     decided = Engine(state).decide()
-    state.memory = decided.memory
+    state.memory = replace(decided.memory, passes_over=True)
     return decided
 
 
