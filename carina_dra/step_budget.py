@@ -5,11 +5,13 @@ as much work as one decision of the search for devices, 10 microseconds on a cor
 costs steps, and how many, is said in `price`.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 UNLIMITED: Final = 1 << 62
 """A limit that no work reaches."""
+_BETWEEN_LOOKS: Final = 2_000
+"""Steps after which work that gives way looks whether it has to: a fiftieth of a second."""
 
 
 class OutOfStepsError(Exception):
@@ -20,13 +22,20 @@ class OutOfStepsError(Exception):
         self.limit = limit
 
 
+class GaveWayError(Exception):
+    """The work was given up for somebody who comes first: nothing is known yet."""
+
+
 class StepBudget:
     """How many steps some work may take. It is spent in the innermost loops."""
 
-    __slots__ = ("charged", "limit", "spent")
+    __slots__ = ("_gives_way", "_next_look", "charged", "limit", "spent")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, gives_way: Callable[[], bool] | None = None) -> None:
+        """`gives_way` is asked again and again whether the work is given up."""
         self.limit = limit
+        self._gives_way = gives_way
+        self._next_look = limit if gives_way is None else min(limit, _BETWEEN_LOOKS)
         self.spent = 0
         """It exceeds the limit by the price of the last step at most."""
         self.charged: dict[Hashable, int] = {}
@@ -52,15 +61,24 @@ class StepBudget:
 
         Raises:
             OutOfStepsError: the budget does not suffice.
+            GaveWayError: the work gives way.
         """
         self.spent += steps
+        if self.spent > self._next_look:
+            self._look()
+
+    def _look(self) -> None:
         if self.spent > self.limit:
             raise OutOfStepsError(self.limit)
+        if self._gives_way is not None and self._gives_way():
+            raise GaveWayError
+        self._next_look = min(self.limit, self.spent + _BETWEEN_LOOKS)
 
     def extend(self, steps: int) -> None:
         """Charges work beyond the limit, which is as much higher then."""
         self.spent += steps
         self.limit += steps
+        self._next_look += steps
 
     def spend_once(self, what: Hashable, steps: int) -> None:
         """Charges work whose result is remembered, once; also where it is remembered already.

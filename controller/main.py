@@ -31,6 +31,7 @@ from controller.report.status_writer import StatusWriter
 from controller.run.fence import Fence
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
+from controller.run.newcomers import Newcomers
 from controller.run.watches import Watches
 from controller.settings import Settings
 
@@ -131,7 +132,7 @@ def lead(
         set_aside = mirror.set_aside
         statuses = cleanup.enter_context(StatusWriter(reporting, metrics, set_aside=set_aside))
         events = GroupEvents(recorder, set_aside=set_aside)
-        inbox = Inbox()
+        inbox, newcomers = Inbox(), Newcomers()
         writer: Writer | None = None
         finalizers: QueueFinalizers | None = None
         if not chosen.dry_run:
@@ -166,13 +167,14 @@ def lead(
             events,
             metrics,
             inbox=inbox,
+            newcomers=newcomers,
             fence=Fence(mirror, is_needed=takes_over),
             progress=health.progress,
             decide_seconds=chosen.decide_seconds,
             verdict_seconds=chosen.verdict_seconds,
             avoid_seconds=chosen.avoid_seconds,
         )
-        watches = Watches(watching, mirror, inbox.put, statuses, finalizers)
+        watches = Watches(watching, mirror, inbox.put, statuses, finalizers, newcomers)
         cleanup.callback(watches.stop)
         metrics.follow_watches(watches.ages)
         metrics.follow_set_aside(set_aside.counts)

@@ -46,6 +46,7 @@ class Follower(Generic[T]):
             case Created(_, value) | Updated(_, _, value):
                 if value is not None:
                     self._apply(str(key), partial(self._subject.put, key, value))
+                    self._subject.delivered(value)
             case Removed():
                 self._set_aside.forget(self._name, str(key))
                 self._apply(str(key), partial(self._subject.remove, key))

@@ -59,6 +59,7 @@ from controller.report.queue_checks import access_of
 from controller.report.regarding import claim_reference, pod_reference, references
 from controller.run.fence import Fence
 from controller.run.inbox import Inbox
+from controller.run.newcomers import Newcomers
 from controller.run.ports import RecordsEvents, Reports, Watching, Writes
 from controller.run.retry import EVICTION, StartRetries, delay, is_race
 
@@ -87,6 +88,7 @@ class Loop:
         *,
         inbox: Inbox,
         fence: Fence | None = None,
+        newcomers: Newcomers | None = None,
         progress: Callable[[], None] = lambda: None,
         decide_seconds: float = math.inf,
         verdict_seconds: float,
@@ -97,6 +99,8 @@ class Loop:
 
         fence: what keeps the previous leader from writing, if it may still be.
 
+        newcomers: where pods wait that no decision has seen yet.
+
         No decision begins anything after `decide_seconds`; the next one goes on.
         """
         self._mirror = mirror
@@ -105,6 +109,7 @@ class Loop:
         self._events = events
         self._metrics = metrics
         self._inbox = inbox
+        self._newcomers = newcomers or Newcomers()
         self._failure_log = FailureLog()
         mirror.set_aside.report = self._note_set_aside
         self._progress = progress
@@ -145,10 +150,11 @@ class Loop:
             )
         again = True
         while not stopping.is_set():
-            busy = self._inbox.do(0 if again else self._patience())
-            if busy and not again:
+            busy = not again and self._inbox.do(self._patience())
+            if busy:
                 stopping.wait(_SETTLE)
-                self._inbox.do(0)
+            self._newcomers.seen()
+            busy |= self._inbox.do(0)
             again = self.step(busy=busy or again)
             self._progress()
 
@@ -184,7 +190,8 @@ class Loop:
         observed: when the state was brought up to date, by the monotonic clock.
         observing: how many seconds of work that took.
         """
-        plan = self._plan = self._engine.decide(self._spent_since(observed))
+        spent = self._spent_since(observed)
+        plan = self._plan = self._engine.decide(spent, self._newcomers.are_besides)
         decided = time.monotonic()
         self._mirror.state.memory = plan.memory
         self._mirror.roster.note_stale(plan.stale, self._now())

@@ -39,7 +39,7 @@ from controller.observe.group_registry import GroupRegistry
 from controller.observe.mirror import Mirror
 from controller.observe.owner import Owner, OwnerKey, OwnerType
 from controller.observe.owners.types import OWNER_RESOURCES
-from controller.observe.pod import read_pod
+from controller.observe.pod import ObservedPod, read_pod
 from controller.observe.volume import (
     read_attach_limits,
     read_storage_capacity,
@@ -51,6 +51,7 @@ from controller.observe.volume import (
 from controller.report.cycle_report import POD_GROUPS, QUEUES
 from controller.report.least_share_log import LeastShareLog
 from controller.report.status_writer import StatusTarget, StatusWriter
+from controller.run.newcomers import Newcomers
 
 _BUDGETS: Final = ApiResource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", Scope.NAMESPACED
@@ -73,6 +74,10 @@ T = TypeVar("T")
 DeviceObject = TypeVar("DeviceObject", DeviceClass, DeviceTaintRule)
 
 
+def _nothing(_: object) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Subject(Generic[T]):
     """A resource: how its objects are read, and what its changes do."""
@@ -82,6 +87,8 @@ class Subject(Generic[T]):
     put: Callable[[ObjectKey, T], None]
     remove: Callable[[ObjectKey], None]
     """Applies that an object is gone, if it was ever put."""
+    delivered: Callable[[T], None] = _nothing
+    """Is told of an object once its change is work for the loop, by the thread that follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +104,12 @@ def subjects(
     statuses: StatusWriter | None = None,
     finalizers: QueueFinalizers | None = None,
     shares: LeastShareLog | None = None,
+    newcomers: Newcomers | None = None,
 ) -> list[Subject[Any]]:
     """What every cluster serves that has Carina.
 
-    `statuses` is shown Queues and PodGroups, `finalizers` Queues, and `shares` ResourceSlices.
+    `statuses` is shown Queues and PodGroups, `finalizers` Queues, `shares` ResourceSlices, and
+    `newcomers` the namespaces of pods that wait.
     """
 
     see_status = partial(_see_status, statuses)
@@ -173,8 +182,15 @@ def subjects(
         _storage(mirror, _STORAGE_CAPACITIES, StorageCapacity, read_storage_capacity),
         _storage(mirror, _ATTACH_LIMITS, AttachLimits, read_attach_limits),
         _by_last_state(RESOURCE_CLAIMS, read_claim, mirror.put_claim, mirror.remove_claim),
-        _by_last_state(PODS, read_pod, mirror.put_pod, mirror.remove_pod),
+        _by_last_state(
+            PODS, read_pod, mirror.put_pod, mirror.remove_pod, partial(_note_newcomer, newcomers)
+        ),
     ]
+
+
+def _note_newcomer(newcomers: Newcomers | None, pod: ObservedPod) -> None:
+    if newcomers is not None and pod.queue is not None and pod.is_held:
+        newcomers.note(pod.namespace)
 
 
 def _see_status(
@@ -218,6 +234,7 @@ def _by_last_state(
     parse: Callable[[Body], T],
     put: Callable[[T], None],
     remove: Callable[[T], None],
+    delivered: Callable[[T], None] = _nothing,
 ) -> Subject[T]:
     """A subject whose objects are removed by their last state."""
     last: dict[ObjectKey, T] = {}
@@ -230,7 +247,7 @@ def _by_last_state(
         if (value := last.pop(key, None)) is not None:
             remove(value)
 
-    return Subject(resource, parse, put_last, remove_last)
+    return Subject(resource, parse, put_last, remove_last, delivered)
 
 
 def _storage(

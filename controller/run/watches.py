@@ -21,6 +21,7 @@ from controller.report.rate import TokenBucket
 from controller.report.status_writer import StatusWriter
 from controller.run.follower import Follower
 from controller.run.inbox import Task
+from controller.run.newcomers import Newcomers
 from controller.run.subjects import Subject, optional_subjects, subjects
 
 _SERVED_INTERVAL: Final = 60.0
@@ -45,10 +46,12 @@ class Watches:
         deliver: Callable[[Task], None],
         statuses: StatusWriter | None = None,
         finalizers: QueueFinalizers | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
         """`deliver` takes the work, from any thread.
 
-        `statuses` is shown Queues and PodGroups, and `finalizers` Queues.
+        `statuses` is shown Queues and PodGroups, `finalizers` Queues, and `newcomers` the
+        namespaces of pods that wait.
         """
         self._client = client
         self._deliver = deliver
@@ -59,7 +62,7 @@ class Watches:
             subject.resource.qualified_name: self._tracker(
                 subject, partial(_complain, subject.resource, _complaints())
             )
-            for subject in subjects(mirror, statuses, finalizers, shares)
+            for subject in subjects(mirror, statuses, finalizers, shares, newcomers)
         }
         self._unserved = optional_subjects(mirror)
         self._stopping = threading.Event()

@@ -18,7 +18,7 @@ from controller.engine.decide.drain import evict_drained
 from controller.engine.decide.eviction import MakingRoom
 from controller.engine.decide.gang import keep_together
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.isolation import Isolation, earlier, next_end
+from controller.engine.decide.isolation import Isolation, Newcomers, earlier, next_end, nobody
 from controller.engine.decide.kept_place import keep_places, places_to_keep
 from controller.engine.decide.order import QueueOrder
 from controller.engine.decide.overrun import overran
@@ -86,18 +86,19 @@ class Engine:
         self._broken: set[str] = set()
         """The groups with some pods, but fewer than they need."""
 
-    def decide(self, spent: Spent = no_time) -> Plan:
+    def decide(self, spent: Spent = no_time, newcomers: Newcomers = nobody) -> Plan:
         """The plan for the state as it is; the state is the same afterwards.
 
         Once the time for it is `spent`, the plan is what has been decided so far (`is_unfinished`).
-        It is asked again and again, also in the middle of a search.
+        It is asked again and again, also in the middle of a search. An attempt of who asks
+        expensively is given up if there are `newcomers`.
         """
         state = self._state
         state.refresh()
         self._shares.refresh()
         mark = state.mark()
         trial = Trial(state, self._places, self._domains)
-        isolation = Isolation(trial)
+        isolation = Isolation(trial, newcomers)
         for key in sorted(state.touched):
             if self._is_broken(key, isolation):
                 self._broken.add(key)
@@ -270,6 +271,8 @@ class _Cycle:
 
     def _is_over(self) -> bool:
         """Whether nothing more is begun."""
+        if self._isolation.gave_way:
+            return True
         if self._end == inf:
             return False  # one of those that were left out is asked, whatever has been spent
         end = _AFTER_UNDECIDED if self._isolation.undecided else self._end
@@ -375,6 +378,7 @@ class _Cycle:
 
     def _plan(self) -> Plan:
         state, trial = self._state, self._trial
+        self._unasked |= self._isolation.gave_way
         starts, nominations = [], []
         for pod, decided in trial.placed.items():
             place = decided.place
@@ -427,6 +431,7 @@ class _Cycle:
             set_aside=set_aside,
             debts=self._isolation.time.debts(),
             asked_late=self._isolation.time.late(),
+            gives_way_since=self._isolation.gives_way_since(waiting.keys() | left),
             passes_over=self._passes_over,
             held_back=tuple(sorted(self._held_back)),
             attempt_limits=self._isolation.attempt_limits(waiting.keys() | left),

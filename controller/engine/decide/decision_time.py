@@ -42,6 +42,8 @@ class DecisionTime:
         self._part = part
         self._late = {account: until for account, until in late.items() if until > now}
         self._now = now
+        self.late_namespaces = frozenset(account.rpartition("/")[2] for account in self._late)
+        """Those that are asked after others in some queue."""
         self._spent: dict[str, int] = {}
         self._overdrawn: set[str] = set()
 
@@ -70,6 +72,10 @@ class DecisionTime:
         account = _namespace(group)
         self._overdrawn.add(account)
         self._late[account] = self._now + _LATE_SECONDS
+
+    def is_late(self, group: Group) -> bool:
+        """Whether the group's namespace is asked after others in its queue."""
+        return _namespace(group) in self._late
 
     def is_overdrawn(self, group: Group) -> bool:
         """Whether nothing more of the group's namespace in its queue is asked in this cycle.

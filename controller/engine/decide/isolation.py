@@ -8,10 +8,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from traceback import format_exception
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from carina_dra.step_budget import OutOfStepsError, StepBudget
-from controller.engine.decide.attempt import Attempt, Outcome, Refused
+from carina_dra.step_budget import GaveWayError, OutOfStepsError, StepBudget
+from controller.engine.decide.attempt import Attempt, Enough, Outcome, Refused
 from controller.engine.decide.decision_time import DecisionTime
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
@@ -19,6 +19,8 @@ from controller.engine.model.plan import Failure, SetAsideGroup
 from controller.engine.model.reason import DecisionFailed, Reason, Undecided
 
 T = TypeVar("T")
+Newcomers: TypeAlias = Callable[[Container[str]], bool]
+"""Says whether pods wait that the state has not seen yet, in other namespaces than these."""
 
 _FIRST: Final = 10.0
 """Seconds for which a group is set aside the first time; they double each time."""
@@ -30,15 +32,23 @@ _STEPS_A_SECOND: Final = 5_000
 _FIRST_PART: Final = 4
 """The first attempt of a group may cost this part of the limit: half a second on 50 nodes, if it
 shares a core. Others wait for its end."""
+_GIVES_WAY: Final = 60.0
+"""Seconds after which attempts for a group give way no more, so that it is decided."""
 _FRAMES: Final = 12
 """How many calls of a failure are shown, the innermost ones."""
+
+
+def nobody(_: Container[str]) -> bool:
+    """Nobody comes, where time does not matter."""
+    return False
 
 
 class Isolation:
     """The work of one cycle, group by group, and the groups that are set aside."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, newcomers: Newcomers = nobody) -> None:
         self._trial = trial
+        self._newcomers = newcomers
         self._state = trial.state
         self.set_aside = {
             key: known
@@ -51,6 +61,13 @@ class Isolation:
         """The groups of which an attempt has cost too much."""
         settings = self._state.settings
         nodes = len(self._state.nodes)
+        self.gave_way: set[str] = set()
+        """The groups of which an attempt was given up in this cycle."""
+        self._gives_way_since = {
+            key: since
+            for key, since in self._state.memory.gives_way_since.items()
+            if key in self._state.waiting
+        }
         self.limit = settings.attempt_steps + settings.attempt_steps_per_node * nodes
         """What an attempt for a group without pods may cost, in steps."""
         self.first_limit = self.limit // _FIRST_PART
@@ -66,20 +83,39 @@ class Isolation:
         )
 
     def attempt(self, group: Group, attempt: Attempt) -> Outcome:
-        """Tries what may give a group what it asks for next."""
+        """Tries what may give a group what it asks for next.
+
+        An attempt of who asks expensively gives way to others who come meanwhile.
+        """
         limit = min(self._most(group), self._limits.get(group.key, self.first_limit))
-        outcome = self.run_within_limit(group, partial(attempt, group), limit)
+        since = self._gives_way_since.get(group.key, self._state.now)
+        waits = self.time.is_late(group) and self._state.now < since + _GIVES_WAY
+        budget = StepBudget(limit, self._somebody_comes if waits else None)
+        outcome = self._attempt(group, attempt, budget)
+        if group.key in self.gave_way:
+            self._gives_way_since[group.key] = since
+            return Enough()
+        self._gives_way_since.pop(group.key, None)
         return Refused(self.reason(group)) if outcome is None else outcome
 
-    def run_within_limit(
-        self, group: Group, work: Callable[[], T], limit: int | None = None
-    ) -> T | None:
+    def _attempt(self, group: Group, attempt: Attempt, budget: StepBudget) -> Outcome | None:
+        over = partial(self._leave_undecided, group, budget)
+        return self._charged(group, partial(attempt, group), budget, over)
+
+    def _somebody_comes(self) -> bool:
+        return self._newcomers(self.time.late_namespaces)
+
+    def gives_way_since(self, waiting: Container[str]) -> Mapping[str, float]:
+        """Since when attempts for groups have given way, that still wait."""
+        return {key: at for key, at in sorted(self._gives_way_since.items()) if key in waiting}
+
+    def run_within_limit(self, group: Group, work: Callable[[], T]) -> T | None:
         """Does some work for a group, which is charged for it; None if it has come to nothing.
 
-        Then it has failed, or would cost more steps than the limit (the highest of the group, if
-        not given), and is undone.
+        Then it has failed, or would cost more steps than the highest limit of the group, and is
+        undone.
         """
-        budget = StepBudget(self._most(group) if limit is None else limit)
+        budget = StepBudget(self._most(group))
         return self._charged(group, work, budget, partial(self._leave_undecided, group, budget))
 
     def run_for_others(self, group: Group, work: Callable[[], T]) -> T | None:
@@ -101,6 +137,10 @@ class Isolation:
             self._state.rollback(mark)
             over()
             return None
+        except GaveWayError:
+            self._state.rollback(mark)
+            self.gave_way.add(group.key)
+            return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this group only
             self._undo(group, mark, error)
             return None
@@ -113,7 +153,7 @@ class Isolation:
         mark = self._state.mark()
         try:
             return work()
-        except OutOfStepsError:
+        except (OutOfStepsError, GaveWayError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this group only
             self._undo(group, mark, error)

@@ -173,6 +173,9 @@ class CarriedOver:
     asked_late: Mapping[str, float] = field(default_factory=dict)
     """By `queue/namespace`: until when, as a Unix time, others are asked before its groups, since
     an attempt for one of them was undecided."""
+    gives_way_since: Mapping[str, float] = field(default_factory=dict)
+    """By group: since when attempts for it have been given up for others who came, as a Unix time.
+    """
     passes_over: bool = False
     """Whether these groups were left to the next cycle, so that what others got was written."""
     held_back: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carina_dra.step_budget import UNLIMITED, OutOfStepsError, StepBudget
+from carina_dra.step_budget import UNLIMITED, GaveWayError, OutOfStepsError, StepBudget
 
 
 def test_work_goes_on_until_the_last_step_is_spent() -> None:
@@ -54,3 +54,30 @@ def test_a_budget_without_a_limit_counts_all_work() -> None:
         budget.spend_once("a", 3)
     assert (budget.spent, budget.is_limited) == (6, False)
     assert StepBudget(UNLIMITED - 1).is_limited
+
+
+def test_work_that_gives_way_looks_again_and_again_whether_it_has_to() -> None:
+    looks: list[int] = []
+
+    def is_wanted() -> bool:
+        looks.append(budget.spent)
+        return len(looks) == 3
+
+    budget = StepBudget(10_000, is_wanted)
+
+    def work() -> None:
+        for _ in range(10_000):
+            budget.spend(1)
+
+    with pytest.raises(GaveWayError):
+        work()
+    assert looks == [2_001, 4_002, 6_003]
+
+
+def test_work_that_need_not_give_way_is_refused_at_its_limit() -> None:
+    budget = StepBudget(5_000, lambda: False)
+    budget.spend(4_000)
+    budget.extend(7_000)
+    budget.spend(1_000)
+    with pytest.raises(OutOfStepsError, match="more than 12000 steps"):
+        budget.spend(1)

@@ -131,3 +131,19 @@ def test_what_one_step_did_not_fail_at_does_not_end_what_another_did(
     assert set_aside.counts() == {"pods": 1}
     set_aside.forget("pods", "t/p")
     assert set_aside.counts() == {}
+
+
+def test_an_object_is_told_of_once_its_change_is_delivered() -> None:
+    told: list[str] = []
+    subject: Subject[str] = Subject(
+        PODS,
+        lambda body: str(body["value"]),
+        lambda _, value: told.append(f"put {value}"),
+        lambda _: None,
+        lambda value: told.append(f"delivered {value}"),
+    )
+    follower = Follower(subject, lambda work: work(), SetAsideObjects())
+    follower.changed(Created(KEY, "a"))
+    follower.changed(Updated(KEY, "a", "b"))
+    follower.changed(Removed(KEY, "b"))
+    assert told == ["put a", "delivered a", "put b", "delivered b"]

@@ -1,5 +1,6 @@
 """Decision time is shared by deficit: who asks expensively waits, and nobody else notices."""
 
+from collections.abc import Container
 from dataclasses import replace
 
 import pytest
@@ -190,6 +191,46 @@ class TestCycles:
         assert len(decided.evictions) == 4
         state.memory = decided.memory
         assert Engine(state).decide(lambda: 0.1).undecided == ("evil/g",)
+
+    def test_an_attempt_of_who_asks_expensively_gives_way_to_who_comes(self) -> None:
+        state = self._state(1)
+        self._cycle(state)
+        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        asked: list[Container[str]] = []
+
+        def come(besides: Container[str]) -> bool:
+            asked.append(besides)
+            return "good" not in besides
+
+        decided = Engine(state).decide(newcomers=come)
+        assert asked == [{"evil"}], "it ends at the first look"
+        assert (decided.undecided, decided.is_unfinished) == ((), True)
+        assert decided.memory.deferred == ("evil/g0",)
+        assert decided.memory.debts["evil"] > 0, "it is charged for what was in vain"
+
+    def test_others_that_ask_expensively_are_nobody_to_give_way_to(self) -> None:
+        state = self._state(1)
+        self._cycle(state)
+        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        decided = Engine(state).decide(newcomers=lambda besides: "evil" not in besides)
+        assert decided.undecided == ("evil/g0",)
+
+    def test_it_gives_way_for_a_minute_at_most(self) -> None:
+        state = self._state(1)
+        self._cycle(state)
+        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        for _ in range(3):
+            decided = Engine(state).decide(newcomers=lambda _: True)
+            assert decided.undecided == ()
+            state.memory = decided.memory
+            state.advance(state.now + 20)
+        decided = Engine(state).decide(newcomers=lambda _: True)
+        assert decided.undecided == ("evil/g0",)
+        assert decided.memory.gives_way_since == {}
+
+    def test_a_first_attempt_gives_way_to_nobody(self) -> None:
+        decided = Engine(self._state(1)).decide(newcomers=lambda _: True)
+        assert decided.undecided == ("evil/g0",)
 
     def test_what_others_get_is_written_before_who_asks_expensively_is_asked(self) -> None:
         state = self._state(1)
