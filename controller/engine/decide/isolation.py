@@ -32,7 +32,7 @@ _STEPS_A_SECOND: Final = 5_000
 _FIRST_PART: Final = 4
 """The first attempt of a group may cost this part of the limit: half a second on 50 nodes, if it
 shares a core. Others wait for its end."""
-_GIVES_WAY: Final = 60.0
+_GIVES_WAY: Final = 300.0
 """Seconds after which attempts for a group give way no more, so that it is decided."""
 _FRAMES: Final = 12
 """How many calls of a failure are shown, the innermost ones."""
