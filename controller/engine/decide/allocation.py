@@ -29,6 +29,8 @@ class Allocating:
         self._state = trial.state
         self._refused: dict[Hashable, NoRoom | NoDomain] = {}
         """By what is asked for: it has no place, and nothing becomes free meanwhile."""
+        self._behind: dict[Hashable, Behind] = {}
+        """By what is asked for, by whom, and what is reserved: it would delay a reservation."""
 
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, if its queue lets it and there is room."""
@@ -56,15 +58,30 @@ class Allocating:
             return Refused(over)
         policy = policy_of(state, group)
         kind = kind_of(self._trial.places, chunk, policy)
-        known = None if kind is None else self._refused.get(kind)
-        if known is not None:
-            return Refused(about(known, chunk))
+        rank = None if kind is None else (kind, self._reservations.rank(group))
+        if kind in self._refused:
+            return Refused(about(self._refused[kind], chunk))
+        if rank in self._behind:
+            return Refused(self._behind[rank])
+        taken = self._start(group, chunk, policy)
+        if isinstance(taken, Sequence):
+            wait_together(self._trial, group, taken)
+            return Got()
+        if kind is not None and isinstance(taken, NoRoom | NoDomain):
+            self._refused[kind] = taken
+        if rank is not None and isinstance(taken, Behind):
+            self._behind[rank] = taken
+        return Refused(taken)
+
+    def _start(
+        self, group: Group, chunk: PlacementUnit, policy: Policy
+    ) -> Sequence[Taken] | Reason:
+        """Gives a chunk its places, unless its queues or reservations of others forbid them."""
+        state = self._state
         before, mark = balance(state, group.queue), state.mark()
         taken = self._place(chunk, policy)
         if not isinstance(taken, Sequence):
-            if kind is not None and isinstance(taken, NoRoom | NoDomain):
-                self._refused[kind] = taken
-            return Refused(taken)
+            return taken
         exceeded = excess(state, before)
         if isinstance(exceeded, TooManyGpus):
             state.rollback(mark)
@@ -74,9 +91,8 @@ class Allocating:
         reason = exceeded or self._reservations.delayed_by(group)
         if reason is not None:
             state.rollback(mark)
-            return Refused(reason)
-        wait_together(self._trial, group, taken)
-        return Got()
+            return reason
+        return taken
 
     def _place(
         self, chunk: PlacementUnit, policy: Policy, nodes: frozenset[str] | None = None

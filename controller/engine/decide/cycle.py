@@ -18,7 +18,7 @@ from controller.engine.decide.drain import evict_drained
 from controller.engine.decide.eviction import MakingRoom
 from controller.engine.decide.gang import keep_together
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.isolation import Isolation, Newcomers, earlier, next_end, nobody
+from controller.engine.decide.isolation import HasNewcomers, Isolation, earlier, next_end, nobody
 from controller.engine.decide.kept_place import keep_places, places_to_keep
 from controller.engine.decide.order import QueueOrder
 from controller.engine.decide.overrun import overran
@@ -86,7 +86,7 @@ class Engine:
         self._broken: set[str] = set()
         """The groups with some pods, but fewer than they need."""
 
-    def decide(self, spent: Spent = no_time, newcomers: Newcomers = nobody) -> Plan:
+    def decide(self, spent: Spent = no_time, newcomers: HasNewcomers = nobody) -> Plan:
         """The plan for the state as it is; the state is the same afterwards.
 
         Once the time for it is `spent`, the plan is what has been decided so far (`is_unfinished`).

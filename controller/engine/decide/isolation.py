@@ -19,7 +19,7 @@ from controller.engine.model.plan import Failure, SetAsideGroup
 from controller.engine.model.reason import DecisionFailed, Reason, Undecided
 
 T = TypeVar("T")
-Newcomers: TypeAlias = Callable[[Container[str]], bool]
+HasNewcomers: TypeAlias = Callable[[Container[str]], bool]
 """Says whether pods wait that the state has not seen yet, in other namespaces than these."""
 
 _FIRST: Final = 10.0
@@ -46,7 +46,7 @@ def nobody(_: Container[str]) -> bool:
 class Isolation:
     """The work of one cycle, group by group, and the groups that are set aside."""
 
-    def __init__(self, trial: Trial, newcomers: Newcomers = nobody) -> None:
+    def __init__(self, trial: Trial, newcomers: HasNewcomers = nobody) -> None:
         self._trial = trial
         self._newcomers = newcomers
         self._state = trial.state

@@ -6,13 +6,10 @@ room for it beside them, or if it may preempt them. Who runs for longer than it 
 end no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 
-from controller.engine.decide.assigner import Assigner
-from controller.engine.decide.gang import Gang
-from controller.engine.decide.overrun import Overruns, declared_end
-from controller.engine.decide.placement_policy import policy_of
-from controller.engine.decide.placement_unit import PlacementUnit, active_pods, next_chunk
+from controller.engine.decide.expected_room import ExpectedPlaces, ExpectedRoom
+from controller.engine.decide.overrun import Overruns
 from controller.engine.decide.trial import Trial
 from controller.engine.model.group import Group
 from controller.engine.model.reason import Behind
@@ -32,6 +29,9 @@ class Reservations:
         """By group: when there is room for it, as a Unix time."""
         self.overruns = Overruns(state)
         self._delayed: dict[str, None] = {}
+        self._room = ExpectedRoom(trial, self.overruns)
+        self._expected: dict[str, ExpectedPlaces] = {}
+        """By group: where it would have its places, found when there was less room than now."""
 
     def consider(self, group: Group) -> None:
         """Lets a group hold a reservation that has no room, if it is the first of its queue."""
@@ -42,14 +42,15 @@ class Reservations:
         rivals = [key for key in self.held if groups[key].queue == group.queue]
         if any(groups[key].priority >= group.priority for key in rivals):
             return
-        at = self._earliest(group)
-        if at is None:
+        expected = self._room.earliest(group)
+        if expected is None:
             if group.key in memory.reservations or group.key in memory.delayed:
                 self._state.journal.put(self._delayed, group.key, None)
         else:
             for key in rivals:
                 self._state.journal.drop(self.held, key)
-            self._state.journal.put(self.held, group.key, at)
+            self._expected[group.key] = expected
+            self._state.journal.put(self.held, group.key, expected.at)
 
     def end(self, group: Group) -> None:
         """Ends the reservation of a group that has its place, or waits for other things than room.
@@ -104,53 +105,33 @@ class Reservations:
                 and first.preempts
             )
             stays = None if is_believed else group.key
-            if not ends and not gives_way and not self._has_room(first, at, stays):
+            if not ends and not gives_way and not self._leaves_room(group, first, at, stays):
                 return Behind(key)
         return None
+
+    def rank(self, group: Group) -> Hashable:
+        """Equal for groups that would delay the same reservations, if they had the same places."""
+        return (
+            tuple(self.held.items()),
+            group.key if group.key in self.held else None,
+            group.queue,
+            group.priority,
+            group.preemptible,
+            group.run_time,
+            self.overruns.is_believed(group),
+        )
 
     def _may_hold(self, group: Group) -> bool:
         tree = self._state.tree
         return tree.takes_work(group.queue) and tree.queues[group.queue].reserves
 
-    def _earliest(self, group: Group) -> float | None:
-        """When there is room for a group; None if what runs does not say when it ends."""
-        ends = sorted({end for end, _ in self._ends()})
-        if not ends or not self._has_room(group, ends[-1]):
-            return None
-        low, high = 0, len(ends) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._has_room(group, ends[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        return ends[low]
-
-    def _has_room(self, group: Group, at: float, stays: str | None = None) -> bool:
-        """Whether a group has room when all but one that `stays` have ended that end by then."""
-        state = self._state
-        mark = state.mark()
-        for end, other in self._ends():
-            if end <= at and other.key != stays:
-                for pod in active_pods(state, other.key):
-                    state.evict(pod.key, here=pod.key not in self._trial.placed)
-        chunk = next_chunk(state, group)
-        fits = not isinstance(chunk, PlacementUnit) or isinstance(
-            Gang(self._trial, Assigner(self._trial, policy_of(state, group)).take).place(chunk),
-            Sequence,
-        )
-        state.rollback(mark)
-        return fits
-
-    def _ends(self) -> list[tuple[float, Group]]:
-        """When the groups end that run, or start now, and say how long they run.
-
-        Nobody knows when those end that should have ended already.
-        """
-        found = []
-        for key in sorted({self._state.pods[pod].group or "" for pod in self._state.holds}):
-            group = self._state.groups.get(key)
-            end = None if group is None else declared_end(self._state, group)
-            if group is not None and end is not None and end >= self._state.now:
-                found.append((end, group))
-        return found
+    def _leaves_room(self, newcomer: Group, first: Group, at: float, stays: str | None) -> bool:
+        """Whether a group that has got its places leaves room for one with a reservation."""
+        known = self._expected.get(first.key)
+        if known is not None and known.at == at and self._room.leaves(newcomer, known, stays):
+            return True
+        found = self._room.at(first, at, stays)
+        if found is None:
+            return False
+        self._expected[first.key] = found
+        return True

@@ -50,6 +50,8 @@ def measure(hear: Hear, *, scale: float = 1) -> None:
         ("required zone", TopologyConstraint(_TREE, required=_ZONE), None),
     ):
         _gang_in_tree(hear, scale, what, topology, Goal(1, kai_s))
+    for reserves in (False, True):
+        bench.backfill(Goal(None), reserves=reserves)
     bench.no_limit(Goal(0.1))
     bench.no_full(Goal(0.1))
     bench.no_reclaim(Goal(1, 249.5))
@@ -118,6 +120,29 @@ class Bench:
         expect(len(plan.starts) == len(job.pods), f"{len(plan.starts)} of {len(job.pods)} started")
         self.tell(what, rehearsal, goal)
         return plan
+
+    def backfill(self, goal: Goal, *, reserves: bool) -> None:
+        """Small jobs that run on for long, beside a gang that waits for jobs to end."""
+        running = [
+            replace(job, group=replace(job.group, run_time=3_600.0 + number))
+            for number, job in enumerate(
+                filling(self.hardware, _OURS, range(self.nodes - self.nodes // 10))
+            )
+        ]
+        queues = [replace(queue(_OURS, quota=None), reserves=reserves)]
+        rehearsal = Rehearsal(snapshot(self.site, queues, running))
+        rehearsal.decide()
+        rehearsal.forget_times()
+        rehearsal.submit(
+            waiting("gang", _OURS, self.hardware.one, pods=self.nodes)
+            + waiting("small", _OURS, self.hardware.one, jobs=self.nodes // 5)
+        )
+        plan = rehearsal.settle()
+        (waits,) = waiting("gang", _OURS, self.hardware.one)
+        expect(waits.group.key in plan.waiting, "the gang does not wait")
+        expect((waits.group.key in plan.memory.reservations) == reserves, "its reservation is lost")
+        what = "with a reservation" if reserves else "without a reservation"
+        self.tell(f"{self.nodes // 5} small jobs beside a gang, {what}", rehearsal, goal)
 
     def no_limit(self, goal: Goal) -> None:
         """A gang of whole nodes whose queue has reached its limit."""

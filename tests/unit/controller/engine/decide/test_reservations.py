@@ -1,5 +1,6 @@
 """Reservations of groups that wait for room, and what must not hold up others."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -170,6 +171,40 @@ class TestWhoMayStart:
         assert started(scene.plan()) == {"new-0": "m"}
 
 
+class TestBesideAGang:
+    """Nodes of two GPUs are full until 100, but for one GPU of four of them; a gang asks for both
+    GPUs of eight.
+    """
+
+    def _scene(
+        self, jobs: int, *, nodes: int = 16, reserves: bool = True, run_time: float | None = None
+    ) -> Scene:
+        scene = Scene(**only()).queue("q", quota=None, reserves=reserves)
+        for index in range(nodes):
+            scene.node(f"n{index:02}", 2)
+            pods = (1 if index < 4 else 2) * [f"n{index:02}"]
+            scene.runs(f"r{index:02}", *pods, run_time=100)
+        scene.waits("gang", 8, gpus=2, created=1)
+        for index in range(jobs):
+            scene.waits(f"job{index:02}", created=2, run_time=run_time)
+        return scene
+
+    @pytest.mark.parametrize(("nodes", "starts"), [(12, 4), (11, 3), (9, 1), (8, 0)])
+    def test_as_many_start_as_leave_it_room(self, nodes: int, starts: int) -> None:
+        decided = self._scene(6, nodes=nodes).plan()
+        assert decided.memory.reservations == {"gang": NOW + 100}
+        assert len(started(decided)) == starts
+
+    @pytest.mark.parametrize("run_time", [None, 50, 1_000])
+    def test_it_costs_as_much_as_the_gang_more(self, run_time: float | None) -> None:
+        without = self._scene(4, reserves=False, run_time=run_time).plan().steps
+        assert self._scene(4, run_time=run_time).plan().steps <= without + 8 + 4
+
+    def test_of_those_who_would_delay_it_alike_one_is_tried(self) -> None:
+        few, many = (self._scene(jobs, nodes=8).plan() for jobs in (1, 40))
+        assert many.steps == few.steps
+
+
 class TestWhoHoldsIt:
     def test_the_first_group_of_a_queue_that_waits_for_room(self) -> None:
         scene = _reserved().waits("second", gpus=2, created=2)
@@ -199,6 +234,16 @@ class TestWhoHoldsIt:
             scene.runs(f"r{seconds}", "n", run_time=seconds + 50, started=NOW - 50)
         plan = scene.waits("low", gpus=3).plan()
         assert plan.memory.reservations == {"low": NOW + 300}
+
+    @pytest.mark.parametrize("small_ends", [range(100, 112), [100] * 12, range(100, 160, 5)])
+    def test_free_devices_that_are_spread_are_no_room(self, small_ends: Iterable[int]) -> None:
+        """Twelve nodes have a GPU free one after the other, and then one of them both."""
+        scene = Scene(**only()).queue("q", reserves=True)
+        for index, seconds in enumerate(small_ends):
+            scene.node(f"n{index}", 2).runs(f"a{index}", f"n{index}", run_time=seconds)
+            scene.runs(f"b{index}", f"n{index}", run_time=1_000 + index)
+        plan = scene.waits("low", gpus=2).plan()
+        assert plan.memory.reservations == {"low": NOW + 1_000}
 
     def test_it_ends_when_the_group_has_started(self) -> None:
         scene = _reserved()
