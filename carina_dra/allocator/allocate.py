@@ -307,7 +307,9 @@ class _Searches:
         if key not in self._impossible:
             index, name = prioritized
             claim = self._claims[index]
-            part = replace(claim, requests=tuple(one for one in claim.requests if one.name == name))
+            part = replace(
+                claim, requests=tuple(request for request in claim.requests if request.name == name)
+            )
             self._impossible[key] = False
             with suppress(AllocationError):
                 alone = _with_alternatives([part], {(0, name): rank})

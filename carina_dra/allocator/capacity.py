@@ -47,11 +47,11 @@ def consumed_capacity(
     if not wanted.keys() <= capacity.keys():
         return None
     amounts = {
-        name: _rounded(name, wanted.get(name), of, fractional=fractional)
-        for name, of in capacity.items()
+        name: _rounded(name, wanted.get(name), device_capacity, fractional=fractional)
+        for name, device_capacity in capacity.items()
     }
-    for name, of in capacity.items():
-        if _is_forbidden(amounts[name], of.request_policy, fractional=fractional):
+    for name, device_capacity in capacity.items():
+        if _is_forbidden(amounts[name], device_capacity.request_policy, fractional=fractional):
             return None
     return amounts
 
@@ -69,11 +69,11 @@ def fits(
 
 
 def _rounded(
-    name: str, wanted: Quantity | None, of: DeviceCapacity, *, fractional: bool
+    name: str, wanted: Quantity | None, capacity: DeviceCapacity, *, fractional: bool
 ) -> Quantity:
-    policy = of.request_policy
+    policy = capacity.request_policy
     if wanted is None:
-        amount = policy.default if policy and policy.default is not None else of.value
+        amount = policy.default if policy and policy.default is not None else capacity.value
     else:
         amount = wanted
         match policy.valid if policy else None:

@@ -70,11 +70,11 @@ class PoolSlice:
             )
             for device in spec.devices
         )
-        consumers = tuple(one for one in devices if one.device.consumes_counters)
+        consumers = tuple(candidate for candidate in devices if candidate.device.consumes_counters)
         has_groups = any(
             consumption.compatibility_groups
-            for one in consumers
-            for consumption in one.device.consumes_counters
+            for consumer in consumers
+            for consumption in consumer.device.consumes_counters
         )
         prepared = cls(published.metadata.name, spec, devices, consumers, has_groups)
         return prepared.tainted_by(rules) if rules else prepared
@@ -272,7 +272,9 @@ def resolve(slices: PoolSlices, node: Node) -> Pool | None:
     if slices.size(generation) != expected:
         return IncompletePool(current[0].pool)
     reached = set(map(id, current))
-    others = [one for one in slices.counting(generation) if id(one) not in reached]
+    others = [
+        pool_slice for pool_slice in slices.counting(generation) if id(pool_slice) not in reached
+    ]
     return _build(current, others, node, slices.features)
 
 

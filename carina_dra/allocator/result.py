@@ -146,9 +146,9 @@ def _add_new(
             present.append(requirement)
 
 
-def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
-    return (one.key, one.operator, frozenset(one.values)) == (
-        other.key,
-        other.operator,
-        frozenset(other.values),
+def _is_same(left: NodeSelectorRequirement, right: NodeSelectorRequirement) -> bool:
+    return (left.key, left.operator, frozenset(left.values)) == (
+        right.key,
+        right.operator,
+        frozenset(right.values),
     )

@@ -75,42 +75,42 @@ def optional_indexer(operand: _Run, key: _Run) -> _Run:
     return lambda frame: _maybe(operand(frame), key(frame))
 
 
-def _element(of: Value, key: Value) -> Value:
-    if isinstance(of, Optional):
-        return _maybe(of, key)
-    found = _found(of, key)
+def _element(operand: Value, key: Value) -> Value:
+    if isinstance(operand, Optional):
+        return _maybe(operand, key)
+    found = _found(operand, key)
     if found:
         return found[0]
-    if isinstance(of, tuple):
+    if isinstance(operand, tuple):
         raise EvaluationError(f"index out of bounds: {key}")
     raise EvaluationError(f"no such key: {shown(key)}")
 
 
-def _maybe(of: Value, key: Value) -> Value:
-    if isinstance(of, Optional):
-        return _maybe(of.values[0], key) if of.values else NONE
-    found = _found(of, key)
+def _maybe(operand: Value, key: Value) -> Value:
+    if isinstance(operand, Optional):
+        return _maybe(operand.values[0], key) if operand.values else NONE
+    found = _found(operand, key)
     return Optional(found) if found else NONE
 
 
-def _found(of: Value, key: Value) -> tuple[Value, ...]:
+def _found(operand: Value, key: Value) -> tuple[Value, ...]:
     """The element in a tuple; empty if there is none.
 
     Raises:
         EvaluationError: the operand has no elements, or the key is of an unsupported type.
     """
-    if isinstance(of, DomainMap) and isinstance(key, str):
-        return (of[key],)
-    if isinstance(of, dict):
-        return find(of, key)
-    if isinstance(of, tuple):
-        return _at(of, key)
+    if isinstance(operand, DomainMap) and isinstance(key, str):
+        return (operand[key],)
+    if isinstance(operand, dict):
+        return find(operand, key)
+    if isinstance(operand, tuple):
+        return _at(operand, key)
     raise no_overload()
 
 
-def _at(of: tuple[Value, ...], key: Value) -> tuple[Value, ...]:
+def _at(operand: tuple[Value, ...], key: Value) -> tuple[Value, ...]:
     is_index = key.is_integer() if isinstance(key, float) else kind(key) in ("int", "uint")
     if not is_index:
         raise EvaluationError(f"unsupported index type '{kind(key)}' in list")
     index = int(key)
-    return (of[index],) if 0 <= index < len(of) else ()
+    return (operand[index],) if 0 <= index < len(operand) else ()

@@ -251,14 +251,14 @@ class Compiler:
             return TypedNode(optional_of(value), self._charged(optional_selector(run, node.field)))
         return TypedNode(value, self._charged(selector(run, node.field)))
 
-    def _field_type(self, node: SyntaxNode, of: Type, field: str) -> Type:
-        if of.name == "optional_type":
-            return self._field_type(node, of.parameters[0], field)
-        if of == DYN:
+    def _field_type(self, node: SyntaxNode, operand_type: Type, field: str) -> Type:
+        if operand_type.name == "optional_type":
+            return self._field_type(node, operand_type.parameters[0], field)
+        if operand_type == DYN:
             return DYN
-        if of.name == "map" and suits(of.parameters[0], STRING, {}):
-            return of.parameters[1]
-        raise self._error(node, f"type '{of}' does not support field selection")
+        if operand_type.name == "map" and suits(operand_type.parameters[0], STRING, {}):
+            return operand_type.parameters[1]
+        raise self._error(node, f"type '{operand_type}' does not support field selection")
 
     def _field_of_device(self, node: Select, device: Evaluate) -> TypedNode:
         """A field of a variable that is the device."""
@@ -313,18 +313,18 @@ class Compiler:
         if known is not None:
             return known
         operand, key = self._compile(node.operand), self._compile(node.key)
-        of = operand.type
+        operand_type = operand.type
         is_optional = node.is_optional
-        if of.name == "optional_type":
-            of, is_optional = of.parameters[0], True
-        if of == DYN:
+        if operand_type.name == "optional_type":
+            operand_type, is_optional = operand_type.parameters[0], True
+        if operand_type == DYN:
             value = UNBOUND if is_optional else DYN
-        elif of.name == "list" and suits(INT, key.type, {}):
-            value = of.parameters[0]
-        elif of.name == "map" and suits(of.parameters[0], key.type, {}):
-            value = of.parameters[1]
+        elif operand_type.name == "list" and suits(INT, key.type, {}):
+            value = operand_type.parameters[0]
+        elif operand_type.name == "map" and suits(operand_type.parameters[0], key.type, {}):
+            value = operand_type.parameters[1]
         else:
-            raise self._no_overload(node, "_[_]", [of, key.type])
+            raise self._no_overload(node, "_[_]", [operand_type, key.type])
         if is_optional:
             return TypedNode(
                 optional_of(value), self._charged(optional_indexer(operand.run, key.run))

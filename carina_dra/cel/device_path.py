@@ -57,11 +57,11 @@ def device_path(
     name = node.field if isinstance(node, Select) else _text(node.key)
     if name is None:
         return None
-    of = domain_of(node.operand)
-    if of is None:
+    domain = domain_of(node.operand)
+    if domain is None:
         return None
     is_test = isinstance(node, Select) and node.is_test
-    return DevicePath(of.field, of.domain, name, node.is_optional, is_test)
+    return DevicePath(domain.field, domain.domain, name, node.is_optional, is_test)
 
 
 def _text(node: SyntaxNode) -> str | None:

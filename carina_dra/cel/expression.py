@@ -162,7 +162,7 @@ def _attribute(value: Value) -> DeviceAttribute:
     if value == () and kind(value) == "list":
         return StringsAttribute(())
     values = value if kind(value) == "list" else (value,)
-    longest = max((len(each) for each in values if isinstance(each, str)), default=0)
+    longest = max((len(text) for text in values if isinstance(text, str)), default=0)
     if len(values) > _MAX_VALUES or longest > _MAX_TEXT:
         raise EvaluationError("the value is too large for a derived attribute")
     kinds = {kind(item) for item in value} if kind(value) == "list" else {kind(value)}

@@ -36,8 +36,8 @@ def equalities(node: SyntaxNode) -> frozenset[tuple[str, str]]:
         found
         for term, scope in _terms(node, _NO_VARIABLES)
         if isinstance(term, Chain) and len(term.rest) == 1 and term.rest[0][1] == "_==_"
-        for one, other in ((term.first, term.rest[0][2]), (term.rest[0][2], term.first))
-        if (found := _equality(one, other, scope)) is not None
+        for left, right in ((term.first, term.rest[0][2]), (term.rest[0][2], term.first))
+        if (found := _equality(left, right, scope)) is not None
     )
 
 
@@ -67,11 +67,13 @@ def _terms(node: SyntaxNode, scope: _Scope) -> Iterator[tuple[SyntaxNode, _Scope
             yield node, scope
 
 
-def _equality(one: SyntaxNode, other: SyntaxNode, scope: _Scope) -> tuple[str, str] | None:
-    path = _path(one, scope)
-    if path is None or path.field != "attributes" or not isinstance(other, Literal):
+def _equality(operand: SyntaxNode, constant: SyntaxNode, scope: _Scope) -> tuple[str, str] | None:
+    path = _path(operand, scope)
+    if path is None or path.field != "attributes" or not isinstance(constant, Literal):
         return None
-    return (f"{path.domain}/{path.name}", other.value) if isinstance(other.value, str) else None
+    return (
+        (f"{path.domain}/{path.name}", constant.value) if isinstance(constant.value, str) else None
+    )
 
 
 def _minimum(term: SyntaxNode, scope: _Scope) -> tuple[str, int] | None:

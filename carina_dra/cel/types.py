@@ -112,7 +112,7 @@ def suits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
     if wanted.name == "type":
         return True
     pairs = zip(wanted.parameters, given.parameters, strict=True)
-    return all(suits(one, other, bound) for one, other in pairs)
+    return all(suits(wanted_type, given_type, bound) for wanted_type, given_type in pairs)
 
 
 def filled_in(written: Type, bound: dict[str, Type]) -> Type:
@@ -132,13 +132,13 @@ def joined(types: list[Type]) -> Type | None:
     return filled_in(A, bound)
 
 
-def is_same(one: Type, other: Type) -> bool:
+def is_same(left: Type, right: Type) -> bool:
     """Whether two types are equal, as the elements of a literal must be."""
-    if UNBOUND in (one, other):
+    if UNBOUND in (left, right):
         return True
-    if one.name != other.name or len(one.parameters) != len(other.parameters):
+    if left.name != right.name or len(left.parameters) != len(right.parameters):
         return False
-    return all(map(is_same, one.parameters, other.parameters))
+    return all(map(is_same, left.parameters, right.parameters))
 
 
 def is_open(type_: Type) -> bool:

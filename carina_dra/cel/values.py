@@ -210,73 +210,74 @@ def shown(value: Value) -> str:
     return str(value) if kind(value) in _KEYS else kind(value)
 
 
-def equal(one: Value, other: Value) -> bool:
+def equal(left: Value, right: Value) -> bool:
     """Whether two values are equal; numbers of different kinds can be equal.
 
     Raises:
         EvaluationError: the first is of a kind that can be compared only with the same kind.
     """
-    if type(one) is type(other) and type(one) in _SIMPLE:
-        return bool(one == other)
-    kind_of_one, kind_of_other = kind(one), kind(other)
-    if kind_of_one != kind_of_other:
-        if kind_of_one in _STRICT and other is not None:
+    if type(left) is type(right) and type(left) in _SIMPLE:
+        return bool(left == right)
+    kind_of_left, kind_of_right = kind(left), kind(right)
+    if kind_of_left != kind_of_right:
+        if kind_of_left in _STRICT and right is not None:
             raise no_overload()
-        if kind_of_one not in _NUMBERS or kind_of_other not in _NUMBERS:
+        if kind_of_left not in _NUMBERS or kind_of_right not in _NUMBERS:
             return False
-        one, other = _comparable(one, other)
-        return bool(one == other)
-    match kind_of_one:
+        left, right = _comparable(left, right)
+        return bool(left == right)
+    match kind_of_left:
         case "list":
-            return len(one) == len(other) and all(map(equal, one, other))
+            return len(left) == len(right) and all(map(equal, left, right))
         case "map":
-            return len(one) == len(other) and all(
-                (found := find(other, key)) and equal(value, found[0]) for key, value in one.items()
+            return len(left) == len(right) and all(
+                (found := find(right, key)) and equal(value, found[0])
+                for key, value in left.items()
             )
         case "optional_type":
-            return len(one.values) == len(other.values) and all(
-                map(equal, one.values, other.values)
+            return len(left.values) == len(right.values) and all(
+                map(equal, left.values, right.values)
             )
         case "kubernetes.Semver":
-            return bool(one.precedence == other.precedence)
+            return bool(left.precedence == right.precedence)
         case _:
-            return bool(one == other)
+            return bool(left == right)
 
 
-def is_same(one: Value, other: Value) -> bool:
+def is_same(left: Value, right: Value) -> bool:
     """Whether two values are equal; values that cannot be compared are not."""
     try:
-        return equal(one, other)
+        return equal(left, right)
     except EvaluationError:
         return False
 
 
-def less(one: Value, other: Value) -> bool:
-    """Whether `one` is less than `other`.
+def less(left: Value, right: Value) -> bool:
+    """Whether `left` is less than `right`.
 
     Raises:
         EvaluationError: the values have no order.
     """
-    if type(one) is type(other) and type(one) in _ALWAYS_ORDERED:
-        return bool(one < other)
-    kind_of_one, kind_of_other = kind(one), kind(other)
-    if kind_of_one in _NUMBERS and kind_of_other in _NUMBERS:
-        if is_nan(one) or is_nan(other):
+    if type(left) is type(right) and type(left) in _ALWAYS_ORDERED:
+        return bool(left < right)
+    kind_of_left, kind_of_right = kind(left), kind(right)
+    if kind_of_left in _NUMBERS and kind_of_right in _NUMBERS:
+        if is_nan(left) or is_nan(right):
             raise EvaluationError("NaN values cannot be ordered")
-        one, other = _comparable(one, other)
-        return bool(one < other)
-    if kind_of_one != kind_of_other or kind_of_one not in _ORDERED:
+        left, right = _comparable(left, right)
+        return bool(left < right)
+    if kind_of_left != kind_of_right or kind_of_left not in _ORDERED:
         raise no_overload()
-    if kind_of_one in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
-        return bool(one.nanos < other.nanos)
-    return bool(one < other)
+    if kind_of_left in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
+        return bool(left.nanos < right.nanos)
+    return bool(left < right)
 
 
-def _comparable(one: Value, other: Value) -> tuple[Value, Value]:
+def _comparable(left: Value, right: Value) -> tuple[Value, Value]:
     """Two numbers; an integer is compared with a double as a double, as in Go."""
-    if isinstance(one, float) or isinstance(other, float):
-        return float(one), float(other)
-    return one, other
+    if isinstance(left, float) or isinstance(right, float):
+        return float(left), float(right)
+    return left, right
 
 
 def find(among: Mapping[Value, Value], key: Value) -> tuple[Value, ...]:

@@ -55,7 +55,7 @@ class Dialect:
     def _made(self, kind: Any) -> Codec:
         origin, arguments = get_origin(kind), get_args(kind)
         if origin is Annotated:
-            own = [each for each in arguments[1:] if isinstance(each, Codec)]
+            own = [argument for argument in arguments[1:] if isinstance(argument, Codec)]
             return own[0] if own else self.codec(arguments[0])
         if origin is tuple and arguments[1:] == (...,):
             return list_of(self.codec(arguments[0]))
@@ -67,7 +67,7 @@ class Dialect:
             key, item = map(self.codec, arguments)
             return map_of(item, key if self._checks_keys else None)
         if origin in (Union, types.UnionType):
-            kinds = [each for each in arguments if each is not types.NoneType]
+            kinds = [member for member in arguments if member is not types.NoneType]
             return self._of_union(kind, kinds) if len(kinds) > 1 else self.codec(kinds[0])
         if isinstance(kind, type) and issubclass(kind, Enum):
             return closed_enumeration(kind)

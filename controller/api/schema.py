@@ -41,7 +41,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     if origin is Annotated:
         return _annotated(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
-        (only,) = (each for each in arguments if each is not types.NoneType)
+        (only,) = (member for member in arguments if member is not types.NoneType)
         return schema_of(only)
     if origin is tuple:
         return {"type": "array", "items": _described(arguments[0])}
@@ -60,9 +60,9 @@ def description_of(cls: type) -> str:
 def field_descriptions(cls: type) -> dict[str, str]:
     """The docstrings of the fields of a class, by the names of the fields."""
     (definition,) = (
-        each
-        for each in _tree(inspect.getmodule(cls)).body
-        if isinstance(each, ast.ClassDef) and each.name == cls.__name__
+        statement
+        for statement in _tree(inspect.getmodule(cls)).body
+        if isinstance(statement, ast.ClassDef) and statement.name == cls.__name__
     )
     found = {}
     for node, following in zip(definition.body, definition.body[1:], strict=False):
@@ -90,15 +90,15 @@ def _object(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
     descriptions = field_descriptions(cls)
     properties, required = {}, []
-    for each in fields(cls):
-        if each.name not in descriptions:
-            raise TypeError(f"{cls.__name__}.{each.name} has no docstring; write one")
-        name = camel_case(each.name)
-        properties[name] = {"description": descriptions[each.name], **schema_of(hints[each.name])}
-        if each.default is MISSING and each.default_factory is MISSING:
+    for field in fields(cls):
+        if field.name not in descriptions:
+            raise TypeError(f"{cls.__name__}.{field.name} has no docstring; write one")
+        name = camel_case(field.name)
+        properties[name] = {"description": descriptions[field.name], **schema_of(hints[field.name])}
+        if field.default is MISSING and field.default_factory is MISSING:
             required.append(name)
-        elif each.default is not MISSING and _is_worth_saying(each.default):
-            properties[name]["default"] = codec_of(hints[each.name]).write(each.default)
+        elif field.default is not MISSING and _is_worth_saying(field.default):
+            properties[name]["default"] = codec_of(hints[field.name]).write(field.default)
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required

@@ -45,24 +45,24 @@ def lines(found: Iterable[FreeDevices]) -> Iterator[str]:
     yield from columns(
         ("CLASS", "MODEL", "FREE", "TOTAL"),
         (
-            (one.device_class, model or "-", str(amount.free), str(amount.total))
-            for one in classes
-            for model, amount in one.by_model.items()
+            (free.device_class, model or "-", str(amount.free), str(amount.total))
+            for free in classes
+            for model, amount in free.by_model.items()
         ),
     )
     yield ""
     yield from columns(
         ("NODE", "CLASS", "FREE", "TOTAL"),
         sorted(
-            (node, one.device_class, str(amount.free), str(amount.total))
-            for one in classes
-            for node, amount in one.by_node.items()
+            (node, free.device_class, str(amount.free), str(amount.total))
+            for free in classes
+            for node, amount in free.by_node.items()
         ),
     )
     yield ""
     yield "the largest gang that fits now, of pods with one device each:"
-    for one in classes:
-        yield f"  {one.device_class}: {', '.join(_gangs(one))}"
+    for free in classes:
+        yield f"  {free.device_class}: {', '.join(_gangs(free))}"
 
 
 def _gangs(found: FreeDevices) -> Iterator[str]:

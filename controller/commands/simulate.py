@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> int:
         if arguments.policy is not None:
             trace = trace.placed_by(arguments.policy)
         traces = [trace, *map(trace.placed_by, arguments.compare)]
-        records = [_simulate(each) for each in traces]
+        records = [_simulate(variant) for variant in traces]
         _write_pictures(records, arguments.svg, arguments.png)
     except (ValueError, PlotUnavailableError) as error:
         print_error(_NAME, str(error))

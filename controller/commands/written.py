@@ -92,11 +92,15 @@ def standing_refusal(written: WrittenReasons, now: float) -> Statement | None:
     """
     if not written.waits:
         return None
-    conditions = [each for each in written.statements if "=" in each.reason]
+    conditions = [statement for statement in written.statements if "=" in statement.reason]
     if conditions:  # they say how it is
-        refused = (each for each in conditions if each.reason.endswith(f"False {_REFUSED}"))
+        refused = (
+            statement for statement in conditions if statement.reason.endswith(f"False {_REFUSED}")
+        )
         return next(refused, None)
-    latest = next((each for each in written.statements if each.about.startswith("Pod ")), None)
+    latest = next(
+        (statement for statement in written.statements if statement.about.startswith("Pod ")), None
+    )
     if latest is None or latest.reason != _REFUSED:
         return None
     return latest if now - datetime.fromisoformat(latest.at).timestamp() < _STANDS else None

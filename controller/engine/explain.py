@@ -138,7 +138,7 @@ def explain(snapshot: Snapshot, plan: Plan, key: str, turn: Turn | None = None) 
         queue=group.queue,
         pods=dict(Counter(map(_state, pods))),
         starts=tuple(start for start in plan.starts if start.pod in own),
-        nominations=tuple(each for each in plan.nominations if each.pod in own),
+        nominations=tuple(nomination for nomination in plan.nominations if nomination.pod in own),
         evictions=tuple(eviction for eviction in plan.evictions if eviction.pod in own),
         because=tuple(
             Because(str(reason), what_helps(reason, snapshot.queues))

@@ -278,11 +278,13 @@ class Backoffs:
         found = [self._refused[line] for line in self._of_group.get(group, ())]
         if not found:
             return None
-        latest = max(found, key=lambda each: each.last)
+        latest = max(found, key=lambda refusal: refusal.last)
         return SchedulerRefusal(
             latest.words,
-            holds=any(each.probe != group and any(each.groups[group].values()) for each in found),
-            evicts=all(each.evicts_at <= now for each in found),
+            holds=any(
+                refusal.probe != group and any(refusal.groups[group].values()) for refusal in found
+            ),
+            evicts=all(refusal.evicts_at <= now for refusal in found),
         )
 
     @property

@@ -97,22 +97,22 @@ def group_of(
     """
     if not members:
         return RefusedGroup("it has no pods")
-    alive = [each for each in members if each.succeeded is None] or list(members)
+    alive = [member for member in members if member.succeeded is None] or list(members)
     try:
         made = Group(
             key=group.key,
             queue=_queue(alive),
             root=_lowered(_tree(group, members, declaration, owner), members),
             priority=_priority(alive),
-            preempts=all(each.preempts for each in alive),
-            moves=all(each.owner is not None for each in alive),
+            preempts=all(member.preempts for member in alive),
+            moves=all(member.owner is not None for member in alive),
             replacement_delay=_REPLACEMENT_DELAY if any(map(_is_of_job, alive)) else 0,
-            created=min(each.created for each in members),
+            created=min(member.created for member in members),
         )
         if isinstance(group, NamedGroup) and declaration is not None:
             _check_pod_sets(alive, made)
             return _with_declared(made, declaration, alive)
-        asked = [_preemptible(each) for each in alive]
+        asked = [_preemptible(member) for member in alive]
         return replace(
             made,
             preemptible=may_be_evicted(alive) if _have_started(alive) else all(asked),
@@ -156,7 +156,7 @@ def _with_declared(group: Group, declaration: Declaration, alive: Iterable[Group
 
 def _check_pod_sets(alive: Iterable[GroupMember], group: Group) -> None:
     """With several pod sets, each pod has to say to which of them it belongs."""
-    names = sorted(each.name for each in group.pod_sets)
+    names = sorted(pod_set.name for pod_set in group.pod_sets)
     if len(names) == 1:
         return
     for member in alive:
@@ -215,8 +215,8 @@ def _of_shape(shape: GroupShape, members: Collection[GroupMember]) -> SubGroup:
         case Malformed(reason=reason):
             raise _RefusedError(reason)
         case AllMembers(min_count=least):
-            succeeded = sum(each.succeeded is True for each in members)
-            known = sum(each.succeeded is None for each in members)
+            succeeded = sum(member.succeeded is True for member in members)
+            known = sum(member.succeeded is None for member in members)
             return PodSet("", max(least, known + succeeded))
         case Parts(parts=(Part(name="", min_count=least),)):
             return PodSet("", _min_count(members, least))
@@ -319,7 +319,7 @@ def _run_time(member: GroupMember) -> float | None:
 
 def _youngest(members: Iterable[GroupMember], annotation: str) -> int | None:
     """What the youngest pod with the annotation says: a rolling update changes one by one."""
-    for member in sorted(members, key=lambda each: (each.created, each.name), reverse=True):
+    for member in sorted(members, key=lambda member: (member.created, member.name), reverse=True):
         text = member.annotations.get(annotation)
         if text is not None:
             if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):

@@ -102,7 +102,7 @@ class Backlog(Generic[K]):
         """The object to write now, which leaves the backlog; None if there is none yet."""
         self._promote(now)
         for urgent, ready in self._ready.items():
-            owner = next((one for one in ready if self._wait_of(one, now) <= 0), None)
+            owner = next((owner for owner in ready if self._wait_of(owner, now) <= 0), None)
             if owner is not None and self._buckets[urgent].take(now):
                 if not math.isinf(self._owner_rate):
                     self._bucket_of(owner).take(now)

@@ -209,7 +209,9 @@ class CycleReport:
 
         for key, reasons in plan.waiting.items():
             self._set_aside.attempt_when_due(GROUPS, key, "explained", partial(take, key, reasons))
-        waiting: dict[str, GroupNotice] = {key: of for key, (_, of) in self._waiting.items()}
+        waiting: dict[str, GroupNotice] = {
+            key: notice for key, (_, notice) in self._waiting.items()
+        }
         return waiting | {key: GroupRefused(text) for key, text in refused.items()}
 
 

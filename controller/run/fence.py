@@ -47,8 +47,8 @@ class Fence:
         self._mirror.refresh(now)
         self._left = dict.fromkeys(unsettled(self._mirror))
         number = len(self._left)
-        for each in self._left:
-            writer.fence(each, until=until)
+        for unfenced in self._left:
+            writer.fence(unfenced, until=until)
         while self._left and not stopping.is_set() and time.monotonic() < until:
             inbox.do(_LOOK)
             progress()

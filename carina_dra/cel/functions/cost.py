@@ -59,18 +59,18 @@ def weight(value: Value, most: int = _HEAVIEST) -> int:
     for _ in range(_DEEPEST):
         total += len(level)
         inner: list[Value] = []
-        for one in level:
-            if type(one) is tuple:
-                inner += one
-            elif type(one) in _TEXTS:
-                total += len(one) // 10
-            elif isinstance(one, dict):
-                inner += one.keys()
-                inner += one.values()
-            elif isinstance(one, Optional):
-                inner += one.values
-            elif isinstance(one, Url):
-                inner += (one.host, one.path, one.query)
+        for part in level:
+            if type(part) is tuple:
+                inner += part
+            elif type(part) in _TEXTS:
+                total += len(part) // 10
+            elif isinstance(part, dict):
+                inner += part.keys()
+                inner += part.values()
+            elif isinstance(part, Optional):
+                inner += part.values
+            elif isinstance(part, Url):
+                inner += (part.host, part.path, part.query)
             if total + len(inner) > most:
                 return _HEAVIEST + 1
         if not inner:
@@ -83,14 +83,14 @@ def _is_flat(value: Value) -> bool:
     return not isinstance(value, tuple | dict | Optional | Url)
 
 
-def comparison(one: Value, other: Value) -> int:
+def comparison(left: Value, right: Value) -> int:
     """The comparison of two values."""
-    if isinstance(one, str | bytes) and isinstance(other, str | bytes):
-        return max(1, tenth(min(len(one), len(other))))
-    if _is_flat(one) or _is_flat(other):
+    if isinstance(left, str | bytes) and isinstance(right, str | bytes):
+        return max(1, tenth(min(len(left), len(right))))
+    if _is_flat(left) or _is_flat(right):
         return 1
-    of_one = weight(one)
-    return _COMPARED * (of_one + weight(other, _HEAVIEST - of_one))
+    weight_of_left = weight(left)
+    return _COMPARED * (weight_of_left + weight(right, _HEAVIEST - weight_of_left))
 
 
 def membership(item: Value, among: Sequence[Value]) -> int:
@@ -100,9 +100,9 @@ def membership(item: Value, among: Sequence[Value]) -> int:
     return _COMPARED * (weight(item) + weight(among))
 
 
-def pairs(one: Sequence[Value], other: Sequence[Value]) -> int:
+def pairs(left: Sequence[Value], right: Sequence[Value]) -> int:
     """The comparison of each element of a list with each element of another."""
-    return 1 + _COMPARED * min(len(one) * weight(other), len(other) * weight(one))
+    return 1 + _COMPARED * min(len(left) * weight(right), len(right) * weight(left))
 
 
 def elements(items: Sequence[Value], *_: Value) -> int:
@@ -121,10 +121,10 @@ def ordering(keys: Sequence[Value]) -> int:
     return 1 + len(keys) * (len(keys).bit_length() + 3) * (1 + longest // 10)
 
 
-def joined(one: Value, other: Value) -> int:
+def joined(left: Value, right: Value) -> int:
     """The concatenation of two texts or lists."""
-    size = len(one) + len(other)
-    return max(1, size) if isinstance(one, tuple) else made(size)
+    size = len(left) + len(right)
+    return max(1, size) if isinstance(left, tuple) else made(size)
 
 
 def split(text: str, by: str, count: int = -1) -> int:

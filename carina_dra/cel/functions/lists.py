@@ -97,16 +97,16 @@ def _contains(among: Sequence[Value], item: Value) -> bool:
     return any(is_same(element, item) for element in among)
 
 
-def _contains_all(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    return all(_contains(one, item) for item in other)
+def _contains_all(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
+    return all(_contains(left, item) for item in right)
 
 
-def _equivalent(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    return _contains_all(one, other) and _contains_all(other, one)
+def _equivalent(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
+    return _contains_all(left, right) and _contains_all(right, left)
 
 
-def _intersects(one: tuple[Value, ...], other: tuple[Value, ...]) -> bool:
-    return any(_contains(one, item) for item in other)
+def _intersects(left: tuple[Value, ...], right: tuple[Value, ...]) -> bool:
+    return any(_contains(left, item) for item in right)
 
 
 def _is_sorted(items: tuple[Value, ...]) -> bool:
@@ -206,7 +206,7 @@ OVERLOADS: Final = (
     function("lists.range", (INT,), list_of(INT), _range, lambda count: 1 + 3 * max(0, count)),
     function("sets.contains", (_LIST, _LIST), BOOL, _contains_all, pairs),
     function("sets.equivalent", (_LIST, _LIST), BOOL, _equivalent,
-             lambda one, other: 2 * pairs(one, other)),
+             lambda left, right: 2 * pairs(left, right)),
     function("sets.intersects", (_LIST, _LIST), BOOL, _intersects, pairs),
     *_for_each("isSorted", BOOL, _is_sorted),
     *_for_each("min", None, _least),

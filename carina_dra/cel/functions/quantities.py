@@ -89,20 +89,20 @@ def _sign(value: Quantity) -> int:
     return (value.nanos > 0) - (value.nanos < 0)
 
 
-def _compare(one: Quantity, other: Quantity) -> int:
-    return (one.nanos > other.nanos) - (one.nanos < other.nanos)
+def _compare(left: Quantity, right: Quantity) -> int:
+    return (left.nanos > right.nanos) - (left.nanos < right.nanos)
 
 
-def _is_newer(one: Semver, other: Semver) -> bool:
-    return one.precedence > other.precedence
+def _is_newer(left: Semver, right: Semver) -> bool:
+    return left.precedence > right.precedence
 
 
-def _is_older(one: Semver, other: Semver) -> bool:
-    return one.precedence < other.precedence
+def _is_older(left: Semver, right: Semver) -> bool:
+    return left.precedence < right.precedence
 
 
-def _compare_versions(one: Semver, other: Semver) -> int:
-    return (one.precedence > other.precedence) - (one.precedence < other.precedence)
+def _compare_versions(left: Semver, right: Semver) -> int:
+    return (left.precedence > right.precedence) - (left.precedence < right.precedence)
 
 
 def _includes(attribute: Value, value: Value) -> bool:

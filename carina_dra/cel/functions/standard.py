@@ -87,57 +87,57 @@ def uint64(number: int) -> Uint:
     raise EvaluationError("unsigned integer overflow")
 
 
-def _divide(one: int, other: int) -> int:
-    if other == 0:
+def _divide(dividend: int, divisor: int) -> int:
+    if divisor == 0:
         raise EvaluationError("division by zero")
-    quotient = abs(one) // abs(other)
-    return int64(quotient if (one < 0) == (other < 0) else -quotient)
+    quotient = abs(dividend) // abs(divisor)
+    return int64(quotient if (dividend < 0) == (divisor < 0) else -quotient)
 
 
-def _modulo(one: int, other: int) -> int:
-    if other == 0:
+def _modulo(dividend: int, divisor: int) -> int:
+    if divisor == 0:
         raise EvaluationError("modulus by zero")
-    rest = abs(one) % abs(other)
-    return -rest if one < 0 else rest
+    rest = abs(dividend) % abs(divisor)
+    return -rest if dividend < 0 else rest
 
 
-def _divide_double(one: float, other: float) -> float:
-    if other == 0:
-        if one == 0 or math.isnan(one):
+def _divide_double(dividend: float, divisor: float) -> float:
+    if divisor == 0:
+        if dividend == 0 or math.isnan(dividend):
             return math.nan
-        return math.copysign(math.inf, one) * math.copysign(1, other)
-    return one / other
+        return math.copysign(math.inf, dividend) * math.copysign(1, divisor)
+    return dividend / divisor
 
 
-def _divide_uint(one: int, other: int) -> Uint:
-    if other == 0:
+def _divide_uint(dividend: int, divisor: int) -> Uint:
+    if divisor == 0:
         raise EvaluationError("division by zero")
-    return Uint(one // other)
+    return Uint(dividend // divisor)
 
 
-def _modulo_uint(one: int, other: int) -> Uint:
-    if other == 0:
+def _modulo_uint(dividend: int, divisor: int) -> Uint:
+    if divisor == 0:
         raise EvaluationError("modulus by zero")
-    return Uint(one % other)
+    return Uint(dividend % divisor)
 
 
-def _multiply_double(one: float, other: float) -> float:
-    return one * other
+def _multiply_double(left: float, right: float) -> float:
+    return left * right
 
 
-def _difference(one: Timestamp, other: Duration) -> Timestamp:
-    return Timestamp(one.nanos - other.nanos)
+def _difference(moment: Timestamp, duration: Duration) -> Timestamp:
+    return Timestamp(moment.nanos - duration.nanos)
 
 
-def _sum_moment(one: Timestamp | Duration, other: Timestamp | Duration) -> Value:
-    total = one.nanos + other.nanos
-    if isinstance(one, Timestamp) or isinstance(other, Timestamp):
+def _sum_moment(left: Timestamp | Duration, right: Timestamp | Duration) -> Value:
+    total = left.nanos + right.nanos
+    if isinstance(left, Timestamp) or isinstance(right, Timestamp):
         return Timestamp(total)
     return Duration(int64(total))
 
 
-def _span(one: Timestamp | Duration, other: Timestamp | Duration) -> Duration:
-    return Duration(int64(one.nanos - other.nanos))
+def _span(left: Timestamp | Duration, right: Timestamp | Duration) -> Duration:
+    return Duration(int64(left.nanos - right.nanos))
 
 
 def _contained(item: Value, among: tuple[Value, ...]) -> bool:
@@ -253,15 +253,15 @@ def _not(value: bool) -> bool:  # noqa: FBT001 - an operand
 
 
 def _swapped(compare: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    return lambda one, other: compare(other, one)
+    return lambda left, right: compare(right, left)
 
 
-def _at_most(one: Value, other: Value) -> bool:
-    return less(one, other) or equal(one, other)
+def _at_most(left: Value, right: Value) -> bool:
+    return less(left, right) or equal(left, right)
 
 
-def _unequal(one: Value, other: Value) -> bool:
-    return not is_same(one, other)
+def _unequal(left: Value, right: Value) -> bool:
+    return not is_same(left, right)
 
 
 _LIST: Final = list_of(A)

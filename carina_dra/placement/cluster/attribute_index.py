@@ -41,7 +41,7 @@ class AttributeIndex:
         """
         fewest: Collection[PoolId] | None = None
         new = 0
-        for attribute, value in sorted(values, key=lambda one: (one[0] not in self._pools, one)):
+        for attribute, value in sorted(values, key=lambda pair: (pair[0] not in self._pools, pair)):
             new += attribute not in self._pools
             if new > _NEW or (fewest is not None and len(fewest) <= 1):
                 break

@@ -349,7 +349,7 @@ class Cluster:
     def _mark_use(self, pool: PoolId, devices: Collection[str]) -> None:
         """Devices of a pool have been taken or given back."""
         names = self._pools.get(pool, ())
-        if len(names) <= _SLICES or any(self._slices[one].spec.shared_counters for one in names):
+        if len(names) <= _SLICES or any(self._slices[name].spec.shared_counters for name in names):
             self._mark(pool)
             return
         nodes_of = self._nodes_of.get(pool)

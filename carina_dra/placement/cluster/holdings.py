@@ -44,7 +44,7 @@ class Holdings:
                 self._usage[pool] = usage
             else:
                 self._usage.pop(pool, None)
-            self._changed(pool, {one.device for one in of_pool})
+            self._changed(pool, {result.device for result in of_pool})
 
 
 def _by_pool(results: Iterable[DeviceResult]) -> Mapping[PoolId, Sequence[DeviceResult]]:

@@ -142,8 +142,8 @@ class PoolKnapsacks:
         }
         drawn = _drawn(drawing.values())
         # The API does not forbid negative amounts; a device of one leaves more to others.
-        negative = {name for _, of in drawn for name, amount in of.items() if amount < 0}
-        sums = _families({name for _, of in drawn for name in of} - negative)
+        negative = {name for _, amounts in drawn for name, amount in amounts.items() if amount < 0}
+        sums = _families({name for _, amounts in drawn for name in amounts} - negative)
         several = [name for family in sums if len(family) > 1 for name in family]
         if len(sums) > 1:
             names = [name for family in sums for name in family]
@@ -247,6 +247,6 @@ def _packed(
     return PackedGroup(
         index,
         group,
-        tuple((summed, tuple(of)) for summed, of in sorted(counters.items())),
+        tuple((summed, tuple(weighted)) for summed, weighted in sorted(counters.items())),
         any(amount < 0 for drawn in group.drawn.values() for _, amount in drawn),
     )

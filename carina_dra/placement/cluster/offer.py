@@ -107,7 +107,7 @@ class OfferedPool:
 
     def __init__(self, pool: ReadyPool, features: Features) -> None:
         self.pool = pool
-        self.is_own = any(isinstance(one.slice.nodes, OnNode) for one in pool.devices)
+        self.is_own = any(isinstance(candidate.slice.nodes, OnNode) for candidate in pool.devices)
         """Whether it says something about the usage of the node."""
         self._features = features
         self._places: dict[str, Places] = {}
@@ -156,7 +156,9 @@ class OfferedPool:
     def changed(self, before: Usage, after: Usage) -> Collection[DeviceId]:
         """The devices of the pool whose usage differs, perhaps with those of other nodes."""
         known = self._groups_of if self.pool.counters else self.pool.positions
-        in_use = max(len(of) for one in (before, after) for of in (one.dedicated, one.shared))
+        in_use = max(
+            len(used) for usage in (before, after) for used in (usage.dedicated, usage.shared)
+        )
         if len(known) < in_use:
             # Many of the pool's devices are on other nodes.
             return [
@@ -327,7 +329,7 @@ class OfferedPool:
         if len(self._amounts) >= _ATTRIBUTES:
             self._amounts.clear()
         known = self._amounts[name] = tuple(
-            None if one is None else one.value.nanos for one in found
+            None if capacity is None else capacity.value.nanos for capacity in found
         )
         return known
 

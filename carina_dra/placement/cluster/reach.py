@@ -42,7 +42,7 @@ class Reach:
 
     def put_pool(self, pool: PoolId, slices: Iterable[ResourceSliceSpec]) -> None:
         """Takes the slices of a pool in place of those before; none for a pool that is gone."""
-        targets = frozenset(target for one in slices for target in _targets(one))
+        targets = frozenset(target for spec in slices for target in _targets(spec))
         before = self._targets.pop(pool, frozenset())
         if targets:
             self._targets[pool] = targets
@@ -124,12 +124,12 @@ _Target: TypeAlias = str | _Label | None
 """The name of a node, a label of nodes, or None for every node."""
 
 
-def _targets(one: ResourceSliceSpec) -> Iterator[_Target]:
-    if isinstance(one.nodes, PerDevice):
-        for device in one.devices:
+def _targets(spec: ResourceSliceSpec) -> Iterator[_Target]:
+    if isinstance(spec.nodes, PerDevice):
+        for device in spec.devices:
             yield from _of(device.nodes)
     else:
-        yield from _of(one.nodes)
+        yield from _of(spec.nodes)
 
 
 def _of(nodes: OnNode | OnMatchingNodes | OnAllNodes | None) -> Iterator[_Target]:
@@ -150,10 +150,12 @@ def _labels(selector: NodeSelector) -> Iterator[_Target]:
     A selector that may be invalid concerns every node, since it is an error of each.
     """
     for term in selector.node_selector_terms:
-        operators = {one.operator for one in term.match_expressions}
+        operators = {requirement.operator for requirement in term.match_expressions}
         if term.match_fields or not operators <= _ALWAYS_VALID or _IN not in operators:
             yield None
             continue
-        wanted = next(one for one in term.match_expressions if one.operator is _IN)
+        wanted = next(
+            requirement for requirement in term.match_expressions if requirement.operator is _IN
+        )
         for value in wanted.values:
             yield wanted.key, value

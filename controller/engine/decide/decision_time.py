@@ -96,8 +96,8 @@ class DecisionTime:
             by_queue.setdefault(group.queue, []).append(group)
         asked: list[Group] = []
         late: list[Group] = []
-        for of in by_queue.values():
-            for group in self._least(of, _namespace):
+        for of_queue in by_queue.values():
+            for group in self._least(of_queue, _namespace):
                 (late if _namespace(group) in self._late else asked).append(group)
         return asked, late
 
@@ -121,9 +121,9 @@ class DecisionTime:
         if not self._debts:
             return known
         accounts = {account(group) for group in known}
-        solvent = {one for one in accounts if not self._debts.get(one)}
+        solvent = {holder for holder in accounts if not self._debts.get(holder)}
         if not solvent and accounts:
-            solvent = {min(accounts, key=lambda one: (self._debts[one], one))}
+            solvent = {min(accounts, key=lambda holder: (self._debts[holder], holder))}
         return [group for group in known if account(group) in solvent]
 
 

@@ -147,7 +147,7 @@ class Gang:
                 sharing = {other for claim in self._open(pod) for other in of_claim[claim]}
                 together = [index, *sorted(sharing - done - {index})]
                 done.update(together)
-                yield [pods[one] for one in together]
+                yield [pods[position] for position in together]
 
     def _open(self, pod: Pod) -> frozenset[str]:
         """Its claims that have no devices, and other pods."""
@@ -174,7 +174,7 @@ class Gang:
                 holding = self._domains.holding(constraint.topology, level, chunk.held)
                 if len(holding) != 1:
                     continue  # its pods are in several domains of this level already
-                domains = {one: domains[one] for one in holding if one is not None}
+                domains = {domain: domains[domain] for domain in holding if domain is not None}
             rooms = []
             for domain, names in domains.items():
                 nodes = names if within is None else names & within

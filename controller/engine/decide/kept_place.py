@@ -47,7 +47,8 @@ def places_to_keep(
         pod = state.pods[key]
         if key in evicted and pod.line:
             allocations = tuple(
-                (pod.claims.index(claim), of) for claim, of in decided.place.allocations
+                (pod.claims.index(claim), allocation)
+                for claim, allocation in decided.place.allocations
             )
             group = None if pod.group is None else state.groups.get(pod.group)
             yield KeptPlace(
@@ -72,13 +73,13 @@ def _affordable(state: State, places: Iterable[KeptPlace]) -> list[KeptPlace]:
         if kept.queue not in state.tree.paths:
             affordable.append(kept)
             continue
-        before, one = balance(state, kept.queue), state.mark()
-        allocations = [of for _, of in kept.allocations]
+        before, place_mark = balance(state, kept.queue), state.mark()
+        allocations = [allocation for _, allocation in kept.allocations]
         state.charge_place(kept.queue, kept.needs, allocations, preemptible=kept.preemptible)
         if excess(state, before) is None:
             affordable.append(kept)
         else:
-            state.rollback(one)
+            state.rollback(place_mark)
     state.rollback(mark)
     return affordable
 

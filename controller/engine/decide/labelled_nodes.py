@@ -96,7 +96,7 @@ class LabelledNodes:
                 value = node.node.labels.get(key)
                 if value is not None:
                     found.setdefault(value, set()).add(name)
-            known = self._by_key[key] = {value: frozenset(of) for value, of in found.items()}
+            known = self._by_key[key] = {value: frozenset(names) for value, names in found.items()}
         return known
 
     def _of_term(self, term: NodeSelectorTerm) -> frozenset[str]:

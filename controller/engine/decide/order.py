@@ -74,7 +74,7 @@ def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> Qu
         (quota := quotas[at]) is None or allocated[at] + asked[at] <= quota for at in wanted
     )
     is_undue = any(allocated[at] and not allocatable[at] for at in range(len(allocated)))
-    then = [one + more for one, more in zip(allocated, asked, strict=True)]
+    then = [held + more for held, more in zip(allocated, asked, strict=True)]
     return QueueRank(
         is_over=is_over,
         is_beyond_quota=not is_covered,
@@ -226,7 +226,7 @@ def givers(state: State, shares: Shares) -> Mapping[str, int]:
         if children is None:
             found[queue] = len(found)
             return
-        for child in sorted(children, key=lambda one: _rank_of_giver(state, shares, one)):
+        for child in sorted(children, key=lambda name: _rank_of_giver(state, shares, name)):
             number(child)
 
     number(ROOT)

@@ -53,9 +53,9 @@ def next_chunk(
     Below its minimum, that is what is missing of it. Then it is one more pod, or the minimum of one
     more sub-group. `among` are the pods that may be placed, if not those that wait for a place.
     """
-    names = [one.name for one in group.pod_sets]
+    names = [pod_set.name for pod_set in group.pod_sets]
     if len(set(names)) < len(names):  # nobody can say to which of them a pod belongs
-        twice = next(one for one in group.pod_sets if names.count(one.name) > 1)
+        twice = next(pod_set for pod_set in group.pod_sets if names.count(pod_set.name) > 1)
         return TooFewPods(f"{twice.name} (named twice)", 0, twice.min_count)
     tally = _Tally(state, group)
     if among is not None:
@@ -225,7 +225,7 @@ class _Tally:
                     for key in self._last_first(name, node):
                         yield (self._state.pods[key],)
             case SubGroups(children=children, min_count=least):
-                used = [one for one in children if self.active(one)]
+                used = [child for child in children if self.active(child)]
                 spare = sum(map(self.is_satisfied, used)) > least
                 for child in reversed(used):
                     if next(self.surplus(child), None) is not None:

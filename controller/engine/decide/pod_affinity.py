@@ -105,8 +105,8 @@ class PodRules:
             self._reaches.clear()
         known = self._reaches.get((key, selections))
         if known is not None:
-            of, version, reached = known
-            if of is counts and version == counts.version:
+            counted, version, reached = known
+            if counted is counts and version == counts.version:
                 return reached
         reached = self._reached(key, counts.by_node, budget)
         self._reaches[key, selections] = counts, counts.version, reached

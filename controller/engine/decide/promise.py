@@ -39,11 +39,11 @@ def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> N
     mark, before = state.mark(), balance(state, group.queue)
     taken: list[Taken] = []
     for nomination in nominations:
-        one = _keep(trial, nomination)
-        if one is None:
+        kept = _keep(trial, nomination)
+        if kept is None:
             state.rollback(mark)
             return
-        taken.append(one)
+        taken.append(kept)
     if excess(state, before) is not None or not is_satisfied(state, group):
         state.rollback(mark)
     else:

@@ -92,8 +92,8 @@ class SpreadRules:
         key = constraint, inclusion, self._counts_itself(pod, constraint)
         known = self._full.get(key)
         if known is not None:
-            of, version, full = known
-            if of is counts and version == counts.version:
+            counted, version, full = known
+            if counted is counts and version == counts.version:
                 return full
         full = self._found_full(pod, constraint, counts, inclusion, budget)
         self._full[key] = counts, counts.version, full
@@ -119,14 +119,14 @@ class SpreadRules:
         least = 0 if has_empty else min(totals.values(), default=0)
         most = constraint.max_skew + least - self._counts_itself(pod, constraint)
         by_value = self._nodes.by_value(constraint.topology_key, budget)
-        full = NO_NODES.union(*(by_value[value] for value, of in totals.items() if of > most))
+        full = NO_NODES.union(*(by_value[value] for value, total in totals.items() if total > most))
         if constraint.min_domains > 1 and constraint.honors_affinity:
             alone = constraint.max_skew - self._counts_itself(pod, constraint)
             full |= {name for name in counted.nodes if counts.by_node.get(name, 0) > alone}
         return full
 
     def _included(self, needs: PodNeeds, constraint: SpreadConstraint) -> _Counted:
-        keys = [each.topology_key for each in needs.spread[:MOST_TERMS]]
+        keys = [term.topology_key for term in needs.spread[:MOST_TERMS]]
         found, domains = [], set()
         for name, node in self._state.nodes.items():
             labels = node.node.labels

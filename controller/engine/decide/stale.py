@@ -89,7 +89,7 @@ def _evict_if_useful(
     for group in stale:
         _evict_all(trial, group)
     keys = {group.key for group in stale}
-    others = waiting if len(stale) > 1 else [one for one in waiting if one.key not in keys]
+    others = waiting if len(stale) > 1 else [group for group in waiting if group.key not in keys]
     is_useful = _can_use(trial, others, isolation)
     if not is_useful or len(stale) > 1:
         state.rollback(mark)

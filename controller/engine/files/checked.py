@@ -101,7 +101,7 @@ def items(
             raise BadValueError(f"has {len(value)} items; write {least} to {most}")
         found = list_of(item()).read(value)
         if key is not None:
-            names = [getattr(each, key) for each in found]
+            names = [getattr(entry, key) for entry in found]
             if len(set(names)) < len(names):
                 raise BadValueError(f"has two items with the same {key}; rename one of them")
         return found

@@ -68,7 +68,7 @@ def read_node(body: JsonObject) -> ClusterNode:
     for name in ("cpu", "memory"):
         if name not in allocatable:
             raise BadValueError(f"lacks status.allocatable.{name}")
-    ready = [each.status for each in node.status.conditions if each.type == "Ready"]
+    ready = [condition.status for condition in node.status.conditions if condition.type == "Ready"]
     return ClusterNode(
         node=Node(
             node.metadata.name, node.metadata.labels, frozenset(node.status.declared_features)
@@ -76,8 +76,10 @@ def read_node(body: JsonObject) -> ClusterNode:
         cpu=allocatable["cpu"].milli_value(),
         memory=allocatable["memory"].value(),
         pods=allocatable["pods"].value() if "pods" in allocatable else _PODS,
-        extended={name: of.value() for name, of in allocatable.items() if name not in _OWN},
-        taints=tuple(Taint(each.key, each.value, each.effect) for each in node.spec.taints),
+        extended={
+            name: quantity.value() for name, quantity in allocatable.items() if name not in _OWN
+        },
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
         unschedulable=node.spec.unschedulable or ready not in ([], ["True"]),
     )
 
@@ -90,7 +92,7 @@ def write_node(node: ClusterNode) -> dict[str, Any]:
             ObjectMeta(name=node.name, labels=node.node.labels),
             _Spec(
                 node.unschedulable,
-                tuple(_Taint(each.key, each.value, effect=each.effect) for each in node.taints),
+                tuple(_Taint(taint.key, taint.value, effect=taint.effect) for taint in node.taints),
             ),
             _Status(
                 {

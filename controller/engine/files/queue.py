@@ -266,9 +266,9 @@ class QueueSpec:
             BadValueError: a resource is unknown or occurs twice, or an amount is not valid.
         """
         entitlements: dict[Resource, Entitlement] = {}
-        for index, each in enumerate(self.resources):
+        for index, written in enumerate(self.resources):
             try:
-                _add(entitlements, each)
+                _add(entitlements, written)
             except BadValueError as error:
                 error.steps.append(f".resources[{index}]")
                 raise

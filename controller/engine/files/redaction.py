@@ -18,14 +18,18 @@ def redacted(snapshot: Snapshot) -> Snapshot:
     nominations = tuple(
         replace(
             nomination,
-            allocations=tuple((claim, _allocation(one)) for claim, one in nomination.allocations),
+            allocations=tuple(
+                (claim, _allocation(allocation)) for claim, allocation in nomination.allocations
+            ),
         )
         for nomination in memory.nominations
     )
     kept_places = tuple(
         replace(
             kept,
-            allocations=tuple((index, _allocation(one)) for index, one in kept.allocations),
+            allocations=tuple(
+                (index, _allocation(allocation)) for index, allocation in kept.allocations
+            ),
         )
         for kept in memory.kept_places
     )
@@ -34,8 +38,8 @@ def redacted(snapshot: Snapshot) -> Snapshot:
         slices=tuple(map(_with_plain_metadata, snapshot.slices)),
         rules=tuple(map(_with_plain_metadata, snapshot.rules)),
         classes=tuple(
-            replace(_with_plain_metadata(one), spec=replace(one.spec, config=()))
-            for one in snapshot.classes
+            replace(_with_plain_metadata(device_class), spec=replace(device_class.spec, config=()))
+            for device_class in snapshot.classes
         ),
         claims=tuple(map(_claim, snapshot.claims)),
         memory=replace(memory, nominations=nominations, kept_places=kept_places),

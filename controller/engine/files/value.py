@@ -101,10 +101,20 @@ class JsonMembers:
             raise
         if unknown is not None:
             raise unknown
-        absent = {name: each for name, each in self._members.items() if each.field not in made}
-        if missing := [name for name, each in absent.items() if each.default is MISSING]:
+        absent = {
+            name: json_member
+            for name, json_member in self._members.items()
+            if json_member.field not in made
+        }
+        if missing := [
+            name for name, json_member in absent.items() if json_member.default is MISSING
+        ]:
             raise BadValueError("lacks " + ", ".join(missing))
-        return made | {each.field: None for each in absent.values() if each.default is None}
+        return made | {
+            json_member.field: None
+            for json_member in absent.values()
+            if json_member.default is None
+        }
 
     def _find_readers(self) -> dict[object, tuple[str, Callable[[Any], Any], bool]]:
         """Returns the readers, which are found late since types can refer to themselves."""
@@ -172,10 +182,10 @@ def _union(kinds: Sequence[Any]) -> Codec:
     return Codec(read, write)
 
 
-def _default(of: "Field[Any]", hints: Mapping[str, Any]) -> object:
-    if of.default_factory is not MISSING:
-        return of.default_factory()
-    return None if of.default is MISSING and _is_optional(hints[of.name]) else of.default
+def _default(field: "Field[Any]", hints: Mapping[str, Any]) -> object:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING and _is_optional(hints[field.name]) else field.default
 
 
 def _is_optional(kind: Any) -> bool:

@@ -143,14 +143,14 @@ def figure(resource: Resource, amount: int) -> float:
     return amount / GPU if isinstance(resource, Gpus) else amount
 
 
-def plus(one: Amounts, other: Amounts) -> Amounts:
+def plus(left: Amounts, right: Amounts) -> Amounts:
     """The sum, resource by resource."""
-    return tuple(map(add, one, other))
+    return tuple(map(add, left, right))
 
 
-def minus(one: Amounts, other: Amounts) -> Amounts:
+def minus(left: Amounts, right: Amounts) -> Amounts:
     """The difference, resource by resource."""
-    return tuple(map(sub, one, other))
+    return tuple(map(sub, left, right))
 
 
 def total(amounts: Iterable[Amounts], size: int) -> Amounts:

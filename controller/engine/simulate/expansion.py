@@ -53,11 +53,15 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
     Raises:
         BadValueError: the parts of the scenario do not fit together. It has the path of the field.
     """
-    own = {each.metadata.name: each for each in (*device_classes(), *classes)}
+    own = {
+        device_class.metadata.name: device_class for device_class in (*device_classes(), *classes)
+    }
     check(scenario, own)
-    nodes = {node.name: (node, each) for each in scenario.nodes for node in each.nodes()}
+    nodes = {
+        node.name: (node, template) for template in scenario.nodes for node in template.nodes()
+    }
     late = {name for name in nodes if _is_added_first(scenario, name)}
-    there = [(node, each) for name, (node, each) in nodes.items() if name not in late]
+    there = [(node, template) for name, (node, template) in nodes.items() if name not in late]
     events: list[NodeEvent] = []
     for event in scenario.events:
         events += [NodeGone(event.at, n, nodes[n][1].slices(n)) for n in event.gone]
@@ -65,7 +69,9 @@ def expand(scenario: Scenario, classes: Iterable[DeviceClass] = ()) -> Trace:
     start = Snapshot(
         now=0,
         nodes=tuple(node for node, _ in there),
-        slices=tuple(each for node, template in there for each in template.slices(node.name)),
+        slices=tuple(
+            published for node, template in there for published in template.slices(node.name)
+        ),
         classes=tuple(own.values()),
         queues=tuple(_queues(scenario)),
         topologies=scenario.topologies,
@@ -131,28 +137,28 @@ def _generated(scenario: Scenario, generator: Generator, path: str) -> Iterator[
 class _Maker:
     """Makes jobs of one shape."""
 
-    of: JobTemplate | Generator
+    workload: JobTemplate | Generator
     shape: JobShape
     claim: ResourceClaimSpec | None
 
     def job(self, name: str, arrival: float, duration: float | None) -> Job:
         """A job; its name is that of its queue and its own, as namespace and name."""
-        of, shape = self.of, self.shape
-        key = f"{of.queue}/{name}"
+        workload, shape = self.workload, self.shape
+        key = f"{workload.queue}/{name}"
         least = shape.pods if shape.min_pods is None else shape.min_pods
         group = Group(
             key=key,
-            queue=of.queue,
+            queue=workload.queue,
             root=PodSet("", least, shape.topology),
-            priority=of.priority,
-            preemptible=of.preemptible,
+            priority=workload.priority,
+            preemptible=workload.preemptible,
             created=arrival,
         )
-        if isinstance(of, JobTemplate):
-            group = replace(group, run_time=of.run_time, placement=of.placement)
+        if isinstance(workload, JobTemplate):
+            group = replace(group, run_time=workload.run_time, placement=workload.placement)
         pods = tuple(self._pod(key, index, arrival) for index in range(shape.pods))
         claims = tuple(self._claims(pods))
-        return Job(group, pods, claims, arrival, duration, of.checkpoints)
+        return Job(group, pods, claims, arrival, duration, workload.checkpoints)
 
     def _pod(self, group: str, index: int, arrival: float) -> Pod:
         key = f"{group}-{index}"
@@ -218,12 +224,12 @@ def _wants(devices: RequestedDevices) -> Exactly | FirstAvailable:
         tuple(
             DeviceSubRequest(
                 name=f"alternative-{index}",
-                device_class_name=each.device_class,
-                selectors=_selectors(each),
-                mode=ExactCount(each.count),
-                capacity=_capacity(each),
+                device_class_name=alternative.device_class,
+                selectors=_selectors(alternative),
+                mode=ExactCount(alternative.count),
+                capacity=_capacity(alternative),
             )
-            for index, each in enumerate(devices.first_available)
+            for index, alternative in enumerate(devices.first_available)
         )
     )
 

@@ -32,10 +32,10 @@ def svg(records: Sequence[Record]) -> str:
     lines = [series(record, PARTS) for record in records]
     summaries = [summarize(record) for record in records]
     queues = records[0].queues
-    gpus = max(max(each.gpus) for each in lines)
-    jobs = max(max(_stack(each.waiting)[-1], default=0) for each in lines)
-    wait = max(each.waits.p95 for summary in summaries for each in summary.queues.values())
-    hours = max(each.hours[-1] for each in lines)
+    gpus = max(max(line.gpus) for line in lines)
+    jobs = max(max(_stack(line.waiting)[-1], default=0) for line in lines)
+    wait = max(queue.waits.p95 for summary in summaries for queue in summary.queues.values())
+    hours = max(line.hours[-1] for line in lines)
     width = _WIDTH * len(records)
     height = _TOP + 2 * (_HEIGHT + _GAP) + len(queues) * 2 * _BAR + _GAP
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'

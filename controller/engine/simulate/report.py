@@ -55,18 +55,18 @@ def comparison(records: Iterable[Record]) -> Iterator[str]:
     """The lines of a table with a column for each simulation of the same trace."""
     found = [(record, summarize(record)) for record in records]
     rows: list[tuple[str, list[str]]] = [
-        ("GPUs in use", [_percent(each.utilisation) for _, each in found]),
-        ("jobs ended", [str(each.total.ended) for _, each in found]),
-        ("jobs waiting at the end", [str(each.total.waiting) for _, each in found]),
-        ("wait, mean", [clock(each.total.waits.mean) for _, each in found]),
-        ("wait, 95%", [clock(each.total.waits.p95) for _, each in found]),
-        ("wait, longest", [clock(each.total.waits.longest) for _, each in found]),
-        ("pods evicted", [str(each.total.evictions) for _, each in found]),
-        ("GPU hours lost", [f"{each.total.lost_gpu_hours:.1f}" for _, each in found]),
+        ("GPUs in use", [_percent(summary.utilisation) for _, summary in found]),
+        ("jobs ended", [str(summary.total.ended) for _, summary in found]),
+        ("jobs waiting at the end", [str(summary.total.waiting) for _, summary in found]),
+        ("wait, mean", [clock(summary.total.waits.mean) for _, summary in found]),
+        ("wait, 95%", [clock(summary.total.waits.p95) for _, summary in found]),
+        ("wait, longest", [clock(summary.total.waits.longest) for _, summary in found]),
+        ("pods evicted", [str(summary.total.evictions) for _, summary in found]),
+        ("GPU hours lost", [f"{summary.total.lost_gpu_hours:.1f}" for _, summary in found]),
         ("time to the end", [clock(record.end - record.start) for record, _ in found]),
     ]
     for queue in found[0][0].queues:
-        waits = [clock(each.queues[queue].waits.mean) for _, each in found]
+        waits = [clock(summary.queues[queue].waits.mean) for _, summary in found]
         rows.append((f"wait of {queue}, mean", waits))
     headings = ["", *(record.policy.upper() for record, _ in found)]
     yield from columns(headings, ([name, *cells] for name, cells in rows))
@@ -104,22 +104,22 @@ def _queues(record: Record, summary: Summary) -> Iterator[str]:
         headings += ["SHARE", "SHORT"]
     rows = []
     for name in record.queues:
-        of = summary.queues[name]
-        rows.append([name, *_cells(of)])
+        queue = summary.queues[name]
+        rows.append([name, *_cells(queue)])
         if shared:
-            fairness = [of.fairness[resource] for resource in shared]
+            fairness = [queue.fairness[resource] for resource in shared]
             share, short = (
-                sum(one.fair_share for one in fairness),
-                sum(one.short for one in fairness),
+                sum(of_resource.fair_share for of_resource in fairness),
+                sum(of_resource.short for of_resource in fairness),
             )
             rows[-1] += [f"{share:.1f}", f"{short:.1f}"]
     yield from columns(headings, rows)
 
 
-def _cells(of: QueueSummary) -> list[str]:
-    counts = [str(of.jobs), str(of.ended), str(of.waiting)]
-    waits = [clock(of.waits.mean), clock(of.waits.p95)]
-    return [*counts, *waits, f"{of.gpus:.1f}", str(of.evictions)]
+def _cells(queue: QueueSummary) -> list[str]:
+    counts = [str(queue.jobs), str(queue.ended), str(queue.waiting)]
+    waits = [clock(queue.waits.mean), clock(queue.waits.p95)]
+    return [*counts, *waits, f"{queue.gpus:.1f}", str(queue.evictions)]
 
 
 def _shared_resources(summary: Summary) -> Sequence[str]:

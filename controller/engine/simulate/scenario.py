@@ -212,30 +212,30 @@ def check(scenario: Scenario, classes: Iterable[str]) -> None:
     Raises:
         BadValueError: a name is used twice, or is not known. It has the path of the field.
     """
-    _check_different("nodes", [each.name for each in scenario.nodes])
-    _check_different("queues", [each.name for each in scenario.queues])
+    _check_different("nodes", [template.name for template in scenario.nodes])
+    _check_different("queues", [queue.name for queue in scenario.queues])
     work: list[tuple[str, int, JobTemplate | Generator]] = [
         *(("jobs", index, job) for index, job in enumerate(scenario.jobs)),
-        *(("generators", index, each) for index, each in enumerate(scenario.generators)),
+        *(("generators", index, generator) for index, generator in enumerate(scenario.generators)),
     ]
-    _check_different("jobs and generators", [each.name for _, _, each in work])
+    _check_different("jobs and generators", [workload.name for _, _, workload in work])
     queues = [queue.name for queue in scenario.queues]
     parents = {queue.parent for queue in scenario.queues if queue.parent is not None}
     for index, queue in enumerate(scenario.queues):
         if queue.parent is not None:
             _check_known(queue.parent, queues, "a queue", f"queues[{index}].parent")
-    for kind, index, each in work:
+    for kind, index, workload in work:
         path = f"{kind}[{index}]"
-        _check_known(each.queue, queues, "a queue", f"{path}.queue")
-        if each.queue in parents:
-            raise _problem(f"{path}.queue", f"is {each.queue!r}, which has queues below it")
-        match each:
+        _check_known(workload.queue, queues, "a queue", f"{path}.queue")
+        if workload.queue in parents:
+            raise _problem(f"{path}.queue", f"is {workload.queue!r}, which has queues below it")
+        match workload:
             case JobTemplate():
-                _check_shape(each, scenario, classes, path)
+                _check_shape(workload, scenario, classes, path)
             case Generator():
-                for number, size in enumerate(each.sizes):
+                for number, size in enumerate(workload.sizes):
                     _check_shape(size, scenario, classes, f"{path}.sizes[{number}]")
-                if scenario.until is None and each.last is None:
+                if scenario.until is None and workload.last is None:
                     raise _problem(path, "has no last, and the scenario no until; write one")
     _check_events(scenario)
 

@@ -27,8 +27,8 @@ def series(record: Record, parts: int) -> Series:
     span = max(record.end - record.start, 1)
     bounds = [span * index / parts for index in range(parts + 1)]
 
-    def line(of: Callable[[Sample], float]) -> list[float]:
-        return _means(record, [record.start + bound for bound in bounds], of)
+    def line(quantity: Callable[[Sample], float]) -> list[float]:
+        return _means(record, [record.start + bound for bound in bounds], quantity)
 
     return Series(
         hours=[bound / 3600 for bound in bounds],
@@ -46,7 +46,9 @@ def _waiting(queue: str, sample: Sample) -> float:
     return sample.waiting[queue]
 
 
-def _means(record: Record, bounds: Sequence[float], of: Callable[[Sample], float]) -> list[float]:
+def _means(
+    record: Record, bounds: Sequence[float], quantity: Callable[[Sample], float]
+) -> list[float]:
     """The mean of a quantity between each two bounds."""
     total, integral = 0.0, [0.0]
     at, value, index = bounds[0], 0.0, 0
@@ -54,7 +56,7 @@ def _means(record: Record, bounds: Sequence[float], of: Callable[[Sample], float
     for bound in bounds[1:]:
         while index < len(samples) and samples[index].at <= bound:
             total += value * (samples[index].at - at)
-            at, value = samples[index].at, of(samples[index])
+            at, value = samples[index].at, quantity(samples[index])
             index += 1
         total += value * (bound - at)
         at = bound

@@ -285,7 +285,7 @@ class _Simulation:
             self._start(start)
         for eviction in plan.evictions:
             self._evict(eviction)
-        moved = [start.pod for start in plan.starts] + [each.pod for each in plan.evictions]
+        moved = [start.pod for start in plan.starts] + [eviction.pod for eviction in plan.evictions]
         for live in dict.fromkeys(self._live_of(self._state.pods[pod]) for pod in moved):
             self._update(live)
         return not plan.is_empty or plan.is_unfinished

@@ -132,6 +132,6 @@ def _spans(record: Record) -> Iterator[tuple[Sample, float]]:
         yield sample, end - sample.at
 
 
-def _mean(spans: Sequence[tuple[Sample, float]], of: Callable[[Sample], float]) -> float:
+def _mean(spans: Sequence[tuple[Sample, float]], quantity: Callable[[Sample], float]) -> float:
     seconds = sum(span for _, span in spans)
-    return sum(of(sample) * span for sample, span in spans) / seconds if seconds else 0
+    return sum(quantity(sample) * span for sample, span in spans) / seconds if seconds else 0

@@ -25,11 +25,11 @@ class _GpuParts:
     def add(self, gpus: Sequence[GpuPart], sign: int) -> Amounts:
         """Adds parts of GPUs; returns how much more of each resource counts."""
         added = [0] * len(self.rests)
-        for one in gpus:
-            for at in one.columns:
-                key = at, one.gpu
+        for gpu_part in gpus:
+            for at in gpu_part.columns:
+                key = at, gpu_part.gpu
                 before = self.sums.get(key, 0)
-                after = before + sign * one.part
+                after = before + sign * gpu_part.part
                 if after:
                     self.sums[key] = after
                 else:

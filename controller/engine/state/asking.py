@@ -184,14 +184,14 @@ class Asking:
             return self._zero
         amounts = list(self._zero)
         for request in checked.requests:
-            if any(one.admin_access for one in request.alternatives):
+            if any(alternative.admin_access for alternative in request.alternatives):
                 continue
             for at, resource in enumerate(self._resources):
                 match resource:
                     case Gpus() | DevicesOf() | CapacityOf():
                         amounts[at] += min(
-                            _count(one.mode) * self._least(one, resource, budget)
-                            for one in request.alternatives
+                            _count(alternative.mode) * self._least(alternative, resource, budget)
+                            for alternative in request.alternatives
                         )
                     case Cpu() | Memory() | Pods():
                         pass

@@ -32,13 +32,18 @@ class QueueTree:
     """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
-        by_name = {queue.name: queue for queue in sorted(queues, key=lambda one: one.name)}
+        by_name = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.name)}
         self.resources: tuple[Resource, ...] = tuple(
-            sorted({one for queue in by_name.values() for one in queue.entitlements}, key=describe)
+            sorted(
+                {resource for queue in by_name.values() for resource in queue.entitlements},
+                key=describe,
+            )
         )
         """The resources that a queue names."""
-        self.index: Mapping[Resource, int] = {one: at for at, one in enumerate(self.resources)}
-        self._of_devices = [is_of_devices(one) for one in self.resources]
+        self.index: Mapping[Resource, int] = {
+            resource: at for at, resource in enumerate(self.resources)
+        }
+        self._of_devices = [is_of_devices(resource) for resource in self.resources]
         self.queues: dict[str, Queue] = {}
         self.paths: dict[str, tuple[str, ...]] = {}
         """From each queue to the top, itself first; ROOT and LOST have paths of their own."""
@@ -58,18 +63,20 @@ class QueueTree:
         for name in self.queues:
             self._entitle(name)
         self._quotas = {
-            name: tuple(one.quota for one in of) for name, of in self._entitlements.items()
+            name: tuple(entitlement.quota for entitlement in entitlements)
+            for name, entitlements in self._entitlements.items()
         }
         self._kept_quotas = {
-            name: tuple(map(_in_whole_gpus, self.resources, of))
-            for name, of in self._quotas.items()
+            name: tuple(map(_in_whole_gpus, self.resources, quotas))
+            for name, quotas in self._quotas.items()
         }
         self._named = {
-            name: frozenset(self.index[one] for one in queue.entitlements)
+            name: frozenset(self.index[resource] for resource in queue.entitlements)
             for name, queue in self.queues.items()
         }
         self._limits = {
-            name: tuple(one.limit for one in of) for name, of in self._entitlements.items()
+            name: tuple(entitlement.limit for entitlement in entitlements)
+            for name, entitlements in self._entitlements.items()
         }
 
     def is_leaf(self, name: str) -> bool:
@@ -163,7 +170,7 @@ class QueueTree:
         if not self._of_devices[at]:
             # Who names devices only must not lose their guarantee over the cpu that goes with them.
             return Entitlement(quota=None, weight=Fraction(1))
-        quotas = [of[at].quota for of in below]
+        quotas = [entitlements[at].quota for entitlements in below]
         known = [quota for quota in quotas if quota is not None]
         together = sum(known) if len(known) == len(quotas) else None
         return Entitlement(quota=together, weight=UNNAMED.weight)

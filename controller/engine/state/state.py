@@ -361,11 +361,19 @@ class State(Occupancy):
         """What the last cycle has left, without what has changed since."""
         if self._forgotten:
             known, forgotten = self._memory, self._forgotten
-            refusals = {key: of for key, of in known.refusals.items() if key not in forgotten}
-            outdated = {key: of for key, of in known.outdated.items() if key not in forgotten}
-            cursors = {key: of for key, of in known.cursors.items() if key not in forgotten}
-            set_aside = {key: of for key, of in known.set_aside.items() if key not in forgotten}
-            limits = {key: of for key, of in known.attempt_limits.items() if key not in forgotten}
+            refusals = {
+                key: reasons for key, reasons in known.refusals.items() if key not in forgotten
+            }
+            outdated = {
+                key: reasons for key, reasons in known.outdated.items() if key not in forgotten
+            }
+            cursors = {key: cursor for key, cursor in known.cursors.items() if key not in forgotten}
+            set_aside = {
+                key: group for key, group in known.set_aside.items() if key not in forgotten
+            }
+            limits = {
+                key: limit for key, limit in known.attempt_limits.items() if key not in forgotten
+            }
             self.memory = replace(
                 known,
                 refusals=refusals,
@@ -513,8 +521,10 @@ class State(Occupancy):
             if self._counted.get(key) == pod.key:
                 del self._counted[key]
                 self._uncount(self._claim_requests, key)
-                others = (self.pods[one] for one in self._referrers[key] if one != pod.key)
-                asking = (one for one in others if _asks(one))
+                others = (
+                    self.pods[referrer] for referrer in self._referrers[key] if referrer != pod.key
+                )
+                asking = (other for other in others if _asks(other))
                 other = min(asking, key=self._rank, default=None)
                 if other is not None:
                     self._counted[key] = other.key
@@ -569,13 +579,13 @@ def _asks(pod: Pod) -> bool:
     assert_never(pod.state)
 
 
-def _differ_in_history_only(one: Group, other: Group) -> bool:
+def _differ_in_history_only(before: Group, after: Group) -> bool:
     """Whether two states of a group differ in nothing but what has happened to it."""
-    return other == replace(
-        one, started=other.started, evicted=other.evicted, stale_since=other.stale_since
+    return after == replace(
+        before, started=after.started, evicted=after.evicted, stale_since=after.stale_since
     )
 
 
-def _ask_and_have_the_same(one: ResourceClaim, other: ResourceClaim) -> bool:
+def _ask_and_have_the_same(before: ResourceClaim, after: ResourceClaim) -> bool:
     """Whether two states of a claim differ in nothing but its users, its labels and the like."""
-    return one.spec == other.spec and one.status.allocation == other.status.allocation
+    return before.spec == after.spec and before.status.allocation == after.status.allocation

@@ -32,7 +32,7 @@ class Volumes:
             self.capacities.setdefault(capacity.class_name, {})[name] = capacity
         self.drivers = dict(storage.drivers)
         self.limits = dict(storage.limits)
-        self.available = {name for name, each in self.volumes.items() if each.is_available}
+        self.available = {name for name, volume in self.volumes.items() if volume.is_available}
         """The volumes that can be bound to a claim."""
         self.moment = 0
         """How often volumes, classes, capacities and drivers have changed."""
@@ -55,7 +55,11 @@ class Volumes:
                 if name in bound or volume.is_available
             },
             self.classes,
-            {name: one for known in self.capacities.values() for name, one in known.items()},
+            {
+                name: capacity
+                for known in self.capacities.values()
+                for name, capacity in known.items()
+            },
             self.drivers,
             self.limits,
         )

@@ -96,11 +96,11 @@ def _shape(spec: _Spec, _: Metadata) -> GroupShape:
         tuple(
             Part(
                 kind.lower(),
-                elastic if elastic is not None and kind == "Worker" else each.replicas,
-                each.template.names_queue,
+                elastic if elastic is not None and kind == "Worker" else replica_spec.replicas,
+                replica_spec.template.names_queue,
                 is_late=waits and kind == "Launcher",
             )
-            for kind, each in spec.replica_specs.items()
+            for kind, replica_spec in spec.replica_specs.items()
         )
     )
 
