@@ -59,6 +59,12 @@ class Order(StrEnum):
     most. Devices that block the fewest other devices, then those of the GPUs that are used most. A
     free GPU is broken if something of it is taken and something is left.
     """
+    BALANCED = "balanced"
+    """Those whose use leaves the most devices that can be given out, with cpu and memory.
+
+    The engine scores nodes so; where nothing is known of cpu and memory, nodes are ordered as with
+    binpack. Devices are ordered as with fragmentation.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
-        """Reads `binpack`, `spread`, `fragmentation`, `upstream`, or `NODES/DEVICES`.
+        """Reads `binpack`, `spread`, `fragmentation`, `balanced`, `upstream`, or `NODES/DEVICES`.
 
         Raises:
             ValueError: the text is none of these.
@@ -83,8 +89,8 @@ class Policy:
             return cls(Order(nodes), Order(devices or nodes))
         except ValueError:
             raise ValueError(
-                f"policy {text!r}: write binpack, spread, fragmentation, upstream, or an order for "
-                "nodes and one for devices, such as spread/binpack"
+                f"policy {text!r}: write binpack, spread, fragmentation, balanced, upstream, or an "
+                "order for nodes and one for devices, such as spread/binpack"
             ) from None
 
 
@@ -102,7 +108,8 @@ def rank_devices(
     Devices of a GPU that is used more come first (binpack) or last (spread). Then come devices that
     block fewer other devices, then devices with fewer free neighbours (binpack), so that free GPUs
     close to each other stay together. Neighbours are devices of the node's own. Equal devices keep
-    the published order. `fragmentation` is binpack with the first two rules exchanged.
+    the published order. `fragmentation` and `balanced` are binpack with the first two rules
+    exchanged.
     """
     sign = 1 if order is Order.SPREAD else -1
     free_groups = Counter(
@@ -124,7 +131,7 @@ def rank_devices(
             for bit in bits_of(here):
                 neighbours = [-sign * free_groups[place] for place in group.places[bit]]
                 first = [sign * in_use, blocked.get(bit, 0).bit_count()]
-                if order is Order.FRAGMENTATION:
+                if order in (Order.FRAGMENTATION, Order.BALANCED):
                     first.reverse()
                 rank = [*first, *neighbours, bit << shift]
                 ranked.append((rank, pool.devices[bit.bit_length() - 1]))
@@ -185,12 +192,12 @@ def usage_of_node(uses: GroupUses) -> int:
 def least_use(uses: GroupUses, order: Order) -> int:
     """No allocation on a node has a smaller `use` in its score.
 
-    For binpack and spread it is the usage of the node, negative for binpack. For fragmentation, it
-    is larger for each free GPU of the node, and smaller the more of the node is used. What an
-    allocation breaks is added.
+    For binpack and spread it is the usage of the node, negative for binpack, and so it is for
+    balanced, where nobody says what is lost. For fragmentation, it is larger for each free GPU of
+    the node, and smaller the more of the node is used. What an allocation breaks is added.
     """
     match order:
-        case Order.BINPACK:
+        case Order.BINPACK | Order.BALANCED:
             return -usage_of_node(uses)
         case Order.SPREAD:
             return usage_of_node(uses)

@@ -99,8 +99,12 @@ class Findings:
         cluster: Cluster,
         policy: Policy,
         max_steps: int | None,
+        *,
+        by_loss: bool = False,
     ) -> None:
+        """`by_loss` says that the use in scores is that of the order of nodes, and no other."""
         self.demand = demand
+        self._by_loss = by_loss
         self.is_upstream = policy.devices is None
         """Whether errors are those of upstream, and close devices are not wanted."""
         self.claims = claims
@@ -148,7 +152,7 @@ class Findings:
         known = self._known.get(name)
         after: Finding | Estimated | Bounded
         if isinstance(known, Bounded):
-            find = partial(self._choose, name, known.bound, expired)
+            find = partial(self._choose, known, expired)
             after = self._attempt(entry, find, budget)
         else:
             check = partial(self._check, entry, is_new=known is None)
@@ -259,8 +263,9 @@ class Findings:
         return bool(short.error) and not self.demand.required.compiles
 
     def _choose(
-        self, name: str, bound: Bound, expired: Callable[[], bool] | None
+        self, bounded: Bounded, expired: Callable[[], bool] | None
     ) -> Suitable | NodeRefused | NodeUndecided:
+        bound, (*_, least, name) = bounded.bound, bounded.entry
         states = self._states(name)
         verdict = choose(
             self.claims,
@@ -281,7 +286,8 @@ class Findings:
             case Chosen(score=score, choices=choices):
                 for of_claim in choices:
                     node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
-                return Suitable((score.alternatives, score.distance, score.use, name), verdict)
+                use = least if self._by_loss else score.use
+                return Suitable((score.alternatives, score.distance, use, name), verdict)
             case Impossible():
                 return NodeRefused()
             case CutShort():

@@ -1,7 +1,8 @@
 """The nodes of a cluster by the best score that they could have, kept while the cluster changes."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
@@ -15,6 +16,20 @@ from carina_dra.placement.cluster.offer import PoolState
 Entry: TypeAlias = tuple[int, int, int, str]
 """A node with the best score that it could have: alternatives, distance, use, and its name."""
 
+
+@dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """What the use of a node costs claims to come, by something that a cluster does not know.
+
+    It replaces the use of nodes in their scores. A node whose loss changes is touched.
+    """
+
+    key: Hashable
+    """Equal for equal losses."""
+    of: Callable[[str], int] = field(compare=False)
+    """The loss for a node; smaller is better."""
+
+
 _FEW: Final = 16
 """All nodes are sorted if more than one in this many has changed."""
 
@@ -26,7 +41,14 @@ class NodeOrder:
     """
 
     def __init__(
-        self, cluster: Cluster, order: Order, devices: int, *, close: bool, wide: bool
+        self,
+        cluster: Cluster,
+        order: Order,
+        devices: int,
+        *,
+        close: bool,
+        wide: bool,
+        loss: NodeLoss | None = None,
     ) -> None:
         """`close` says that devices close to each other are better.
 
@@ -35,6 +57,7 @@ class NodeOrder:
         """
         self._cluster = cluster
         self._order = order
+        self._loss = loss
         self._devices = devices
         self._close = close and devices > 1
         self.wide = wide
@@ -119,10 +142,14 @@ class NodeOrder:
                 closest = self._distance(name, offer, states) if self._devices else 0
                 if closest is None:
                     return
-                own = [state.uses for state in states if state.offered.is_own]
-                distance, use = closest, least_use(own, self._order)
+                distance = closest
+                if self._loss is None:
+                    own = [state.uses for state in states if state.offered.is_own]
+                    use = least_use(own, self._order)
         elif self._order is Order.FRAGMENTATION:
             use = self._unused(name)
+        if self._loss is not None:
+            use = self._loss.of(name)
         self._by_name[name] = (0, distance, use, name)
 
     def _unused(self, name: str) -> int:

@@ -2,11 +2,12 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
+from weakref import WeakValueDictionary
 
 from carina_dra.allocator.allocate import Allocated, Chosen, write
 from carina_dra.allocator.errors import AllocationError
@@ -16,7 +17,7 @@ from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.request import Claim, check
 from carina_dra.placement.bounds.demand import Demand
 from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings, NodeUndecided
-from carina_dra.placement.choice.order import NodeOrder
+from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.price import KIND_PER_NODE, QUESTION
@@ -58,6 +59,9 @@ class Unplaceable:
 
 
 Placement: TypeAlias = PlacedClaims | Unplaceable
+_Kind: TypeAlias = tuple[str, Hashable]
+"""Equal for requests for which the same is known of nodes: their key, and that of the loss."""
+_OrderKey: TypeAlias = tuple[int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +134,16 @@ class Placer:
         self._policy = policy
         self._new_share_id = new_share_id
         self._max_steps = max_steps
-        self._orders: dict[tuple[int, bool], NodeOrder] = {}
+        self._orders: dict[_OrderKey, NodeOrder] = {}
+        self._loss_orders = WeakValueDictionary[tuple[_OrderKey, NodeLoss], NodeOrder]()
+        """Each is kept by the rankings that use it: tenants choose how many losses there are."""
         self._wide_moment = cluster.wide_moment
         self._taint_moment = cluster.taint_moment
-        self._rankings: OrderedDict[str, Ranking] = OrderedDict()
+        self._rankings: OrderedDict[_Kind, Ranking] = OrderedDict()
         self._asked = 0
         self._unlimited = StepBudget.unlimited()
         self._payer: StepBudget | None = None
-        self._paid_kinds: set[str] = set()
+        self._paid_kinds: set[_Kind] = set()
         """The kinds of requests that the last budget has paid for."""
 
     def place(
@@ -147,13 +153,14 @@ class Placer:
         *,
         expired: Callable[[], bool] | None = None,
         budget: StepBudget | None = None,
+        loss: NodeLoss | None = None,
     ) -> Placement:
         """The best of these nodes, or of all, and the devices that the claims get there.
 
         Of equally good nodes, the first by name is chosen. The search ends without a node when
         `expired` returns true; without it, the answer depends on nothing but the cluster. The
         cluster does not change; `Cluster.allocate` records the allocation. Without a `budget` there
-        is no limit.
+        is no limit. A `loss` is what the use of nodes costs instead of what the policy says.
 
         Raises:
             OutOfStepsError: the budget does not suffice, so that the question is undecided.
@@ -162,7 +169,7 @@ class Placer:
         """
         nodes = _as_set(nodes)
         budget = self._unlimited if budget is None else budget
-        ranking = self._ranking(request, budget)
+        ranking = self._ranking(request, budget, loss)
         undecided = 0
         try:
             for placed in self._best(ranking, request, nodes, expired, budget):
@@ -186,6 +193,7 @@ class Placer:
         nodes: Collection[str] | None = None,
         *,
         budget: StepBudget | None = None,
+        loss: NodeLoss | None = None,
     ) -> Iterator[PlacedClaims]:
         """All suitable nodes, the best first; each costs as much as a decision.
 
@@ -196,7 +204,8 @@ class Placer:
             AllocationError, OutOfStepsError: as for `place`.
         """
         budget = self._unlimited if budget is None else budget
-        return self._best(self._ranking(request, budget), request, _as_set(nodes), None, budget)
+        ranking = self._ranking(request, budget, loss)
+        return self._best(ranking, request, _as_set(nodes), None, budget)
 
     def reasons(
         self, request: PlacementRequest, nodes: Collection[str] | None = None
@@ -234,7 +243,9 @@ class Placer:
         state = self._cluster.state(name)
         return PlacedClaims(name, write(request.claims, chosen, state, self._new_share_id))
 
-    def _ranking(self, request: PlacementRequest, budget: StepBudget) -> Ranking:
+    def _ranking(
+        self, request: PlacementRequest, budget: StepBudget, loss: NodeLoss | None
+    ) -> Ranking:
         """What is known of the nodes for requests of this kind.
 
         Raises:
@@ -244,22 +255,24 @@ class Placer:
         if self._wide_moment != self._cluster.wide_moment:
             self._wide_moment = self._cluster.wide_moment
             self._orders.clear()
+            self._loss_orders.clear()
             self._rankings.clear()
         if self._taint_moment != self._cluster.taint_moment:
             self._taint_moment = self._cluster.taint_moment
             self._rankings.clear()  # the orders of nodes do not depend on taints
-        known = self._rankings.pop(request.key, None)
+        kind = request.key, None if loss is None else loss.key
+        known = self._rankings.pop(kind, None)
         if known is None:
-            known = self._new_ranking(request.claims, budget)
+            known = self._new_ranking(request.claims, budget, loss)
             self._asked += 1
             if self._asked % _BETWEEN_LOOKS == 0:
                 self._make_room()
-        self._rankings[request.key] = known  # the last to be forgotten
+        self._rankings[kind] = known  # the last to be forgotten
         if budget.is_limited:
-            self._pay_for(request.key, known, budget)
+            self._pay_for(kind, known, budget)
         return known
 
-    def _pay_for(self, kind: str, ranking: Ranking, budget: StepBudget) -> None:
+    def _pay_for(self, kind: _Kind, ranking: Ranking, budget: StepBudget) -> None:
         """Charges a kind of requests, once for all questions of a budget."""
         if self._payer is not budget:
             self._payer = budget
@@ -268,7 +281,9 @@ class Placer:
             self._paid_kinds.add(kind)
             budget.spend(ranking.steps + len(self._cluster.nodes) // KIND_PER_NODE)
 
-    def _new_ranking(self, claims: tuple[Claim, ...], budget: StepBudget) -> Ranking:
+    def _new_ranking(
+        self, claims: tuple[Claim, ...], budget: StepBudget, loss: NodeLoss | None
+    ) -> Ranking:
         demand = Demand(claims, self._cluster.features)
         work = demand.eligibility.work = Work(budget)
         # With policy upstream, an error on a node matters though it has too few devices.
@@ -277,12 +292,29 @@ class Placer:
             _at_least(demand.required.devices) if ordered else 0,
             any(map(demand.concerns, self._cluster.wide_devices())),
         )
-        order = self._orders.get(key)
+        order = self._orders.get(key) if loss is None else self._loss_orders.get((key, loss))
         if order is None:
             devices, wide = key
-            order = NodeOrder(self._cluster, self._policy.nodes, devices, close=ordered, wide=wide)
-            self._orders[key] = order
-        findings = Findings(claims, demand, self._cluster, self._policy, self._max_steps)
+            order = NodeOrder(
+                self._cluster,
+                self._policy.nodes,
+                devices,
+                close=ordered,
+                wide=wide,
+                loss=loss,
+            )
+            if loss is None:
+                self._orders[key] = order
+            else:
+                self._loss_orders[key, loss] = order
+        findings = Findings(
+            claims,
+            demand,
+            self._cluster,
+            self._policy,
+            self._max_steps,
+            by_loss=loss is not None,
+        )
         return Ranking(findings, self._cluster, order, work.steps)
 
     def _make_room(self) -> None:
@@ -290,9 +322,12 @@ class Placer:
         while weight > _REMEMBERED and len(self._rankings) > 1:
             weight -= self._weight(*self._rankings.popitem(last=False))
 
-    def _weight(self, key: str, ranking: Ranking) -> int:
+    def _weight(self, kind: _Kind, ranking: Ranking) -> int:
         """The memory that is taken for a kind of requests, in findings."""
+        key, loss = kind
         entries = len(self._cluster.nodes) // _HEAP_SHARE
+        if loss is not None:
+            entries += len(self._cluster.nodes)  # an order of nodes of its own
         return _KIND + len(key) // _CHARACTERS + entries + ranking.findings.size
 
 

@@ -214,6 +214,11 @@ class Cluster:
         """The devices of a pool, with which are in use."""
         return offered.state(self._holdings.usage(offered.pool.id))
 
+    def touch(self, node: str) -> None:
+        """Records that something else of a node has changed, such as its free cpu."""
+        if node in self._nodes:
+            self.changed_nodes.add(node)
+
     def fits(self, allocation: Allocation) -> bool:
         """Whether a claim that has nothing could get exactly these devices now, on one node.
 

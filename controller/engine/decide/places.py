@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.preference import Order, Policy
+from carina_dra.placement.choice.order import NodeLoss
 from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer, Unplaceable
 from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
@@ -16,6 +17,7 @@ from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.claim_requests import ClaimRequests
 from controller.engine.decide.fitting import Fitting
 from controller.engine.decide.node_fit import steps_of_looks, unsuitable
+from controller.engine.decide.node_losses import NodeLosses
 from controller.engine.decide.node_rules import NodeRules
 from controller.engine.model.pod import Pod, PodNeeds
 from controller.engine.model.queue import QUEUE_LABEL
@@ -39,6 +41,7 @@ _TIED: Final = 1
 """Steps for a claim that has devices already: the nodes where these are."""
 _NODES_A_STEP: Final = 40
 """So many nodes are looked at in a step, where no devices are looked for."""
+_NO_LOSSES: Final[Mapping[str, int]] = {}
 _NOTES: Final = 3
 """So many nodes are named where something is wrong."""
 
@@ -100,6 +103,7 @@ class PlaceFinder:
         self.budget = self._unlimited = StepBudget.unlimited()
         """What the attempt may cost that is being made."""
         self._rules = NodeRules(state)
+        self._losses = NodeLosses(state)
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
@@ -326,14 +330,18 @@ class PlaceFinder:
     ) -> Place | BadClaim | None:
         """The best node, where nobody leaves."""
         if request is None:
-            node = self._without_devices(nodes, policy)
+            node = self._without_devices(pod, nodes, policy)
             return None if node is None else Place(node, (), waits=False)
         if not nodes.may_have_any():
             return None
         self._claim, self._shares = claims[0].key, 0
         try:
             found = self._placer(policy).place(
-                request, nodes, expired=self._is_expired, budget=self.budget
+                request,
+                nodes,
+                expired=self._is_expired,
+                budget=self.budget,
+                loss=self._loss(pod, request, policy),
             )
         except AllocationError as error:
             return BadClaim(pod.key, str(error))
@@ -355,12 +363,13 @@ class PlaceFinder:
             for node in sorted(nodes):
                 if self._has_room_now(pod, node):
                     return Place(node, (), waits=False)
-            node_later = self._without_devices(nodes, policy)
+            node_later = self._without_devices(pod, nodes, policy)
             return None if node_later is None else Place(node_later, (), waits=True)
         self._claim, self._shares = claims[0].key, 0
         first: Place | None = None
         try:
-            best = self._placer(policy).best(request, nodes, budget=self.budget)
+            loss = self._loss(pod, request, policy)
+            best = self._placer(policy).best(request, nodes, budget=self.budget, loss=loss)
             for found in islice(best, _TRIED):
                 place = self._place(claims, found, waits=True)
                 first = first or place
@@ -452,18 +461,34 @@ class PlaceFinder:
             tied = reached if tied is None else tied & reached
         return tied
 
-    def _without_devices(self, nodes: Fitting, policy: Policy) -> str | None:
-        """The best node for a pod without devices: one that has none, used most (binpack)."""
+    def _loss(self, pod: Pod, request: PlacementRequest, policy: Policy) -> NodeLoss | None:
+        """What the pod costs on each node, if the policy is about that."""
+        return self._losses.of(pod.needs, request) if policy.nodes is Order.BALANCED else None
+
+    def _without_devices(self, pod: Pod, nodes: Fitting, policy: Policy) -> str | None:
+        """The best node for a pod without devices.
+
+        It is one that has none, then (balanced) where devices lose least, then the one that is used
+        most (binpack, balanced) or least (spread).
+        """
         state = self._state
         self.spend(len(nodes) // _NODES_A_STEP)
         sign = -1 if policy.nodes is Order.SPREAD else 1
-        best: tuple[bool, int, int, str] | None = None
+        is_balanced = policy.nodes is Order.BALANCED
+        losses = self._losses.without_devices(pod.needs) if is_balanced else _NO_LOSSES
+        best: tuple[bool, int, int, int, str] | None = None
         for name in nodes:
             room = state.rooms[name]
-            rank = state.devices.has_any(name), sign * room.cpu, sign * room.memory, name
+            rank = (
+                state.devices.has_any(name),
+                losses.get(name, 0),
+                sign * room.cpu,
+                sign * room.memory,
+                name,
+            )
             if best is None or rank < best:
                 best = rank
-        return None if best is None else best[3]
+        return None if best is None else best[-1]
 
     def _open_claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | BadClaim:
         """Its claims without devices."""

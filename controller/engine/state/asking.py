@@ -323,6 +323,17 @@ def replaceable(claim: ResourceClaim) -> int:
     return len(allocation.devices.results)
 
 
+def asked_devices(claim: ResourceClaim) -> int:
+    """How many devices a claim asks for by number, not counting those with admin access."""
+    return sum(
+        request.wants.request.mode.count
+        for request in claim.spec.devices.requests
+        if isinstance(request.wants, Exactly)
+        and isinstance(request.wants.request.mode, ExactCount)
+        and not request.wants.request.admin_access
+    )
+
+
 def _is_fixed(request: DeviceRequest) -> bool:
     """Whether a request always gets the same number of devices."""
     match request.wants:

@@ -1,9 +1,10 @@
 """What queues and reasons need to know of the devices of a cluster."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.group import DeviceGroup
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.placement.bounds.membership import Membership
@@ -96,6 +97,71 @@ class Devices:
             for group, used in self._cluster.pool_state(offered).uses
             if group.is_own
         )
+
+    def part(self, result: DeviceResult) -> int:
+        """Which part of its GPU an allocated device is, in millionths; 0 if it is no GPU's."""
+        if result.admin_access or result.driver not in self._drivers:
+            return 0
+        found = self.gpu(result)
+        if found is not None:
+            return max(1, found.part * _CARD // GPU)
+        if result.share_id is None:
+            return _CARD
+        has = self.capacities(DeviceId(result.driver, result.pool, result.device))
+        consumed = {
+            qualified(result.driver, key): of for key, of in result.consumed_capacity.items()
+        }
+        return _largest_part(consumed, has)
+
+    def least_part(self, wanted: Alternative, budget: StepBudget) -> int:
+        """Which part of a GPU a request asks for at least, in millionths."""
+        least = self.least(wanted, Gpus(), budget)
+        if least:
+            return max(1, least * _CARD // GPU)
+        asked = wanted.capacity.requests if wanted.capacity else {}
+        if not asked:
+            return _CARD
+        for node in sorted(self._cluster.nodes):  # GPUs that say nothing of their type
+            for group in self._own_groups(node):
+                first = group.members[0]
+                driver = first.id.driver
+                consumed = {qualified(driver, key): of for key, of in asked.items()}
+                return _largest_part(consumed, self.capacities(first.id))
+        return _CARD
+
+    def free_parts(self, node: str) -> tuple[int, ...]:
+        """What is free of each GPU of a node, in millionths, the most first.
+
+        Raises:
+            AllocationError: nothing can be allocated there, since a slice is wrong.
+        """
+        used: list[int] = []
+        for offered in self._cluster.offer(node).ready:
+            if offered.pool.id.driver in self._drivers:
+                if self._cluster.is_in_use(node):
+                    uses = self._cluster.pool_state(offered).uses
+                    used += [of for group, of in uses if group.is_own]
+                else:
+                    used += [0 for group in offered.groups if group.is_own]
+        return tuple(sorted((_CARD - of for of in used), reverse=True))
+
+    def model(self, node: str) -> tuple[str, int]:
+        """The model of the first of a node's GPUs, and how many GPUs it has."""
+        own = list(self._own_groups(node))
+        if not own:
+            return "", 0
+        first = own[0].members[0]
+        return model_of(first.device, first.id.driver), len(own)
+
+    def _own_groups(self, node: str) -> Iterator[DeviceGroup]:
+        """The GPUs of a node."""
+        for offered in self._ready(node):
+            if offered.pool.id.driver in self._drivers:
+                yield from (group for group in offered.groups if group.is_own)
+
+    def offered(self, node: str) -> Offer | None:
+        """What a node offers; the same object until that changes."""
+        return self._offer(node) if node in self._cluster.nodes else None
 
     def _offer(self, node: str) -> Offer | None:
         """The pools of a node; None if nothing can be allocated there, since a slice is wrong."""
@@ -219,6 +285,16 @@ class Devices:
             qualified(device.driver, name): capacity.value
             for name, capacity in found.capacity.items()
         }
+
+
+def _largest_part(amounts: Mapping[str, Quantity], of: Mapping[str, Quantity]) -> int:
+    """The largest part that amounts are of capacities, in millionths."""
+    parts = [
+        amount.nanos * _CARD // of[name].nanos
+        for name, amount in amounts.items()
+        if name in of and of[name].nanos > 0
+    ]
+    return min(_CARD, max(1, max(parts, default=_CARD)))
 
 
 def _pool_gpus(pool: PoolId, cluster: Cluster) -> PoolGpus:

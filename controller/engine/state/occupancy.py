@@ -200,6 +200,7 @@ class Occupancy:
     def keep_room(self, node: str, needs: PodNeeds) -> None:
         """Takes room of a node for a pod to come; to be rolled back."""
         self.rooms[node].take(needs)
+        self.cluster.touch(node)
         self.journal.record(partial(self._give_room_back, node, needs))
         self.look_again([node])
 
@@ -220,6 +221,7 @@ class Occupancy:
 
     def _give_room_back(self, node: str, needs: PodNeeds) -> None:
         self.rooms[node].give_back(needs)
+        self.cluster.touch(node)
         self.look_again([node])
 
     def look_again(self, nodes: Iterable[str]) -> None:
@@ -362,6 +364,7 @@ class Occupancy:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.take(pod.needs)
+            self.cluster.touch(hold.node)
         self.neighbours.put(pod, hold.node)
         if pod.volumes:
             self.volumes.use(pod, hold.node)
@@ -386,6 +389,7 @@ class Occupancy:
         room = self.rooms.get(hold.node)
         if room is not None:
             room.give_back(pod.needs)
+            self.cluster.touch(hold.node)
         self.neighbours.remove(pod, hold.node)
         if pod.volumes:
             self.volumes.leave(pod, hold.node)

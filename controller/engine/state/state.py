@@ -6,8 +6,9 @@ something relevant has changed.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
+from carina_dra.allocator.group import WHOLE
 from carina_dra.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -22,15 +23,18 @@ from controller.engine.model.queue import Queue
 from controller.engine.model.resource import minus
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.model.volume import StorageObject
-from controller.engine.state.asking import replaceable
+from controller.engine.model.wish import Wish
+from controller.engine.state.asking import asked_devices, replaceable
 from controller.engine.state.charge import Charge
 from controller.engine.state.members import GroupPods
 from controller.engine.state.occupancy import Occupancy, discard
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
 from controller.engine.state.recount import Recount
 from controller.engine.state.room import NodeCapacity, Room
+from controller.engine.state.wishes import AskedWishes
 
 _Requests: TypeAlias = dict[str, tuple[str, Charge]]
+_SEVERAL: Final = 2
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
 
@@ -60,6 +64,8 @@ class State(Occupancy):
         """By claim, which may have the name of a pod: the same."""
         self._counted: dict[str, str] = {}
         """By claim: the pod with which it counts as asked for."""
+        self.wishes = AskedWishes()
+        """What claims and their pods ask for, whatever is tried."""
         self._queues: dict[str, Queue] = {}
         self.memory = snapshot.memory
         self._load(snapshot)
@@ -312,6 +318,9 @@ class State(Occupancy):
         self.devices.leave_out(cordoned)
         self.asking.forget_claims()
         have = self._recount.take(self.tree.resources)
+        for key in have:
+            if key in self._counted:
+                self.wishes.put(key, self._claim_requests[key][0], self._wish(key))
         if self.asking.look_again():
             touched, forgotten = set(self.touched), set(self._forgotten)
             self._charge_all_again()
@@ -511,16 +520,16 @@ class State(Occupancy):
                 counted is not None and self._rank(self.pods[counted]) < self._rank(pod)
             ):
                 continue
-            self._uncount(self._claim_requests, key)
+            self._uncount_claim(key)
             self._counted[key] = pod.key
-            self._count(self._claim_requests, key, queue, self._amounts(key))
+            self._count_claim(key, queue, self._amounts(key))
 
     def _forget_request(self, pod: Pod) -> None:
         self._uncount(self._requests, pod.key)
         for key in pod.claims:
             if self._counted.get(key) == pod.key:
                 del self._counted[key]
-                self._uncount(self._claim_requests, key)
+                self._uncount_claim(key)
                 others = (
                     self.pods[referrer] for referrer in self._referrers[key] if referrer != pod.key
                 )
@@ -529,7 +538,7 @@ class State(Occupancy):
                 if other is not None:
                     self._counted[key] = other.key
                     queue, amounts = self.queue_of(other), self._amounts(key)
-                    self._count(self._claim_requests, key, queue, amounts)
+                    self._count_claim(key, queue, amounts)
 
     def _count_again(self, pod: Pod) -> None:
         """Counts what its claims have now: that depends on who uses them, and who leaves them."""
@@ -541,12 +550,38 @@ class State(Occupancy):
         if known is not None:
             queue, amounts = known
             if (present := self._amounts(key)) != amounts:
-                self._uncount(self._claim_requests, key)
-                self._count(self._claim_requests, key, queue, present)
+                self._uncount_claim(key)
+                self._count_claim(key, queue, present)
 
     def _rank(self, pod: Pod) -> tuple[bool, str]:
         """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
         return self.queue_of(pod) in (ROOT, LOST), pod.key
+
+    def _count_claim(self, key: str, queue: str, charge: Charge) -> None:
+        self._count(self._claim_requests, key, queue, charge)
+        self.wishes.put(key, queue, self._wish(key))
+
+    def _uncount_claim(self, key: str) -> None:
+        self._uncount(self._claim_requests, key)
+        self.wishes.put(key, "", None)
+
+    def _wish(self, key: str) -> Wish | None:
+        """What a claim asks for with its pod, if it has GPUs, or asks for several devices.
+
+        Whether it asks for a whole one or a part is known once it has one.
+        """
+        allocation = self.allocation(key)
+        if allocation is None:
+            devices, part = asked_devices(self.claims[key]), WHOLE
+            if devices < _SEVERAL:
+                return None
+        else:
+            parts = list(filter(None, map(self.devices.part, allocation.devices.results)))
+            if not parts:
+                return None
+            devices, part = len(parts), max(parts)
+        needs = self.pods[self._counted[key]].needs
+        return Wish(needs.cpu, needs.memory, devices, part)
 
     def _count(self, requests: _Requests, key: str, queue: str, charge: Charge) -> None:
         requests[key] = queue, charge

@@ -1,0 +1,193 @@
+"""What a pod costs pods to come on each node (the order `balanced`), kept while nodes change."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.group import WHOLE
+from carina_dra.placement.choice.order import NodeLoss
+from carina_dra.placement.choice.placer import PlacementRequest
+from carina_dra.price import LEAST_OF_CLAIM
+from carina_dra.resource import All, ExactCount
+from carina_dra.step_budget import StepBudget
+from controller.engine.decide.usable import Left, after, loss, usable
+from controller.engine.model.pod import PodNeeds
+from controller.engine.model.wish import TypicalWish, Wish
+from controller.engine.state.state import State
+
+_NO_ROOM: Final = 1 << 40
+"""The loss on a node that has no room."""
+_UNIT: Final = 1_000_000
+"""Losses are in millionths of a device."""
+_REMEMBERED: Final = 50_000
+"""States of nodes, and kinds of requests, of which something is remembered."""
+_LISTS: Final = 16
+"""Wishes without devices of which the losses of all nodes are remembered."""
+_BITS: Final = 4
+"""Of cpu and memory, that are not rounded off: so many pods are alike."""
+
+
+class NodeLosses:
+    """The losses of the nodes of a state for pods."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._typical: Sequence[TypicalWish] = ()
+        self._epoch = 0
+        """How often it has changed what is typical, or how many devices there are of a model."""
+        self._moment = -1
+        self._left: dict[str, Left] = {}
+        self._models: dict[str, tuple[object, str, int]] = {}
+        """By node: what it offers, and the model and number of its devices."""
+        self._of_model = Counter[str]()
+        """How many devices there are of each model."""
+        self._usable: dict[Left, float] = {}
+        self._parts: dict[str, tuple[int, int]] = {}
+        """By key of a request: how many devices it asks for, and which part of each."""
+        self._class_moment = -1
+        self._lists: dict[Wish, tuple[int, int, dict[str, int]]] = {}
+        """Of wishes without devices: the epoch, the moment, and the loss of each node."""
+
+    def of(self, needs: PodNeeds, request: PlacementRequest) -> NodeLoss:
+        """What such a pod costs on each node."""
+        self._catch_up()
+        wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), *self._asked(request))
+        return NodeLoss((self._epoch, wish), partial(self._loss, wish))
+
+    def without_devices(self, needs: PodNeeds) -> dict[str, int]:
+        """What such a pod costs on each node, if it has no devices."""
+        self._catch_up()
+        wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), 0, WHOLE)
+        changes = self._state.cluster.changed_nodes
+        epoch, moment, known = self._lists.pop(wish, (-1, -1, {}))
+        if epoch != self._epoch or not changes.is_known_since(moment):
+            known = {name: self._loss(wish, name) for name in self._state.nodes}
+        else:
+            for name in changes.since(moment):
+                if name in self._state.nodes:
+                    known[name] = self._loss(wish, name)
+                else:
+                    known.pop(name, None)
+        if len(self._lists) >= _LISTS:
+            del self._lists[next(iter(self._lists))]
+        self._lists[wish] = self._epoch, changes.now, known
+        return known
+
+    def _loss(self, wish: Wish, node: str) -> int:
+        self._catch_up()
+        before = self._left_of(node)
+        if before is None:
+            return _NO_ROOM
+        rest = after(before, wish)
+        if rest is None:
+            return _NO_ROOM
+        whole = self._state.nodes[node]
+        has = Left(whole.cpu, whole.memory, whole.pods, (WHOLE,) * len(before.parts))
+        lost = self._usable_of(before) - self._usable_of(rest)
+        return round(_UNIT * loss(lost, before, rest, has, self._abundance(node)))
+
+    def _usable_of(self, left: Left) -> float:
+        known = self._usable.get(left)
+        if known is None:
+            if len(self._usable) >= _REMEMBERED:
+                self._usable.clear()
+            known = self._usable[left] = usable(left, self._typical)
+        return known
+
+    def _asked(self, request: PlacementRequest) -> tuple[int, int]:
+        """How many devices a request asks for, and the largest part of one."""
+        devices = self._state.devices
+        if self._class_moment != devices.class_moment:
+            self._class_moment = devices.class_moment
+            self._parts.clear()
+        known = self._parts.get(request.key)
+        if known is None:
+            if len(self._parts) >= _REMEMBERED:
+                self._parts.clear()
+            known = self._parts[request.key] = self._count(request)
+        return known
+
+    def _count(self, request: PlacementRequest) -> tuple[int, int]:
+        number, part, budget = 0, 0, StepBudget(LEAST_OF_CLAIM)
+        for asked in chain.from_iterable(claim.requests for claim in request.claims):
+            first = asked.alternatives[0]
+            if first.admin_access:
+                continue
+            match first.mode:
+                case ExactCount(count=count):
+                    number += count
+                case All():
+                    number += 1
+            part = max(part, self._state.devices.least_part(first, budget))
+        return number, part or WHOLE
+
+    def _left_of(self, node: str) -> Left | None:
+        """What is free of a node; None if nothing can be allocated there."""
+        known = self._left.get(node)
+        if known is None:
+            state = self._state
+            try:
+                parts = state.devices.free_parts(node)
+            except AllocationError:
+                return None
+            room = state.rooms[node]
+            known = self._left[node] = Left(room.cpu, room.memory, room.pods, parts)
+        return known
+
+    def _abundance(self, node: str) -> float:
+        _, model, _ = self._models[node]
+        total = sum(self._of_model.values())
+        return self._of_model[model] / total if total else 1.0
+
+    def _catch_up(self) -> None:
+        state = self._state
+        typical = state.wishes.typical()
+        if typical is not self._typical:
+            if typical != self._typical:
+                self._forget()
+            self._typical = typical
+        changes = state.cluster.changed_nodes
+        if self._moment == changes.now:
+            return
+        if changes.is_known_since(self._moment):
+            changed = list(changes.since(self._moment))
+        else:
+            changed = list(state.cluster.nodes.keys() | self._models.keys())
+        self._moment = changes.now
+        for name in changed:
+            self._left.pop(name, None)
+            self._count_devices(name)
+
+    def _count_devices(self, node: str) -> None:
+        offer = self._state.devices.offered(node)
+        known = self._models.get(node)
+        if known is not None and offer is known[0]:
+            return
+        before = None if known is None else known[1:]
+        after_it = None
+        if node in self._state.nodes:
+            after_it = self._state.devices.model(node)
+            self._models[node] = offer, *after_it
+        else:
+            self._models.pop(node, None)
+        if before == after_it:
+            return
+        if before is not None:
+            self._of_model[before[0]] -= before[1]
+        if after_it is not None:
+            self._of_model[after_it[0]] += after_it[1]
+        self._parts.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._epoch += 1
+        self._usable.clear()
+
+
+def _rounded(number: int) -> int:
+    """A number of which only the first bits are kept."""
+    rest = max(0, number.bit_length() - _BITS)
+    return number >> rest << rest

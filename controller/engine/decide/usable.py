@@ -1,0 +1,88 @@
+"""How much of a node's devices can still be given out, with the cpu and memory beside them.
+
+A node whose cpu is used up has devices that nobody can use. The rule follows "Beware of
+Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
+2023): a node is better the less it loses for what the cluster is typically asked for. There, what
+is free is lost for a wish if the node has no room for it; here, it is worth what the node could
+give out if nothing but such wishes came.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from carina_dra.allocator.group import WHOLE
+from controller.engine.model.wish import TypicalWish, Wish
+
+_PROPORTION: Final = 0.1
+"""What it costs, in devices, if all cpu of a node is used and no device, or the other way round."""
+_RARITY: Final = 0.15
+"""What it costs more, by device, to use one of a model of which there are very few."""
+
+
+class Left(NamedTuple):
+    """What is free of a node, or what it has."""
+
+    cpu: int
+    memory: int
+    pods: int
+    parts: tuple[int, ...]
+    """Of each device, in millionths; the most first."""
+
+
+def usable(left: Left, wishes: Sequence[TypicalWish]) -> float:
+    """How many devices a node can still give out, the mean over the wishes."""
+    total = sum(weight for weight, _ in wishes)
+    whole = left.parts.count(WHOLE)
+    free = 0.0
+    for weight, (cpu, memory, devices, part) in wishes:
+        most = float(left.pods)
+        if cpu:
+            most = min(most, left.cpu / cpu)
+        if memory:
+            most = min(most, left.memory / memory)
+        if part < WHOLE:
+            fitting = [of for of in left.parts if of >= part]
+            times = sum(of // part for of in fitting)
+            amount = sum(fitting)
+        else:
+            times = whole // devices
+            amount = times * devices * WHOLE
+        if most > 0 and times:
+            free += weight * amount * min(1.0, most / times)
+    return free / (total * WHOLE) if total else 0.0
+
+
+def after(left: Left, wish: Wish) -> Left | None:
+    """What is left after a wish has been met; None if there is no room for it.
+
+    Parts are taken of the devices that are used most.
+    """
+    parts = list(left.parts)
+    for _ in range(wish.devices):
+        fitting = [of for of in parts if of >= wish.part]
+        if not fitting:
+            return None
+        parts.remove(fitting[-1])
+        parts.append(fitting[-1] - wish.part)
+        parts.sort(reverse=True)
+    rest = Left(left.cpu - wish.cpu, left.memory - wish.memory, left.pods - 1, tuple(parts))
+    if (rest.cpu < 0 and wish.cpu) or (rest.memory < 0 and wish.memory) or rest.pods < 0:
+        return None
+    return rest
+
+
+def loss(lost: float, before: Left, rest: Left, node: Left, abundance: float) -> float:
+    """What it costs, in devices, if of what was free `before` on a node, the `rest` remains.
+
+    `lost` is how much less is usable, what is given out among it. `abundance` is the part of the
+    cluster's devices that are of the model of the node's.
+    """
+    given = (sum(before.parts) - sum(rest.parts)) / WHOLE
+    return lost + _PROPORTION * _imbalance(rest, node) + _RARITY * given * (1 - abundance)
+
+
+def _imbalance(rest: Left, node: Left) -> float:
+    """How far free cpu and free devices are from proportion, from 0 to 1."""
+    if node.cpu <= 0 or not node.parts:
+        return 0.0
+    return abs(max(0, rest.cpu) / node.cpu - sum(rest.parts) / sum(node.parts))
