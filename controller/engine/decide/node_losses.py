@@ -8,16 +8,20 @@ from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import WHOLE
+from carina_dra.allocator.request import Alternative
 from carina_dra.placement.choice.order import NodeLoss
 from carina_dra.placement.choice.placer import PlacementRequest
-from carina_dra.price import LEAST_OF_CLAIM
+from carina_dra.price import LEAST
 from carina_dra.resource import All, ExactCount
-from carina_dra.step_budget import StepBudget
+from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.usable import Left, after, loss, usable
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.wish import TypicalWish, Wish
+from controller.engine.state.devices import NodeGpus
 from controller.engine.state.state import State
 
+_NO_GPUS: Final = NodeGpus("", 0, 0)
+_SAMPLES: Final = 32
 _NO_ROOM: Final = 1 << 40
 """The loss on a node that has no room."""
 _UNIT: Final = 1_000_000
@@ -40,10 +44,12 @@ class NodeLosses:
         """How often it has changed what is typical, or how many devices there are of a model."""
         self._moment = -1
         self._left: dict[str, Left] = {}
-        self._models: dict[str, tuple[object, str, int]] = {}
-        """By node: what it offers, and the model and number of its devices."""
+        self._gpus: dict[str, tuple[object, NodeGpus]] = {}
+        """By node: what it offers, and its GPUs."""
         self._of_model = Counter[str]()
-        """How many devices there are of each model."""
+        """How many GPUs there are of each model."""
+        self._samples: Sequence[str] | None = None
+        """A node for each model, and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
         self._parts: dict[str, tuple[int, int]] = {}
         """By key of a request: how many devices it asks for, and which part of each."""
@@ -111,7 +117,7 @@ class NodeLosses:
         return known
 
     def _count(self, request: PlacementRequest) -> tuple[int, int]:
-        number, part, budget = 0, 0, StepBudget(LEAST_OF_CLAIM)
+        number, part = 0, 0
         for asked in chain.from_iterable(claim.requests for claim in request.claims):
             first = asked.alternatives[0]
             if first.admin_access:
@@ -121,8 +127,23 @@ class NodeLosses:
                     number += count
                 case All():
                     number += 1
-            part = max(part, self._state.devices.least_part(first, budget))
+            part = max(part, self._least_part(first))
         return number, part or WHOLE
+
+    def _least_part(self, wanted: Alternative) -> int:
+        """The least part of a GPU that a request gets; a whole one if nobody can say."""
+        if self._samples is None:
+            first: dict[tuple[str, int], str] = {}
+            for node in sorted(self._gpus):
+                gpus = self._gpus[node][1]
+                first.setdefault((gpus.model, gpus.ways), node)
+            self._samples = [first[key] for key in sorted(first)[:_SAMPLES]]
+        budget = StepBudget(LEAST)
+        try:
+            found = (self._state.devices.least_part(wanted, node, budget) for node in self._samples)
+            return min(filter(None, found), default=WHOLE)
+        except OutOfStepsError:
+            return WHOLE
 
     def _left_of(self, node: str) -> Left | None:
         """What is free of a node; None if nothing can be allocated there."""
@@ -138,9 +159,9 @@ class NodeLosses:
         return known
 
     def _abundance(self, node: str) -> float:
-        _, model, _ = self._models[node]
-        total = sum(self._of_model.values())
-        return self._of_model[model] / total if total else 1.0
+        _, gpus = self._gpus[node]
+        total = self._of_model.total()
+        return self._of_model[gpus.model] / total if total else 1.0
 
     def _catch_up(self) -> None:
         state = self._state
@@ -155,7 +176,7 @@ class NodeLosses:
         if changes.is_known_since(self._moment):
             changed = list(changes.since(self._moment))
         else:
-            changed = list(state.cluster.nodes.keys() | self._models.keys())
+            changed = list(state.cluster.nodes.keys() | self._gpus.keys())
         self._moment = changes.now
         for name in changed:
             self._left.pop(name, None)
@@ -163,24 +184,18 @@ class NodeLosses:
 
     def _count_devices(self, node: str) -> None:
         offer = self._state.devices.offered(node)
-        known = self._models.get(node)
-        if known is not None and offer is known[0]:
-            return
-        before = None if known is None else known[1:]
-        after_it = None
+        known = self._gpus.pop(node, None)
+        before = _NO_GPUS if known is None else known[1]
+        gpus = _NO_GPUS
         if node in self._state.nodes:
-            after_it = self._state.devices.model(node)
-            self._models[node] = offer, *after_it
-        else:
-            self._models.pop(node, None)
-        if before == after_it:
-            return
-        if before is not None:
-            self._of_model[before[0]] -= before[1]
-        if after_it is not None:
-            self._of_model[after_it[0]] += after_it[1]
-        self._parts.clear()
-        self._forget()
+            gpus = before if known and offer is known[0] else self._state.devices.model(node)
+            self._gpus[node] = offer, gpus
+        if before != gpus:
+            self._of_model[before.model] -= before.number
+            self._of_model[gpus.model] += gpus.number
+            self._samples = None
+            self._parts.clear()
+            self._forget()
 
     def _forget(self) -> None:
         self._epoch += 1

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from carina_dra.allocator.group import WHOLE
 from controller.engine.model.wish import TypicalWish, Wish
 
-_PROPORTION: Final = 0.1
-"""What it costs, in devices, if all cpu of a node is used and no device, or the other way round."""
-_RARITY: Final = 0.15
+_FULLNESS: Final = 0.01
+"""What it costs, in devices, to use a free node; the fuller one of equal nodes comes first."""
+_RARITY: Final = 0.5
 """What it costs more, by device, to use one of a model of which there are very few."""
 
 
@@ -74,15 +74,15 @@ def after(left: Left, wish: Wish) -> Left | None:
 def loss(lost: float, before: Left, rest: Left, node: Left, abundance: float) -> float:
     """What it costs, in devices, if of what was free `before` on a node, the `rest` remains.
 
-    `lost` is how much less is usable, what is given out among it. `abundance` is the part of the
-    cluster's devices that are of the model of the node's.
+    `lost` is how much less is usable, what is given out among it. It costs more where cpu or memory
+    run short: by how much smaller a part of them is free than of the devices. `abundance` is the
+    part of the cluster's devices that are of the model of the node's.
     """
     given = (sum(before.parts) - sum(rest.parts)) / WHOLE
-    return lost + _PROPORTION * _imbalance(rest, node) + _RARITY * given * (1 - abundance)
+    free = sum(rest.parts) / sum(node.parts) if node.parts else 0.0
+    short = max(0.0, free - _free(rest.cpu, node.cpu), free - _free(rest.memory, node.memory))
+    return lost + short + _FULLNESS * free + _RARITY * given * (1 - abundance)
 
 
-def _imbalance(rest: Left, node: Left) -> float:
-    """How far free cpu and free devices are from proportion, from 0 to 1."""
-    if node.cpu <= 0 or not node.parts:
-        return 0.0
-    return abs(max(0, rest.cpu) / node.cpu - sum(rest.parts) / sum(node.parts))
+def _free(amount: int, of: int) -> float:
+    return max(0, amount) / of if of > 0 else 0.0

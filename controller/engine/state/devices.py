@@ -1,10 +1,11 @@
 """What queues and reasons need to know of the devices of a cluster."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import DeviceGroup
+from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.request import Alternative
 from carina_dra.allocator.usage import DeviceId, PoolId
 from carina_dra.placement.bounds.membership import Membership
@@ -24,6 +25,7 @@ from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.quantity import Quantity
 from carina_dra.resource import Device, DeviceClass, DeviceResult
 from carina_dra.step_budget import OutOfStepsError, StepBudget
+from carina_dra.work import Work
 from controller.engine.model.resource import (
     CapacityOf,
     Cpu,
@@ -42,6 +44,15 @@ _POOLS: Final = 256
 _MANY: Final = 1_000_000
 """Stands for the shares of a device."""
 _CARD: Final = 1_000_000
+
+
+class NodeGpus(NamedTuple):
+    """The GPUs of a node."""
+
+    model: str
+    number: int
+    ways: int
+    """How many devices there are of each, such as its partitions."""
 
 
 class Devices:
@@ -113,21 +124,37 @@ class Devices:
         }
         return _largest_part(consumed, has)
 
-    def least_part(self, wanted: Alternative, budget: StepBudget) -> int:
-        """Which part of a GPU a request asks for at least, in millionths."""
-        least = self.least(wanted, Gpus(), budget)
-        if least:
-            return max(1, least * _CARD // GPU)
+    def least_part(self, wanted: Alternative, node: str, budget: StepBudget) -> int | None:
+        """The least part of the first of a node's GPUs that a request selects, in millionths.
+
+        None if it selects none.
+
+        Raises:
+            OutOfStepsError: the selectors cost more than the budget.
+        """
+        for offered in self._ready(node):
+            group = next((one for one in offered.groups if one.is_own), None)
+            if group is None or offered.pool.id.driver not in self._drivers:
+                continue
+            mask, work = group.mask, Work(budget)
+            for named in wanted.selectors:
+                mask &= offered.selected(named.selector, mask, work).mask
+            budget.spend(work.steps)
+            parts = [
+                self._part_of(wanted, member)
+                for member, bit in zip(group.members, group.bits, strict=True)
+                if mask & bit
+            ]
+            return min(parts, default=None)
+        return None
+
+    def _part_of(self, wanted: Alternative, member: Candidate) -> int:
         asked = wanted.capacity.requests if wanted.capacity else {}
-        if not asked:
-            return _CARD
-        for node in sorted(self._cluster.nodes):  # GPUs that say nothing of their type
-            for group in self._own_groups(node):
-                first = group.members[0]
-                driver = first.id.driver
-                consumed = {qualified(driver, key): of for key, of in asked.items()}
-                return _largest_part(consumed, self.capacities(first.id))
-        return _CARD
+        driver = member.id.driver
+        if asked and member.device.allow_multiple_allocations:
+            consumed = {qualified(driver, key): of for key, of in asked.items()}
+            return _largest_part(consumed, self.capacities(member.id))
+        return self.part(DeviceResult("", driver, member.id.pool, member.id.device))
 
     def free_parts(self, node: str) -> tuple[int, ...]:
         """What is free of each GPU of a node, in millionths, the most first.
@@ -145,13 +172,13 @@ class Devices:
                     used += [0 for group in offered.groups if group.is_own]
         return tuple(sorted((_CARD - of for of in used), reverse=True))
 
-    def model(self, node: str) -> tuple[str, int]:
-        """The model of the first of a node's GPUs, and how many GPUs it has."""
+    def model(self, node: str) -> NodeGpus:
+        """What the GPUs of a node are, by the first of them."""
         own = list(self._own_groups(node))
         if not own:
-            return "", 0
+            return NodeGpus("", 0, 0)
         first = own[0].members[0]
-        return model_of(first.device, first.id.driver), len(own)
+        return NodeGpus(model_of(first.device, first.id.driver), len(own), len(own[0].members))
 
     def _own_groups(self, node: str) -> Iterator[DeviceGroup]:
         """The GPUs of a node."""

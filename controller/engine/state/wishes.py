@@ -23,14 +23,14 @@ _BITS: Final = 3
 _SHARES: Final = (WHOLE // 4, WHOLE // 2, WHOLE - 1, WHOLE)
 """Parts of a device up to each of these are alike."""
 _STEP: Final = WHOLE // 20
-_MOST_DEVICES: Final = 64
+_EXACT, _MOST_DEVICES = 8, 64
 
 
 class _Class(NamedTuple):
     """Claims that are alike."""
 
     devices: int
-    """Rounded up to a power of two."""
+    """Exact up to 8, then rounded up to a power of two."""
     share: int
     """An index in `_SHARES`."""
 
@@ -129,7 +129,9 @@ class AskedWishes:
 
 
 def _class_of(wish: Wish) -> _Class:
-    devices = min(_MOST_DEVICES, 1 << (wish.devices - 1).bit_length())
+    devices = wish.devices
+    if devices > _EXACT:
+        devices = min(_MOST_DEVICES, 1 << (devices - 1).bit_length())
     share = next(index for index, most in enumerate(_SHARES) if wish.part <= most)
     return _Class(devices, share)
 
