@@ -90,10 +90,10 @@ class Settings(ProcessSettings):
         "has fewer pods than it needs); empty for nothing",
     )
     placement: PlacementPolicy = Field(
-        "binpack",
+        "balanced",
         validate_default=True,
         description="which nodes and devices come first, where neither the group nor the queue "
-        "says: binpack, spread, fragmentation, upstream, or NODES/DEVICES",
+        "says: balanced, binpack, spread, fragmentation, upstream, or NODES/DEVICES",
     )
     topologies: Annotated[Mapping[ObjectName, Levels], FILE_ONLY] = Field(
         {}, description="topologies by name: the keys of node labels, the widest level first"

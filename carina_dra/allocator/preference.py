@@ -98,6 +98,10 @@ UPSTREAM: Final = Policy(devices=None)
 """The devices that kube-scheduler's allocator chooses on a node."""
 
 
+DEFAULT: Final = Policy(Order.BALANCED, Order.BALANCED)
+"""The policy of the engine where nobody names one."""
+
+
 def rank_devices(
     state: NodeState, uses: GroupUses, order: Order, among: int | None = None
 ) -> tuple[Candidate, ...]:

@@ -101,9 +101,9 @@ class PodGroupSpec:
     """How long the group runs, as far as it is known, such as `90m`. Queues with `reserves` let it
     start before others that wait, if it ends in time."""
     placement: PlacementSetting | None = None
-    """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
-    order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the queue
-    holds."""
+    """Which nodes and devices come first: `balanced`, `binpack`, `spread`, `fragmentation`,
+    `upstream`, or an order of nodes and one of devices, such as `spread/binpack`. If it is absent,
+    that of the queue holds."""
 
     def __post_init__(self) -> None:
         if (self.min_count is None) == (self.sub_groups is None):

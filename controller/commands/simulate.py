@@ -109,7 +109,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "--policy",
         type=_policy,
         metavar="POLICY",
-        help="how to choose nodes and devices, instead of the settings: binpack, spread, "
+        help="how to choose nodes and devices, instead of the settings: balanced, binpack, spread, "
         "fragmentation, or NODES/DEVICES such as spread/binpack; queues and jobs with a placement "
         "keep theirs",
     )

@@ -39,7 +39,9 @@ class NodeLosses:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._known: Sequence[TypicalWish] = ()
         self._typical: Sequence[TypicalWish] = ()
+        """Without wishes for parts, if no GPU can be had in parts."""
         self._epoch = 0
         """How often it has changed what is typical, or how many devices there are of a model."""
         self._moment = -1
@@ -48,6 +50,8 @@ class NodeLosses:
         """By node: what it offers, and its GPUs."""
         self._of_model = Counter[str]()
         """How many GPUs there are of each model."""
+        self._of_ways = Counter[int]()
+        """How many there are that can be used in so many ways."""
         self._samples: Sequence[str] | None = None
         """A node for each model, and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
@@ -165,11 +169,10 @@ class NodeLosses:
 
     def _catch_up(self) -> None:
         state = self._state
-        typical = state.wishes.typical()
-        if typical is not self._typical:
-            if typical != self._typical:
-                self._forget()
-            self._typical = typical
+        known = state.wishes.typical()
+        if known is not self._known:
+            self._known = known
+            self._choose()
         changes = state.cluster.changed_nodes
         if self._moment == changes.now:
             return
@@ -193,8 +196,21 @@ class NodeLosses:
         if before != gpus:
             self._of_model[before.model] -= before.number
             self._of_model[gpus.model] += gpus.number
+            self._of_ways[before.ways] -= before.number
+            self._of_ways[gpus.ways] += gpus.number
             self._samples = None
             self._parts.clear()
+            self._choose()
+            self._forget()
+
+    def _choose(self) -> None:
+        """Takes the wishes that this cluster can meet."""
+        if any(number for ways, number in self._of_ways.items() if ways > 1):
+            typical = self._known
+        else:
+            typical = [one for one in self._known if one.wish.part == WHOLE]
+        if typical != self._typical:
+            self._typical = typical
             self._forget()
 
     def _forget(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from carina_dra.allocator.group import WHOLE
 from controller.engine.model.wish import TypicalWish, Wish
 
-_FULLNESS: Final = 0.01
+_FULLNESS: Final = 0.05
 """What it costs, in devices, to use a free node; the fuller one of equal nodes comes first."""
 _RARITY: Final = 0.5
 """What it costs more, by device, to use one of a model of which there are very few."""

@@ -123,8 +123,8 @@ PlacementSetting: TypeAlias = Annotated[
         codec_of(Policy).write,
         {
             "type": "string",
-            "pattern": "^(upstream|(binpack|spread|fragmentation)"
-            "(/(binpack|spread|fragmentation|upstream))?)$",
+            "pattern": "^(upstream|(balanced|binpack|spread|fragmentation)"
+            "(/(balanced|binpack|spread|fragmentation|upstream))?)$",
         },
     ),
 ]
@@ -245,9 +245,9 @@ class QueueSpec:
     as `evictionGrace`, after which pods are deleted. If it is absent, that of the parent holds. The
     default is `withinQuota`."""
     placement: PlacementSetting | None = None
-    """Which nodes and devices come first: `binpack`, `spread`, `fragmentation`, `upstream`, or an
-    order of nodes and one of devices, such as `spread/binpack`. If it is absent, that of the parent
-    holds."""
+    """Which nodes and devices come first: `balanced`, `binpack`, `spread`, `fragmentation`,
+    `upstream`, or an order of nodes and one of devices, such as `spread/binpack`. If it is absent,
+    that of the parent holds."""
     reserves: bool = False
     """Whether the first group that waits for room has a reservation, which no other group may
     delay. This needs groups that say how long they run."""

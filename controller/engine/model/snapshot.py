@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from carina_dra.allocator.features import DEFAULT_FEATURES, Features
-from carina_dra.allocator.preference import Policy
+from carina_dra.allocator.preference import DEFAULT, Policy
 from carina_dra.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from controller.engine.model.group import Group
 from controller.engine.model.node import ClusterNode
@@ -29,7 +29,7 @@ class EngineSettings:
     """What is tried for groups that have no room, in this order; STALE evicts what is broken."""
     allocates: bool = True
     """Whether groups start where there is room."""
-    placement: Policy = field(default_factory=Policy)
+    placement: Policy = DEFAULT
     consolidation_limit: int | None = 16
     """How many pods move at most for one group; None for no limit."""
     moves_reclaimed: bool = True

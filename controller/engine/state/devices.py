@@ -52,7 +52,7 @@ class NodeGpus(NamedTuple):
     model: str
     number: int
     ways: int
-    """How many devices there are of each, such as its partitions."""
+    """How many ways there are to use each, such as its partitions; 1 if it is used as a whole."""
 
 
 class Devices:
@@ -177,8 +177,11 @@ class Devices:
         own = list(self._own_groups(node))
         if not own:
             return NodeGpus("", 0, 0)
-        first = own[0].members[0]
-        return NodeGpus(model_of(first.device, first.id.driver), len(own), len(own[0].members))
+        members = own[0].members
+        first = members[0]
+        shared = sum(bool(one.device.allow_multiple_allocations) for one in members)
+        model = model_of(first.device, first.id.driver)
+        return NodeGpus(model, len(own), len(members) + shared)
 
     def _own_groups(self, node: str) -> Iterator[DeviceGroup]:
         """The GPUs of a node."""

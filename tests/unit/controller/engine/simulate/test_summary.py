@@ -67,7 +67,7 @@ def test_only_a_few_jobs_are_listed_one_by_one() -> None:
 
 def test_a_comparison_has_a_column_for_each_simulation() -> None:
     record = run({"duration": "1m"})
-    assert next(iter(comparison([record, record, record]))).split() == ["BINPACK"] * 3
+    assert next(iter(comparison([record, record, record]))).split() == ["BALANCED"] * 3
 
 
 def test_shares_of_queues_that_count_models_are_those_of_their_models() -> None:
