@@ -4,7 +4,8 @@
     python -m tests.benchmarks unlike mig         these fleets; `plugin` is the node plugin,
                                                   `kube-scheduler` the stock scheduler,
                                                   `controller` the controller beside it, and
-                                                  `engine` the engine, with `engine-...` on fleets
+                                                  `engine` the engine, with `engine-...` on fleets,
+                                                  and `packing` how full it gets a real cluster
     python -m tests.benchmarks --scale 0.1        fleets of a tenth of the nodes
     python -m tests.benchmarks --json FILE        the results for programs as well
 
@@ -24,6 +25,7 @@ from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
+from tests.benchmarks.packing import measure as packing
 from tests.benchmarks.run import FULL_SIZE, Options
 from tests.oracle import upstream
 
@@ -55,6 +57,7 @@ def _names() -> list[str]:
     return [
         *(scenario.name for scenario in SCENARIOS),
         *MEASURES,
+        packing.NAME,
         plugin.NAME,
         kube_scheduler.NAME,
         comparison.NAME,

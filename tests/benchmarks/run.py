@@ -8,6 +8,7 @@ from tests.benchmarks.controller import comparison
 from tests.benchmarks.engine import MEASURES
 from tests.benchmarks.fleets import SCENARIOS
 from tests.benchmarks.measurement import Measurement
+from tests.benchmarks.packing import measure as packing
 
 FULL_SIZE: Final = 1.0
 
@@ -39,6 +40,8 @@ def run(name: str, options: Options) -> list[Measurement]:
         kube_scheduler.measure(hear, scale=options.scale)
     elif name == comparison.NAME:
         comparison.measure(hear, scale=options.scale)
+    elif name == packing.NAME:
+        packing.measure(hear, scale=options.scale)
     elif name in MEASURES:
         print(f"\n{name}", flush=True)
         MEASURES[name](hear, scale=options.scale)

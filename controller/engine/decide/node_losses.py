@@ -31,7 +31,7 @@ _REMEMBERED: Final = 50_000
 _LISTS: Final = 16
 """Wishes without devices of which the losses of all nodes are remembered."""
 _BITS: Final = 4
-"""Of cpu and memory, that are not rounded off: so many pods are alike."""
+"""How many bits of cpu and memory count: pods that differ in others are alike."""
 
 
 class NodeLosses:
@@ -51,9 +51,9 @@ class NodeLosses:
         self._of_model = Counter[str]()
         """How many GPUs there are of each model."""
         self._of_ways = Counter[int]()
-        """How many there are that can be used in so many ways."""
+        """The number of GPUs by the number of ways to use one."""
         self._samples: Sequence[str] | None = None
-        """A node for each model, and number of ways to use its GPUs."""
+        """A node for each model and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
         self._parts: dict[str, tuple[int, int]] = {}
         """By key of a request: how many devices it asks for, and which part of each."""

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from carina_dra.allocator.group import WHOLE
 from carina_dra.allocator.node import Node
 from carina_dra.allocator.preference import Policy
 from carina_dra.resource import ObjectMeta, ResourceClaim, ResourceSlice, decode
@@ -28,6 +29,7 @@ _QUEUE: Final = "queue"
 _NAMESPACE: Final = "team"
 _BATCH: Final = 64
 """So many pods are asked in a cycle, in their order."""
+_FEW_CORES: Final = 4_000
 _PODS: Final = 256
 """Of a node: the trace has no such limit."""
 
@@ -38,6 +40,8 @@ class Outcome:
 
     given: float
     """Percent of all GPUs."""
+    without_cpu: float
+    """Percent of all GPUs that are free, on nodes with less than four free cores."""
     placed: int
     dropped: int
     decide_s: float
@@ -50,7 +54,7 @@ def scaled(kinds: Iterable[NodeKind], scale: float) -> Iterator[NodeKind]:
         yield NodeKind(count, kind.cpu_milli, kind.memory_mib, kind.gpus, kind.model)
 
 
-def run(nodes: Sequence[NodeKind], pods: Iterable[PodKind], policy: str) -> Outcome:
+def run(nodes: Sequence[NodeKind], pods: Iterable[PodKind], policy: Policy) -> Outcome:
     """Has the pods arrive on free nodes."""
     rehearsal = Rehearsal(_snapshot(nodes, policy))
     milli = placed = dropped = 0
@@ -66,7 +70,19 @@ def run(nodes: Sequence[NodeKind], pods: Iterable[PodKind], policy: str) -> Outc
                 rehearsal.withdraw([job])
                 dropped += 1
     total = sum(kind.count * kind.gpus for kind in nodes)
-    return Outcome(100 * milli / (total * MILLI), placed, dropped, rehearsal.decide_ms / 1_000)
+    state = rehearsal.state
+    lost = sum(
+        sum(state.devices.free_parts(name))
+        for name, room in state.rooms.items()
+        if room.cpu < _FEW_CORES
+    )
+    return Outcome(
+        100 * milli / (total * MILLI),
+        100 * lost / (total * WHOLE),
+        placed,
+        dropped,
+        rehearsal.decide_ms / 1_000,
+    )
 
 
 def _batches(pods: Iterable[PodKind]) -> Iterator[tuple[PodKind, ...]]:
@@ -75,7 +91,7 @@ def _batches(pods: Iterable[PodKind]) -> Iterator[tuple[PodKind, ...]]:
         yield batch
 
 
-def _snapshot(kinds: Iterable[NodeKind], policy: str) -> Snapshot:
+def _snapshot(kinds: Iterable[NodeKind], policy: Policy) -> Snapshot:
     nodes: list[ClusterNode] = []
     slices: list[ResourceSlice] = []
     for kind in kinds:
@@ -90,7 +106,7 @@ def _snapshot(kinds: Iterable[NodeKind], policy: str) -> Snapshot:
         slices=tuple(slices),
         classes=CLASS_VALUES,
         queues=(Queue(_QUEUE, entitlements={Gpus(): Entitlement(None)}),),
-        settings=EngineSettings(actions=(), placement=Policy.parse(policy)),
+        settings=EngineSettings(actions=(), placement=policy),
     )
 
 

@@ -19,6 +19,7 @@ from tests.unit.controller.engine.scene import Scene, gpu_claim, gpus_of
 
 BINPACK = Policy()
 SPREAD = Policy(Order.SPREAD, Order.SPREAD)
+BALANCED = Policy(Order.BALANCED, Order.BALANCED)
 
 
 def _find(
@@ -134,6 +135,55 @@ class TestChoice:
     def test_a_claim_with_devices_ties_its_pod_to_their_node(self) -> None:
         scene = Scene().node("a", 2).node("b", 2).queue("q").claim("mine", 1, "a").group("new")
         assert _node(_find(scene.pod("new", claims=("mine",)))) == ("a", False)
+
+
+class TestBalanced:
+    def test_a_gpu_whose_cpu_others_need_less_comes_first(self) -> None:
+        scene = Scene().node("a", 4, cpu=64_000).node("b", 4, cpu=8_000).queue("q")
+        scene.waits("new", needs=PodNeeds(cpu=1_000))
+        assert _node(_find(scene, BALANCED)) == ("b", False)
+
+    def test_a_pod_with_much_cpu_goes_where_there_is_much_beside_each_gpu(self) -> None:
+        scene = Scene().node("a", 4, cpu=40_000).node("b", 4, cpu=128_000).queue("q")
+        scene.waits("new", needs=PodNeeds(cpu=32_000))
+        assert _node(_find(scene, BALANCED)) == ("b", False)
+
+    def test_of_equal_nodes_the_fuller_one_comes_first(self) -> None:
+        scene = Scene().node("a", 4).node("b", 4).queue("q").runs("old", "b").waits("new")
+        assert _node(_find(scene, BALANCED)) == ("b", False)
+
+    def test_pods_without_devices_leave_nodes_with_free_gpus_alone(self) -> None:
+        scene = Scene().node("a", 2, cpu=24_000).node("b", 2, cpu=24_000).queue("q")
+        scene.runs("old", "b", "b").waits("new", gpus=0, needs=PodNeeds(cpu=16_000))
+        assert _node(_find(scene, BALANCED)) == ("b", False)
+
+    def test_pods_without_devices_prefer_nodes_without_any(self) -> None:
+        scene = Scene().node("a", 2).node("b").queue("q")
+        assert _node(_find(scene.waits("new", gpus=0), BALANCED)) == ("b", False)
+
+    def test_a_change_of_free_cpu_is_noticed(self) -> None:
+        scene = Scene().node("a", 4).node("b", 4).queue("q").waits("new").waits("lean", gpus=0)
+        trial = scene.trial()
+        pods, places = trial.state.pods, trial.places
+        assert _node(places.find(pods["t/new-0"], BALANCED)) == ("a", False)
+        trial.state.keep_room("b", PodNeeds(cpu=63_000))
+        assert _node(places.find(pods["t/new-0"], BALANCED)) == ("b", False)
+        trial.state.rollback(0)
+        assert _node(places.find(pods["t/new-0"], BALANCED)) == ("a", False)
+
+    def test_the_node_is_the_same_whatever_was_asked_before(self) -> None:
+        scene = Scene().queue("q").waits("new", needs=PodNeeds(cpu=9_000))
+        for number in range(6):
+            scene.node(f"n{number}", 4, cpu=16_000 * (1 + number % 3))
+            scene.runs(f"old{number}", f"n{number}", gpus=1 + number % 2)
+        trial = scene.trial()
+        fresh = trial.places.find(trial.state.pods["t/new-0"], BALANCED)
+        mark = trial.state.mark()
+        for number in range(6):
+            trial.state.evict(f"t/old{number}-0", here=True)
+            trial.places.find(trial.state.pods["t/new-0"], BALANCED)
+        trial.state.rollback(mark)
+        assert trial.places.find(trial.state.pods["t/new-0"], BALANCED) == fresh
 
 
 class TestBadClaims:
