@@ -1,23 +1,28 @@
 """What is free: how many claims for one device of a class get one now, and where.
 
-The number is found by allocating such claims until no node has a device, as kube-scheduler would.
-So devices that exclude each other, such as a GPU and its partitions, count as many as fit together.
+Devices of a node that do not exclude each other are counted. For others, the number is found by
+allocating such claims until no node has a device, as kube-scheduler would. So devices that exclude
+each other, such as a GPU and its partitions, count as many as fit together.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Final
 
 from carina_dra.allocator.errors import AllocationError
+from carina_dra.allocator.pool import Candidate
 from carina_dra.allocator.preference import Policy
 from carina_dra.allocator.usage import DeviceId
+from carina_dra.placement.bounds.demand import Demand, Short
 from carina_dra.placement.choice.placer import PlacedClaims, PlacementRequest, Placer
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.feed import Feed, WatchedObject
+from carina_dra.placement.cluster.offer import OfferedPool
 from carina_dra.resource import (
     Allocation,
+    Device,
     DeviceClaim,
     DeviceRequest,
     ExactDeviceRequest,
@@ -125,8 +130,16 @@ def _filled(
     )
     try:
         wanted = PlacementRequest.of([claim], feed.classes, cluster.features)
-        for number in range(_MOST):
-            placement = placer.place(wanted)
+        demand = Demand(wanted.claims, cluster.features)
+        others = set()
+        for node in sorted(cluster.nodes):
+            devices = _counted(cluster, demand, node)
+            if devices is None:
+                others.add(node)
+            else:
+                yield from ((node, _model_of(one.device)) for one in devices)
+        for number in range(_MOST if others else 0):
+            placement = placer.place(wanted, others)
             if not isinstance(placement, PlacedClaims):
                 return
             (allocation,) = placement.allocated.allocations
@@ -152,11 +165,42 @@ def _cluster(snapshot: Snapshot, *, with_claims: bool) -> tuple[Cluster, Feed]:
     return cluster, feed
 
 
+def _counted(cluster: Cluster, demand: Demand, node: str) -> Sequence[Candidate] | None:
+    """The devices of a node that claims for one get; None if only a search can tell."""
+    try:
+        offer = cluster.offer(node)
+    except AllocationError:
+        return None
+    if len(offer.ready) < len(offer.pools) or not all(map(_is_plain, offer.ready)):
+        return None
+    states = [cluster.pool_state(one) for one in offer.ready]
+    bound = demand.bound(offer, states, is_whole=True, wish=False)
+    if isinstance(bound, Short):
+        return None if bound.error else ()
+    if bound.among is None:
+        return None
+    devices = chain.from_iterable(state.offered.devices for state in states)
+    return [one for index, one in enumerate(devices) if bound.among >> index & 1]
+
+
+def _is_plain(offered: OfferedPool) -> bool:
+    """Whether the devices of a pool are a node's own, and use of one leaves the others free."""
+    return (
+        not offered.shareable
+        and all(group.is_own for group in offered.groups)
+        and all(len(group.members) + len(group.elsewhere) == 1 for group in offered.groups)
+    )
+
+
 def _model(cluster: Cluster, allocation: Allocation) -> str:
     """The model of the allocated device; empty if it does not say."""
     result = allocation.devices.results[0]
     device = cluster.published(DeviceId(result.driver, result.pool, result.device))
-    for name, value in device.attributes.items() if device is not None else ():
+    return "" if device is None else _model_of(device)
+
+
+def _model_of(device: Device) -> str:
+    for name, value in device.attributes.items():
         if name.rpartition("/")[2] == _MODEL and isinstance(value, StringAttribute):
             return value.value
     return ""
