@@ -1,15 +1,18 @@
 """`carina free`: which devices are free, and how many pods of a gang they would take now."""
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from carina_dra.cli.command import Command
 from carina_dra.cli.output import OutputFormat, add_output_argument, render
 from carina_dra.text_table import columns
 from controller.commands.input import add_snapshot_argument, chosen_cluster, print_error
+from controller.engine.decide.stranded import Lack, StrandedGpus
 from controller.engine.files.value import codec_of
 from controller.engine.free import FreeDevices, free_devices
+from controller.engine.state.state import State
 
 __all__ = ["COMMAND"]
 
@@ -17,6 +20,12 @@ PRINTED: Final = 0
 INVALID_INPUT: Final = 2
 
 _NAME: Final = "free"
+_LACKS: Final = {
+    Lack.CPU: "cpu",
+    Lack.MEMORY: "memory",
+    Lack.PODS: "pods",
+    Lack.FRAGMENTS: "large enough parts",
+}
 _EXIT_CODES: Final = f"""\
 exit codes:
   {PRINTED}  what is free was printed
@@ -27,12 +36,21 @@ exit codes:
 def run(arguments: Namespace) -> int:
     """Prints what is free; errors of the input go to standard error."""
     try:
-        found = free_devices(chosen_cluster(_NAME, arguments).snapshot, arguments.device_class)
+        snapshot = chosen_cluster(_NAME, arguments).snapshot
+        found = free_devices(snapshot, arguments.device_class)
     except ValueError as error:
         print_error(_NAME, str(error))
         return INVALID_INPUT
-    document: dict[str, Any] = {"classes": [_document(one) for one in found]}
-    print(render(OutputFormat(arguments.output), document=document, table=lines(found)))
+    lost = StrandedGpus(State(snapshot)).by_node()
+    document: dict[str, Any] = {
+        "classes": [_document(one) for one in found],
+        "stranded": {
+            node: {str(lack): amount for lack, amount in of_node.items()}
+            for node, of_node in lost.items()
+        },
+    }
+    table = chain(lines(found), stranded_lines(lost))
+    print(render(OutputFormat(arguments.output), document=document, table=table))
     return PRINTED
 
 
@@ -63,6 +81,17 @@ def lines(found: Iterable[FreeDevices]) -> Iterator[str]:
     yield "the largest gang that fits now, of pods with one device each:"
     for free in classes:
         yield f"  {free.device_class}: {', '.join(_gangs(free))}"
+
+
+def stranded_lines(lost: Mapping[str, Mapping[Lack, float]]) -> Iterator[str]:
+    """How many free GPUs nobody can use, and for lack of what."""
+    total = {lack: sum(of_node.get(lack, 0) for of_node in lost.values()) for lack in Lack}
+    causes = [
+        f"{amount:.4g} for lack of {_LACKS[lack]}" for lack, amount in total.items() if amount
+    ]
+    if causes:
+        yield ""
+        yield f"stranded, of use for nothing that is typically asked for: {', '.join(causes)}"
 
 
 def _gangs(found: FreeDevices) -> Iterator[str]:

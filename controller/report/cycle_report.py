@@ -11,6 +11,7 @@ from carina_dra.kube.body import ObjectKey
 from carina_dra.kube.event import ObjectReference
 from controller.api.pod_group import PodGroupStatus
 from controller.api.queue import GroupCounts
+from controller.engine.decide.stranded import StrandedGpus
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Plan
 from controller.engine.model.pod import Pod
@@ -124,6 +125,7 @@ class CycleReport:
         self._waiting: dict[str, tuple[tuple[Reason, ...], GroupWaits]] = {}
         self._turns = PlacesInQueues()
         self._giving_log = GivingLog()
+        self._stranded: StrandedGpus | None = None
 
     def report(self, state: State, plan: Plan, observed: Observed, now: float) -> bool:
         """Reports a plan for a state. `now` is in seconds of any steady clock.
@@ -132,6 +134,9 @@ class CycleReport:
         """
         self._report_groups(state, plan, observed)
         self._report_queues(state, plan, observed, now)
+        if self._stranded is None or not self._stranded.is_of(state):
+            self._stranded = StrandedGpus(state)
+        self._metrics.stranded(self._stranded.by_lack())
         notices = self._notices(state, plan, observed.refused)
         self._turns.keep(state)
         return self._events.report(

@@ -23,6 +23,7 @@ from carina_dra.kube.errors import (
     NotFound,
     TooManyRequests,
 )
+from controller.engine.decide.stranded import Lack
 from controller.engine.model.plan import Action
 
 _PHASE_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
@@ -171,6 +172,13 @@ class ControllerMetrics:
         self._leading = Gauge(
             "carina_leading", "1 if this process leads, else 0.", registry=registry
         )
+        self._stranded = Gauge(
+            "carina_stranded_gpus",
+            "Free GPUs that nothing that is typically asked for can use, by what is lacking "
+            f"({_names(Lack)}).",
+            ("lack",),
+            registry=registry,
+        )
         self._events_dropped = Gauge(
             "carina_events_dropped",
             "Events since the start that could not be sent to the API server.",
@@ -179,6 +187,8 @@ class ControllerMetrics:
         # From 0 on, so that the first occurrence is an increase.
         for phase in CyclePhase:
             self._phases.labels(phase)
+        for lack in Lack:
+            self._stranded.labels(lack)
         for action in Action:
             self._evictions.labels(action)
         for reason in Undone:
@@ -192,6 +202,11 @@ class ControllerMetrics:
             self._waits.remove(gone)
         self._started_in &= figures.keys()
         self._queues.figures = dict(figures)
+
+    def stranded(self, by_lack: Mapping[Lack, float]) -> None:
+        """How many free GPUs nobody can use, by what is lacking."""
+        for lack, gpus in by_lack.items():
+            self._stranded.labels(lack).set(gpus)
 
     def group_started(self, queue: str, seconds: float) -> None:
         """A group of a queue has started, `seconds` after its creation."""

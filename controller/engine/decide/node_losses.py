@@ -14,7 +14,7 @@ from carina_dra.placement.choice.placer import PlacementRequest
 from carina_dra.price import LEAST
 from carina_dra.resource import All, ExactCount
 from carina_dra.step_budget import OutOfStepsError, StepBudget
-from controller.engine.decide.usable import Left, after, loss, usable
+from controller.engine.decide.usable import Left, after, loss, possible, usable
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.wish import TypicalWish, Wish
 from controller.engine.state.devices import NodeGpus
@@ -205,10 +205,8 @@ class NodeLosses:
 
     def _choose(self) -> None:
         """Takes the wishes that this cluster can meet."""
-        if any(number for ways, number in self._of_ways.items() if ways > 1):
-            typical = self._known
-        else:
-            typical = [one for one in self._known if one.wish.part == WHOLE]
+        in_parts = any(number for ways, number in self._of_ways.items() if ways > 1)
+        typical = possible(self._known, in_parts=in_parts)
         if typical != self._typical:
             self._typical = typical
             self._forget()

@@ -52,6 +52,11 @@ def usable(left: Left, wishes: Sequence[TypicalWish]) -> float:
     return free / (total * WHOLE) if total else 0.0
 
 
+def possible(wishes: Sequence[TypicalWish], *, in_parts: bool) -> Sequence[TypicalWish]:
+    """The wishes that a cluster can meet, of which GPUs can be had `in_parts` or not."""
+    return wishes if in_parts else [one for one in wishes if one.wish.part == WHOLE]
+
+
 def after(left: Left, wish: Wish) -> Left | None:
     """What is left after a wish has been met; None if there is no room for it.
 
