@@ -217,7 +217,7 @@ def score(
     """The score of an allocation on a node with these uses of its groups before it."""
     use = least_use(uses, order)
     if order is Order.FRAGMENTATION:
-        use += BROKEN * _broken(choices, uses)
+        use += BROKEN * broken(choices, uses)
     return Score(alternatives=sum(ranks(choices).values()), distance=distance, use=use)
 
 
@@ -229,7 +229,7 @@ def breakable(uses: Sequence[tuple[DeviceGroup, int]]) -> int:
     return mask
 
 
-def _broken(choices: Iterable[Sequence[Choice]], uses: GroupUses) -> int:
+def broken(choices: Iterable[Sequence[Choice]], uses: GroupUses) -> int:
     """The number of free GPUs that an allocation breaks."""
     taken = {
         choice.candidate.id

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar, assert_never
 from carina_dra.allocator.allocate import Chosen, choose
 from carina_dra.allocator.errors import AllocationError, ExpressionError, NodeAllocationError
 from carina_dra.allocator.pool import Candidate, InvalidPool
-from carina_dra.allocator.preference import BROKEN, FAR, Order, Policy, breakable
+from carina_dra.allocator.preference import BROKEN, FAR, Order, Policy, breakable, broken
 from carina_dra.allocator.request import Alternative, Claim
 from carina_dra.allocator.result import node_selector
 from carina_dra.allocator.search import CutShort, Impossible
@@ -22,7 +22,7 @@ from carina_dra.cel import AttributeExpression
 from carina_dra.placement.bounds.demand import Bound, Demand, Short
 from carina_dra.placement.bounds.eligibility import EligibleDevices
 from carina_dra.placement.choice.dues import Dues
-from carina_dra.placement.choice.order import Entry
+from carina_dra.placement.choice.order import Entry, NodeLoss
 from carina_dra.placement.cluster.cluster import Cluster
 from carina_dra.placement.cluster.offer import PoolState
 from carina_dra.price import NODE
@@ -99,12 +99,11 @@ class Findings:
         cluster: Cluster,
         policy: Policy,
         max_steps: int | None,
-        *,
-        by_loss: bool = False,
+        loss: NodeLoss | None = None,
     ) -> None:
-        """`by_loss` says that the use in scores is that of the order of nodes, and no other."""
+        """`loss` is what the use of nodes costs, if it is not what the policy says."""
         self.demand = demand
-        self._by_loss = by_loss
+        self._loss = loss
         self.is_upstream = policy.devices is None
         """Whether errors are those of upstream, and close devices are not wanted."""
         self.claims = claims
@@ -240,12 +239,13 @@ class Findings:
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         use = entry[2]
         if self._must_break(bound, states):
-            use += BROKEN
+            use = use + BROKEN if self._loss is None else max(use, self._loss.of_breaking(name))
         return Bounded((bound.alternatives, bound.distance, use, name), bound)
 
     def _must_break(self, bound: Bound, states: Sequence[PoolState]) -> bool:
         """Whether any allocation breaks a free GPU, and it matters."""
-        if self._policy.nodes is not Order.FRAGMENTATION or not self._takes_devices:
+        matters = self._loss is not None or self._policy.nodes is Order.FRAGMENTATION
+        if not (matters and self._takes_devices):
             return False
         left = bound.among
         if left is None:
@@ -286,7 +286,10 @@ class Findings:
             case Chosen(score=score, choices=choices):
                 for of_claim in choices:
                     node_selector(of_claim, self._cluster.nodes[name])  # an error of the node
-                use = least if self._by_loss else score.use
+                use = score.use
+                if self._loss is not None:
+                    breaks = broken(choices, [state.uses for state in states])
+                    use = max(least, self._loss.of_breaking(name)) if breaks else least
                 return Suitable((score.alternatives, score.distance, use, name), verdict)
             case Impossible():
                 return NodeRefused()

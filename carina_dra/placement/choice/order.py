@@ -27,7 +27,9 @@ class NodeLoss:
     key: Hashable
     """Equal for equal losses."""
     of: Callable[[str], int] = field(compare=False)
-    """The loss for a node; smaller is better."""
+    """The least loss for a node; smaller is better."""
+    of_breaking: Callable[[str], int] = field(compare=False)
+    """The loss if a free GPU of the node is broken: something is taken, and something is left."""
 
 
 _FEW: Final = 16

@@ -307,14 +307,7 @@ class Placer:
                 self._orders[key] = order
             else:
                 self._loss_orders[key, loss] = order
-        findings = Findings(
-            claims,
-            demand,
-            self._cluster,
-            self._policy,
-            self._max_steps,
-            by_loss=loss is not None,
-        )
+        findings = Findings(claims, demand, self._cluster, self._policy, self._max_steps, loss)
         return Ranking(findings, self._cluster, order, work.steps)
 
     def _make_room(self) -> None:

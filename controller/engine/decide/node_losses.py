@@ -65,7 +65,8 @@ class NodeLosses:
         """What such a pod costs on each node."""
         self._catch_up()
         wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), *self._asked(request))
-        return NodeLoss((self._epoch, wish), partial(self._loss, wish))
+        loss = partial(self._loss, wish)
+        return NodeLoss((self._epoch, wish), loss, partial(loss, breaking=True))
 
     def without_devices(self, needs: PodNeeds) -> dict[str, int]:
         """What such a pod costs on each node, if it has no devices."""
@@ -86,12 +87,12 @@ class NodeLosses:
         self._lists[wish] = self._epoch, changes.now, known
         return known
 
-    def _loss(self, wish: Wish, node: str) -> int:
+    def _loss(self, wish: Wish, node: str, *, breaking: bool = False) -> int:
         self._catch_up()
         before = self._left_of(node)
         if before is None:
             return _NO_ROOM
-        rest = after(before, wish)
+        rest = after(before, wish, breaking=breaking)
         if rest is None:
             return _NO_ROOM
         whole = self._state.nodes[node]

@@ -57,18 +57,19 @@ def possible(wishes: Sequence[TypicalWish], *, in_parts: bool) -> Sequence[Typic
     return wishes if in_parts else [one for one in wishes if one.wish.part == WHOLE]
 
 
-def after(left: Left, wish: Wish) -> Left | None:
+def after(left: Left, wish: Wish, *, breaking: bool = False) -> Left | None:
     """What is left after a wish has been met; None if there is no room for it.
 
-    Parts are taken of the devices that are used most.
+    Parts are taken of the devices that are used most, or of free ones (`breaking`).
     """
     parts = list(left.parts)
     for _ in range(wish.devices):
         fitting = [of for of in parts if of >= wish.part]
         if not fitting:
             return None
-        parts.remove(fitting[-1])
-        parts.append(fitting[-1] - wish.part)
+        taken = fitting[0] if breaking else fitting[-1]
+        parts.remove(taken)
+        parts.append(taken - wish.part)
         parts.sort(reverse=True)
     rest = Left(left.cpu - wish.cpu, left.memory - wish.memory, left.pods - 1, tuple(parts))
     if (rest.cpu < 0 and wish.cpu) or (rest.memory < 0 and wish.memory) or rest.pods < 0:
