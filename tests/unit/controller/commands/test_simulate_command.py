@@ -43,7 +43,7 @@ def test_two_policies_are_shown_side_by_side(
     assert run("simulate", "-f", path, "--compare", "spread", "-o", "json") == 0
     simulations = json.loads(capsys.readouterr().out)["simulations"]
     nodes = [{run["node"] for job in each["jobs"] for run in job["runs"]} for each in simulations]
-    assert [each["policy"] for each in simulations] == ["binpack", "spread"]
+    assert [each["policy"] for each in simulations] == ["balanced", "spread"]
     assert [len(each) for each in nodes] == [1, 2]
 
 
@@ -53,7 +53,7 @@ def test_the_picture_is_svg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     root = ET.fromstring(picture.read_text())
     namespace = "{http://www.w3.org/2000/svg}"
     titles = [each.text for each in root.iter(f"{namespace}text")]
-    assert "s, binpack: 25.0% of the GPUs in use" in titles
+    assert "s, balanced: 25.0% of the GPUs in use" in titles
     assert "s, spread: 25.0% of the GPUs in use" in titles
     assert len(list(root.iter(f"{namespace}polygon"))) == 4
 
