@@ -19,8 +19,10 @@ from controller.engine.model.pod import PodNeeds
 from controller.engine.model.wish import TypicalWish, Wish
 from controller.engine.state.devices import NodeGpus
 from controller.engine.state.state import State
+from controller.engine.state.wishes import Beside
 
 _NO_GPUS: Final = NodeGpus("", 0, 0)
+_NOTHING: Final = (0, 0, 0)
 _SAMPLES: Final = 32
 _NO_ROOM: Final = 1 << 40
 """The loss on a node that has no room."""
@@ -48,10 +50,14 @@ class NodeLosses:
         self._left: dict[str, Left] = {}
         self._gpus: dict[str, tuple[object, NodeGpus]] = {}
         """By node: what it offers, and its GPUs."""
+        self._beside: dict[str, tuple[int, int, int]] = {}
+        """Of nodes with GPUs: cpu, memory and the number of GPUs."""
+        self._totals = (0, 0, 0)
         self._of_model = Counter[str]()
         """How many GPUs there are of each model."""
         self._of_ways = Counter[int]()
         """The number of GPUs by the number of ways to use one."""
+        self._known_ways = Counter[int]()
         self._samples: Sequence[str] | None = None
         """A node for each model and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
@@ -170,12 +176,9 @@ class NodeLosses:
 
     def _catch_up(self) -> None:
         state = self._state
-        known = state.wishes.typical()
-        if known is not self._known:
-            self._known = known
-            self._choose()
         changes = state.cluster.changed_nodes
         if self._moment == changes.now:
+            self._learn()
             return
         if changes.is_known_since(self._moment):
             changed = list(changes.since(self._moment))
@@ -185,6 +188,7 @@ class NodeLosses:
         for name in changed:
             self._left.pop(name, None)
             self._count_devices(name)
+        self._learn()
 
     def _count_devices(self, node: str) -> None:
         offer = self._state.devices.offered(node)
@@ -194,6 +198,7 @@ class NodeLosses:
         if node in self._state.nodes:
             gpus = before if known and offer is known[0] else self._state.devices.model(node)
             self._gpus[node] = offer, gpus
+        self._count_beside(node, gpus.number)
         if before != gpus:
             self._of_model[before.model] -= before.number
             self._of_model[gpus.model] += gpus.number
@@ -201,11 +206,25 @@ class NodeLosses:
             self._of_ways[gpus.ways] += gpus.number
             self._samples = None
             self._parts.clear()
-            self._choose()
             self._forget()
 
-    def _choose(self) -> None:
-        """Takes the wishes that this cluster can meet."""
+    def _count_beside(self, node: str, gpus: int) -> None:
+        before = self._beside.pop(node, _NOTHING)
+        has = self._state.nodes.get(node)
+        present = (has.cpu, has.memory, gpus) if has is not None and gpus else _NOTHING
+        if present != _NOTHING:
+            self._beside[node] = present
+        if present != before:
+            totals = zip(self._totals, before, present, strict=True)
+            cpu, memory, number = (total - old + new for total, old, new in totals)
+            self._totals = cpu, memory, number
+
+    def _learn(self) -> None:
+        """Takes the typical wishes that this cluster can meet."""
+        known = self._state.wishes.typical(Beside.of(*self._totals))
+        if known is self._known and self._known_ways == self._of_ways:
+            return
+        self._known, self._known_ways = known, self._of_ways.copy()
         in_parts = any(number for ways, number in self._of_ways.items() if ways > 1)
         typical = possible(self._known, in_parts=in_parts)
         if typical != self._typical:

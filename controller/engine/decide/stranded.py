@@ -8,7 +8,9 @@ from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import WHOLE
 from controller.engine.decide.usable import Left, possible
 from controller.engine.model.wish import TypicalWish
+from controller.engine.state.devices import NodeGpus
 from controller.engine.state.state import State
+from controller.engine.state.wishes import Beside
 
 
 class Lack(StrEnum):
@@ -51,8 +53,7 @@ class StrandedGpus:
         self._state = state
         self._of_node: dict[str, Mapping[Lack, int]] = {}
         self._total = Counter[Lack]()
-        self._in_parts: set[str] = set()
-        """The nodes of which GPUs can be had in parts."""
+        self._gpus: dict[str, NodeGpus] = {}
         self._wishes: Sequence[TypicalWish] = ()
         self._moments = (-1, -1)
 
@@ -70,11 +71,11 @@ class StrandedGpus:
         else:
             changed = {*state.nodes, *self._of_node}
         for name in changed:
-            if name in state.nodes and state.devices.is_had_in_parts(name):
-                self._in_parts.add(name)
-            else:
-                self._in_parts.discard(name)
-        wishes = possible(state.wishes.typical(), in_parts=bool(self._in_parts))
+            self._gpus.pop(name, None)
+            gpus = state.devices.model(name) if name in state.nodes else None
+            if gpus is not None and gpus.number:
+                self._gpus[name] = gpus
+        wishes = self._typical()
         if wishes != self._wishes:
             self._wishes = wishes
             changed = {*state.nodes, *self._of_node}
@@ -94,6 +95,16 @@ class StrandedGpus:
             for name, found in sorted(self._of_node.items())
             if found
         }
+
+    def _typical(self) -> Sequence[TypicalWish]:
+        state = self._state
+        beside = Beside.of(
+            sum(state.nodes[name].cpu for name in self._gpus),
+            sum(state.nodes[name].memory for name in self._gpus),
+            sum(gpus.number for gpus in self._gpus.values()),
+        )
+        in_parts = any(gpus.ways > 1 for gpus in self._gpus.values())
+        return possible(state.wishes.typical(beside), in_parts=in_parts)
 
     def _count(self, node: str) -> Mapping[Lack, int]:
         room = self._state.rooms[node]

@@ -189,13 +189,6 @@ class Devices:
             if offered.pool.id.driver in self._drivers:
                 yield from (group for group in offered.groups if group.is_own)
 
-    def is_had_in_parts(self, node: str) -> bool:
-        """Whether there is more than one way to use the first of a node's GPUs."""
-        for group in self._own_groups(node):
-            members = group.members
-            return len(members) > 1 or bool(members[0].device.allow_multiple_allocations)
-        return False
-
     def offered(self, node: str) -> Offer | None:
         """What a node offers; the same object until that changes."""
         return self._offer(node) if node in self._cluster.nodes else None

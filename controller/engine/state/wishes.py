@@ -65,13 +65,31 @@ _KNOWN: Final[Mapping[_Class, tuple[int, Wish]]] = {
 Alibaba's trace `cluster-trace-gpu-v2023`."""
 
 
+class Beside(NamedTuple):
+    """What nodes with GPUs have beside each of these, on average."""
+
+    cpu: int
+    """In milli-CPU."""
+    memory: int
+    """In bytes."""
+
+    @classmethod
+    def of(cls, cpu: int, memory: int, gpus: int) -> "Beside":
+        """What is beside each of some GPUs, rounded."""
+        return cls(_rounded(cpu // gpus), _rounded(memory // gpus)) if gpus else _USUAL
+
+
+_USUAL: Final = Beside(16_384, 79 * _GIB)
+"""That of the production cluster: where there is less, wishes are taken to be smaller."""
+
+
 class AskedWishes:
     """Counts the wishes of queues; what is typical follows from them, and not from their order."""
 
     def __init__(self) -> None:
         self._of_claim: dict[str, tuple[str, Wish]] = {}
         self._of_queue: dict[str, dict[_Class, _Sum]] = {}
-        self._typical: tuple[TypicalWish, ...] | None = None
+        self._typical: dict[Beside, tuple[TypicalWish, ...]] = {}
 
     def put(self, claim: str, queue: str, wish: Wish | None) -> None:
         """Counts what a claim and its pod ask for, instead of what they did; None for nothing."""
@@ -79,7 +97,7 @@ class AskedWishes:
         after = None if wish is None else (queue, wish)
         if before == after:
             return
-        self._typical = None
+        self._typical.clear()
         if before is not None:
             del self._of_claim[claim]
             self._change(*before, -1)
@@ -87,11 +105,16 @@ class AskedWishes:
             self._of_claim[claim] = after
             self._change(*after, 1)
 
-    def typical(self) -> tuple[TypicalWish, ...]:
-        """What the cluster is typically asked for; equal for equal claims."""
-        if self._typical is None:
-            self._typical = tuple(self._weighed())
-        return self._typical
+    def typical(self, beside: Beside = _USUAL) -> tuple[TypicalWish, ...]:
+        """What the cluster is typically asked for; equal for equal claims.
+
+        `beside` scales the default's cpu and memory down to what there is.
+        """
+        known = self._typical.get(beside)
+        if known is None:
+            self._typical.clear()
+            known = self._typical[beside] = tuple(self._weighed(beside))
+        return known
 
     def _change(self, queue: str, wish: Wish, sign: int) -> None:
         of_class = self._of_queue.setdefault(queue, {})
@@ -103,11 +126,12 @@ class AskedWishes:
             if not of_class:
                 del self._of_queue[queue]
 
-    def _weighed(self) -> Iterator[TypicalWish]:
+    def _weighed(self, beside: Beside) -> Iterator[TypicalWish]:
         """By class: its weight, and the mean of the default's wishes and of those of queues."""
         default = sum(weight for weight, _ in _KNOWN.values())
         found = {
-            key: [(_DEFAULT * weight // default, wish)] for key, (weight, wish) in _KNOWN.items()
+            key: [(_DEFAULT * weight // default, _scaled(wish, beside))]
+            for key, (weight, wish) in _KNOWN.items()
         }
         for queue in sorted(self._of_queue):
             of_class = self._of_queue[queue]
@@ -134,6 +158,13 @@ def _class_of(wish: Wish) -> _Class:
         devices = min(_MOST_DEVICES, 1 << (devices - 1).bit_length())
     share = next(index for index, most in enumerate(_SHARES) if wish.part <= most)
     return _Class(devices, share)
+
+
+def _scaled(wish: Wish, beside: Beside) -> Wish:
+    return wish._replace(
+        cpu=wish.cpu * min(beside.cpu, _USUAL.cpu) // _USUAL.cpu,
+        memory=wish.memory * min(beside.memory, _USUAL.memory) // _USUAL.memory,
+    )
 
 
 def _mean(key: _Class, one: _Sum) -> Wish:

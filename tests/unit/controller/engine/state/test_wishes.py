@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from carina_dra.allocator.group import WHOLE
 from controller.engine.model.wish import TypicalWish, Wish
-from controller.engine.state.wishes import AskedWishes
+from controller.engine.state.wishes import AskedWishes, Beside
 
 DEFAULT = AskedWishes().typical()
 SIX = Wish(6_144, 1 << 33, 6, WHOLE)
@@ -43,6 +43,12 @@ def _part(typical: Sequence[TypicalWish], devices: int) -> float:
 def test_without_claims_it_is_a_default_with_parts_and_with_several_devices() -> None:
     assert {one.wish.devices for one in DEFAULT} == {1, 2, 4, 8}
     assert any(one.wish.part < WHOLE for one in DEFAULT)
+
+
+def test_where_there_is_less_beside_a_gpu_the_default_asks_for_less() -> None:
+    little = AskedWishes().typical(Beside.of(cpu=8_000, memory=0, gpus=2))
+    assert max(one.wish.cpu for one in little) < max(one.wish.cpu for one in DEFAULT) / 3
+    assert {one.wish.memory for one in little} == {0}
 
 
 def test_claims_of_a_queue_are_learned() -> None:
