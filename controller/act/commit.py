@@ -103,9 +103,11 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
     by_group: dict[str, list[Start]] = {}
     for start in plan.starts:
         by_group.setdefault(mirror.state.pods[start.pod].group or "", []).append(start)
-    each = mirror.set_aside.each
+    for_each = mirror.set_aside.each
     starts = dict(
-        each(GROUPS, "assumed", by_group, lambda key: [(key, _assumed(mirror, key, by_group[key]))])
+        for_each(
+            GROUPS, "assumed", by_group, lambda key: [(key, _assumed(mirror, key, by_group[key]))]
+        )
     )
     wanted: dict[str, Allocation] = {}
     for start in plan.starts:
@@ -117,14 +119,18 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
         for claim, allocation in mirror.tentative().items()
         if wanted.get(claim) != allocation
     }
-    evictions = {of.pod: of for of in plan.evictions if of.pod in mirror.pods}
+    evictions = {
+        eviction.pod: eviction for eviction in plan.evictions if eviction.pod in mirror.pods
+    }
     commits = tuple(_commits(mirror, starts, unwanted))
     return Acts(
         commits=commits,
-        releases=tuple(each(CLAIMS, "released", unwanted, partial(_release, mirror))),
-        endings=tuple(each(CLAIMS, "no longer reserved", mirror.ending, partial(_ending, mirror))),
+        releases=tuple(for_each(CLAIMS, "released", unwanted, partial(_release, mirror))),
+        endings=tuple(
+            for_each(CLAIMS, "no longer reserved", mirror.ending, partial(_ending, mirror))
+        ),
         evictions=tuple(
-            each(PODS, "evicted", evictions, lambda key: [(evictions[key], mirror.pods[key])])
+            for_each(PODS, "evicted", evictions, lambda key: [(evictions[key], mirror.pods[key])])
         ),
         failed=tuple(
             key for key in by_group if mirror.set_aside.until(GROUPS, key) > mirror.state.now
@@ -165,7 +171,7 @@ def _is_ready(
     ):
         return False
     freed = {pool for allocation in released.values() for pool in _pools(allocation)}
-    return all(pool not in freed for each in own.values() for pool in _pools(each))
+    return all(pool not in freed for allocation in own.values() for pool in _pools(allocation))
 
 
 def _pools(allocation: Allocation) -> Iterator[tuple[str, str]]:

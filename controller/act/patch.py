@@ -172,7 +172,7 @@ def disrupted(body: Mapping[str, Any], now: datetime) -> Json:
         "message": "Its queue has more than its quota, and another queue is below its own.",
         "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    others = [one for one in conditions if one.get("type") != condition["type"]]
+    others = [known for known in conditions if known.get("type") != condition["type"]]
     metadata = body["metadata"]
     version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     return {"metadata": version, "status": {"conditions": [*others, condition]}}

@@ -161,7 +161,11 @@ def remove(client: Client, remnant: Remnant) -> None:
             change = MergePatch({"metadata": metadata, "spec": {"schedulingGates": gates}})
             client.patch(PODS, key.name, change, namespace=key.namespace)
         case HeldQueue(body=queue):
-            left = [each for each in queue["metadata"]["finalizers"] if each != QUEUE_FINALIZER]
+            left = [
+                finalizer
+                for finalizer in queue["metadata"]["finalizers"]
+                if finalizer != QUEUE_FINALIZER
+            ]
             client.patch(
                 QUEUES, key.name, MergePatch({"metadata": metadata | {"finalizers": left}})
             )

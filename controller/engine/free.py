@@ -87,13 +87,13 @@ def free_devices(snapshot: Snapshot, classes: Iterable[str] = ()) -> tuple[FreeD
     Raises:
         ValueError: there is no such class.
     """
-    known = {one.metadata.name for one in snapshot.classes}
+    known = {device_class.metadata.name for device_class in snapshot.classes}
     for name in (chosen := tuple(classes)):
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise ValueError(f"there is no DeviceClass {name!r}; the classes are: {names}")
     found = (_of_class(snapshot, name) for name in chosen or sorted(known))
-    return tuple(one for one in found if chosen or one.amount.total)
+    return tuple(free for free in found if chosen or free.amount.total)
 
 
 def _of_class(snapshot: Snapshot, device_class: str) -> FreeDevices:
@@ -215,5 +215,5 @@ def _best_domains(snapshot: Snapshot, by_node: Mapping[str, Amount]) -> Iterator
             if level in labels[node]:
                 domains[labels[node][level]] += amount.free
         if domains:
-            name = min(domains, key=lambda one: (-domains[one], one))
+            name = min(domains, key=lambda domain: (-domains[domain], domain))
             yield Domain(level, name, domains[name])

@@ -343,7 +343,9 @@ class Mirror:
         busy |= self._queues_changed or self._budgets_changed
         if self._queues_changed:
             self._queues_changed = False
-            self.state.put_queues(each.queue for each in self.roster.queues.by_name.values())
+            self.state.put_queues(
+                declared.queue for declared in self.roster.queues.by_name.values()
+            )
             self._changed_claims |= dict.fromkeys(self.standalone)
             self._changed_pods |= dict.fromkeys(
                 key for key, pod in self.pods.items() if pod.deleted is not None

@@ -97,7 +97,7 @@ def needs_of(body: JsonObject) -> PodNeeds:
         (spec.get("resources") or {}).get("requests"),
         spec.get("overhead"),
         constraints,
-        sorted({each.get("resourceName", "") for each in served}),
+        sorted({mapping.get("resourceName", "") for mapping in served}),
     )
     key = marshal.dumps(parts, _FORMAT)
     return _read_shared(key) if len(key) <= _LONGEST else _read(key)
@@ -116,18 +116,18 @@ def _size(constraints: Mapping[str, Any]) -> int:
 def _read(key: bytes) -> PodNeeds:
     """The needs from the parts of a body that matter for them."""
     main, init, pod_level, overhead, constraints, served = marshal.loads(key)  # noqa: S302 - written above
-    containers = [_Container(*each) for each in main]
-    init_containers = [_Container(*each) for each in init]
+    containers = [_Container(*container) for container in main]
+    init_containers = [_Container(*container) for container in init]
     amounts = _pod_requests(containers, init_containers, pod_level, overhead)
-    sidecars = [each for each in init_containers if each.is_sidecar]
+    sidecars = [container for container in init_containers if container.is_sidecar]
     return PodNeeds(
         cpu=amounts.pop(_CPU, _ZERO).milli_value(),
         memory=amounts.pop(_MEMORY, _ZERO).value(),
         extended=tuple(
             sorted(
-                (name, each.value())
-                for name, each in amounts.items()
-                if each and name not in served
+                (name, amount.value())
+                for name, amount in amounts.items()
+                if amount and name not in served
             )[:_MOST_EXTENDED]
         ),
         node_selector=tuple(sorted((constraints.get("nodeSelector") or {}).items())),
@@ -148,21 +148,21 @@ _read_shared: Final = lru_cache(_TEMPLATES)(_read)
 def _containers(containers: Sequence[JsonObject] | None, status: JsonObject) -> list[Any]:
     """The containers, with the sizes that a resize in place is between."""
     statuses = {
-        each["name"]: each
+        container_status["name"]: container_status
         for kind in ("initContainerStatuses", "containerStatuses")
-        for each in status.get(kind) or ()
+        for container_status in status.get(kind) or ()
     }
     infeasible = any(
-        each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
-        for each in status.get("conditions") or ()
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in status.get("conditions") or ()
     )
     return [
         (
-            each.get("restartPolicy") == "Always",
-            _sizes(each, statuses.get(each["name"]) or {}, infeasible=infeasible),
-            [port for port in each.get("ports") or () if port.get("hostPort")],
+            container.get("restartPolicy") == "Always",
+            _sizes(container, statuses.get(container["name"]) or {}, infeasible=infeasible),
+            [port for port in container.get("ports") or () if port.get("hostPort")],
         )
-        for each in containers or ()
+        for container in containers or ()
     ]
 
 
@@ -187,7 +187,7 @@ def _pod_requests(
 ) -> _Amounts:
     result: _Amounts = {}
     for size in range(
-        max((len(each.requests) for each in (*containers, *init_containers)), default=0)
+        max((len(container.requests) for container in (*containers, *init_containers)), default=0)
     ):
         _raise_to(result, _sum(containers, init_containers, size))
     for name, amount in _amounts(pod_level).items():
@@ -202,13 +202,13 @@ def _sum(
 ) -> _Amounts:
     """The containers with the sidecars, or one init container with the sidecars before it."""
     running: _Amounts = {}
-    for each in containers:
-        _add(running, _of_size(each, size))
+    for container in containers:
+        _add(running, _of_size(container, size))
     sidecars: _Amounts = {}
     starting: _Amounts = {}
-    for each in init_containers:
-        amounts = _of_size(each, size)
-        if each.is_sidecar:
+    for container in init_containers:
+        amounts = _of_size(container, size)
+        if container.is_sidecar:
             _add(running, amounts)
             _add(sidecars, amounts)
         else:
@@ -247,7 +247,7 @@ def _without_pin(required: JsonObject | None, pin: str | None) -> JsonObject | N
     added = {"key": "metadata.name", "operator": "In", "values": [pin]}
     terms: list[JsonObject] = []
     for term in required.get("nodeSelectorTerms") or ():
-        fields = [each for each in term.get("matchFields") or () if each != added]
+        fields = [field for field in term.get("matchFields") or () if field != added]
         if not fields and not term.get("matchExpressions"):
             return None  # nothing else was required
         terms.append({**term, "matchFields": fields})

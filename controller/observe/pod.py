@@ -115,7 +115,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
     namespace = metadata["namespace"]
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
     claims, lacks_claims = claims_of(namespace, spec, status)
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     phase = status.get("phase")
     deleted, deletion_grace = _deletion(metadata)
@@ -168,7 +168,7 @@ def labels_of(metadata: JsonObject) -> dict[str, str]:
 
 def claims_of(namespace: str, spec: JsonObject, status: JsonObject) -> tuple[tuple[str, ...], bool]:
     """The claims of a pod by `namespace/name`, and whether some are still to be made."""
-    made = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}
+    made = {entry["name"]: entry for entry in status.get("resourceClaimStatuses") or ()}
     claims: list[str] = []
     lacks_claims = False
     for asked in spec.get("resourceClaims") or ():

@@ -309,7 +309,7 @@ class Loop:
         """Has claims leave devices that another claim keeps; whether something is written."""
         todo = list(partings(self._mirror))
         attempt = self._mirror.set_aside.attempt_when_due
-        told = {each.regarding: each.notice for each in todo if isinstance(each, Tell)}
+        told = {parting.regarding: parting.notice for parting in todo if isinstance(parting, Tell)}
         self._told &= told.keys()
         for regarding in told.keys() - self._told:
             tell = partial(self._tell, regarding, told[regarding])
@@ -317,18 +317,18 @@ class Loop:
         if self._writer is None:
             return False
         writes = False
-        for each in todo:
-            match each:
+        for parting in todo:
+            match parting:
                 case Evict(pod):
                     part = partial(self._evict_from_device, self._writer, pod)
                     writes |= attempt(_PODS, pod.key, "parted", part)
                 case Release(claim):
-                    part = partial(self._release, self._writer, each)
+                    part = partial(self._release, self._writer, parting)
                     writes |= attempt(_CLAIMS, claim.key, "written", part)
                 case Tell():
                     pass
                 case _:
-                    assert_never(each)
+                    assert_never(parting)
         return writes
 
     def _tell(self, regarding: ObjectReference, notice: DoubleAllocation | DeviceLost) -> None:
@@ -377,8 +377,8 @@ class Loop:
                 _note(error)
             case EvictionEnded(pod, eviction, error):
                 self._evicted(pod, eviction, error)
-            case Fenced(each):
-                self._fence.note(each)
+            case Fenced(unsettled):
+                self._fence.note(unsettled)
             case _:
                 assert_never(outcome)
 
@@ -458,12 +458,12 @@ class Loop:
         self._retries.forget_all_but(roster.groups)
         observed = Observed(
             pod_groups={
-                key: ObjectVersion(each.uid, each.generation)
-                for key, each in roster.declared.items()
+                key: ObjectVersion(pod_group.uid, pod_group.generation)
+                for key, pod_group in roster.declared.items()
             },
             queues={
-                name: ObjectVersion(each.uid, each.generation)
-                for name, each in roster.queues.by_name.items()
+                name: ObjectVersion(queue.uid, queue.generation)
+                for name, queue in roster.queues.by_name.items()
             },
             refused=self._mirror.refusals(),
             access=access_of(roster.queues, roster.namespaces),

@@ -83,8 +83,8 @@ class Demand:
             return Bound(0, 0)
         errors: list[str] = []
         available = [
-            [self._available(one.source, states, errors) for one in of]
-            for of in self.required.requests
+            [self._available(alternative.source, states, errors) for alternative in request]
+            for request in self.required.requests
         ]
         if not (
             self._may_be_enough(available)
@@ -99,14 +99,18 @@ class Demand:
         if not wish or not self.required.several:
             return Bound(sum(first), 0, among)
         wants = []
-        for of, rank, masks in zip(self.required.requests, first, available, strict=True):
-            count = self._count(of[rank], masks[rank], states)
-            wants.append(replace(of[rank].want(masks[rank]), count=count))
+        for request, rank, masks in zip(self.required.requests, first, available, strict=True):
+            count = self._count(request[rank], masks[rank], states)
+            wants.append(replace(request[rank].want(masks[rank]), count=count))
         in_common = self.required.in_common(first)
-        others = [one for one in self.required.matches if not {*one.attributes} <= {*in_common}]
+        others = [
+            match for match in self.required.matches if not {*match.attributes} <= {*in_common}
+        ]
 
         def may_match(within: int) -> bool:
-            return all(self._may_match(one, available, within, packing, offer) for one in others)
+            return all(
+                self._may_match(match, available, within, packing, offer) for match in others
+            )
 
         distance = least_distance(wants, packing, offer, in_common, may_match, self.work)
         return Bound(sum(first), distance, among)
@@ -164,10 +168,10 @@ class Demand:
                 return True
         if not self.required.is_deciding:
             return False
-        for of in self.required.requests:
-            for one in of:
+        for request in self.required.requests:
+            for alternative in request:
                 for state in states:
-                    if not self.eligibility.selects_nothing(one.source, state):
+                    if not self.eligibility.selects_nothing(alternative.source, state):
                         return False
         return True
 
@@ -201,15 +205,17 @@ class Demand:
                 break
         return first
 
-    def _count(self, one: WantedAlternative, available: int, states: Sequence[PoolState]) -> int:
+    def _count(
+        self, alternative: WantedAlternative, available: int, states: Sequence[PoolState]
+    ) -> int:
         """How many of the available devices an alternative takes at least."""
-        if not isinstance(one.source.mode, All):
-            return one.count
+        if not isinstance(alternative.source.mode, All):
+            return alternative.count
         needed = shift = 0
         for state in states:
-            needed |= self.eligibility.needed(one.source, state) << shift
+            needed |= self.eligibility.needed(alternative.source, state) << shift
             shift += len(state.offered.devices)
-        return max(one.count, (needed & available).bit_count())
+        return max(alternative.count, (needed & available).bit_count())
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a device, free or not, could serve a request, or make it fail."""
@@ -226,9 +232,9 @@ class Demand:
             OutOfStepsError: the budget is spent.
         """
         return self.required.fails_alone or any(
-            self.eligibility.may_fail(one.source, state)
-            for of in self.required.requests
-            for one in of
+            self.eligibility.may_fail(alternative.source, state)
+            for request in self.required.requests
+            for alternative in request
             for state in states
         )
 
@@ -256,40 +262,40 @@ class Demand:
             shared = (
                 state.offered.shareable & either >> shift if len(self.required.sharing) > 1 else 0
             )
-            for bit, one in devices_of(shared, state.offered.devices):
+            for bit, candidate in devices_of(shared, state.offered.devices):
                 self.work.spend(AMOUNT * len(self.required.sharing))
-                shares = self._shares(one, state)
+                shares = self._shares(candidate, state)
                 levels += [0] * (shares - len(levels))
                 for level in range(1, shares):
                     levels[level] |= bit << shift
             shift += len(state.offered.devices)
         return levels
 
-    def _shares(self, one: Candidate, state: PoolState) -> int:
+    def _shares(self, candidate: Candidate, state: PoolState) -> int:
         """How many of the requests can have a share of a device at most."""
         least = [
             least
-            for of in self.required.sharing
-            if (least := self._least_of_device(of, one)) is not None
+            for request in self.required.sharing
+            if (least := self._least_of_device(request, candidate)) is not None
         ]
         shares = len(least)
-        in_use = state.usage.shared.get(one.id)
+        in_use = state.usage.shared.get(candidate.id)
         used = in_use.amounts if in_use else _NO_AMOUNTS
         for name in {name for amounts in least for name in amounts}:
             together = list(accumulate(sorted(amounts.get(name, 0) for amounts in least)))
-            left = one.device.capacity[name].value.nanos - used.get(name, 0)
+            left = candidate.device.capacity[name].value.nanos - used.get(name, 0)
             shares = min(shares, bisect_right(together, left))
         return shares
 
     def _least_of_device(
-        self, of: Sequence[WantedAlternative], one: Candidate
+        self, request: Sequence[WantedAlternative], candidate: Candidate
     ) -> DeviceAmounts | None:
         """What a request consumes of a device at least; None if it cannot be served.
 
         Policies of the device may round up what is asked for, or add to it.
         """
         try:
-            consumed = [self.eligibility.amounts_of(wanted.source, one) for wanted in of]
+            consumed = [self.eligibility.amounts_of(wanted.source, candidate) for wanted in request]
         except AllocationError:
             return _NO_AMOUNTS
         served = [
@@ -364,9 +370,11 @@ class Demand:
         for request, meant in match.requests:
             wants = [
                 want
-                for rank, one in enumerate(self.required.requests[request])
+                for rank, alternative in enumerate(self.required.requests[request])
                 if packing.has(
-                    want := one.want(available[request][rank] & (within if rank in meant else -1))
+                    want := alternative.want(
+                        available[request][rank] & (within if rank in meant else -1)
+                    )
                 )
             ]
             if not wants:

@@ -33,7 +33,7 @@ def least_distance(
             if any((want.devices & within).bit_count() < want.count for want in wants):
                 continue
             there = [replace(want, devices=want.devices & within) for want in wants]
-            is_enough = all(map(packing.has, there)) and packing.has_all([[one] for one in there])
+            is_enough = all(map(packing.has, there)) and packing.has_all([[want] for want in there])
             if is_enough and may_match(within):
                 return distance
     return FAR

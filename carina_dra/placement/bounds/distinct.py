@@ -34,13 +34,13 @@ def may_differ(
                 values[request, number] = of_request
         if not has_matching(values, len(values), work):
             return False
-    for one, other in combinations(required.distinct, 2):
-        both = [request for request in one.requests if request in other.requests]
+    for constraint, other in combinations(required.distinct, 2):
+        both = [request for request in constraint.requests if request in other.requests]
         count = sum(map(required.least, both))
         devices = _either([available[request] for request in both])
         if count <= 1:
             continue
-        places, others = offer.places(one.attribute), offer.places(other.attribute)
+        places, others = offer.places(constraint.attribute), offer.places(other.attribute)
         work.spend(
             VALUE * (len(places.by_value) + len(others.by_value) + 2 * devices.bit_count() + 1)
         )
@@ -55,15 +55,15 @@ def charge_places(offer: Offer, attribute: str, work: Work) -> None:
         work.spend(VALUE * sum(len(one.devices) for one in offer.ready if one.is_own))
 
 
-def _pairs(one: Places, other: Places, devices: int) -> Mapping[Hashable, Sequence[Hashable]]:
+def _pairs(places: Places, others: Places, devices: int) -> Mapping[Hashable, Sequence[Hashable]]:
     """The values that devices have of an attribute, by the values that they have of another."""
     values: dict[int, list[Hashable]] = {}
-    for value, mask in other.distinct(devices).items():
+    for value, mask in others.distinct(devices).items():
         for bit in bits_of(mask):
             values.setdefault(bit, []).append(value)
     return {
         value: [of_other for bit in bits_of(mask) for of_other in values.get(bit, ())]
-        for value, mask in one.distinct(devices).items()
+        for value, mask in places.distinct(devices).items()
     }
 
 

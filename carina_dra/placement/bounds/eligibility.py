@@ -64,33 +64,33 @@ class EligibleDevices:
         if mask & offered.tainted:
             mask &= ~sum(
                 bit
-                for bit, one in devices_of(mask & offered.tainted, offered.devices)
-                if untolerated(one.device, wanted.tolerations)
+                for bit, candidate in devices_of(mask & offered.tainted, offered.devices)
+                if untolerated(candidate.device, wanted.tolerations)
             )
         counted = mask if wanted.capacity is not None else mask & offered.shareable
         if counted and self._features.consumable_capacity:
             mask &= ~sum(
                 bit
-                for bit, one in devices_of(counted, offered.devices)
-                if not self._has_room(wanted, one, state, errors)
+                for bit, candidate in devices_of(counted, offered.devices)
+                if not self._has_room(wanted, candidate, state, errors)
             )
         return mask
 
     def _has_room(
-        self, wanted: Alternative, one: Candidate, state: PoolState, errors: list[str]
+        self, wanted: Alternative, candidate: Candidate, state: PoolState, errors: list[str]
     ) -> bool:
-        share = None if wanted.admin_access else state.usage.shared.get(one.id)
+        share = None if wanted.admin_access else state.usage.shared.get(candidate.id)
         used = share.amounts if share else _NO_AMOUNTS
         for name, amount in wanted.capacity.requests.items() if wanted.capacity else ():
-            capacity = one.device.capacity.get(name)
+            capacity = candidate.device.capacity.get(name)
             if capacity is None or amount.nanos > capacity.value.nanos - used.get(name, 0):
                 return False  # amounts are only ever rounded up
         try:
-            amounts = self.amounts_of(wanted, one)
+            amounts = self.amounts_of(wanted, candidate)
         except AllocationError as error:
             errors.append(str(error))
             return False
-        return amounts is not None and fits(amounts, one.device.capacity, used)
+        return amounts is not None and fits(amounts, candidate.device.capacity, used)
 
     def needed(self, wanted: Alternative, state: PoolState) -> int:
         """The devices of a pool without which an alternative cannot have all."""
@@ -100,11 +100,13 @@ class EligibleDevices:
             return 0  # the search tells of them
         return sum(
             bit
-            for bit, one in devices_of(mask, offered.devices)
+            for bit, candidate in devices_of(mask, offered.devices)
             # Devices that are too small are not needed, and need not be supported.
-            if not one.device.binding_conditions
+            if not candidate.device.binding_conditions
             and wanted.capacity is None
-            and all(capacity.request_policy is None for capacity in one.device.capacity.values())
+            and all(
+                capacity.request_policy is None for capacity in candidate.device.capacity.values()
+            )
         )
 
     def selects_nothing(self, wanted: Alternative, state: PoolState) -> bool:
@@ -148,8 +150,8 @@ class EligibleDevices:
         if not self._features.consumable_capacity:
             return False
         try:
-            for _, one in devices_of(mask, offered.devices):
-                self.amounts_of(wanted, one)
+            for _, candidate in devices_of(mask, offered.devices):
+                self.amounts_of(wanted, candidate)
         except AllocationError:
             return True
         return False

@@ -98,12 +98,12 @@ def _smallest_shares(device: Candidate, features: Features) -> int:
     return max(1, min(shares, default=1))
 
 
-def _smallest_share(of: DeviceCapacity) -> int:
+def _smallest_share(capacity: DeviceCapacity) -> int:
     """The smallest amount of a capacity that a claim can have, in billionths.
 
     Without a policy it is taken to be the whole capacity.
     """
-    policy = of.request_policy
+    policy = capacity.request_policy
     match policy.valid if policy else None:
         case ValidRange(range=valid):
             return valid.min.nanos
@@ -111,4 +111,4 @@ def _smallest_share(of: DeviceCapacity) -> int:
             return min(values).nanos
         case _:
             default = policy.default if policy else None
-            return (of.value if default is None else default).nanos
+            return (capacity.value if default is None else default).nanos

@@ -110,7 +110,7 @@ class Packing:
             (shift, state, packed)
             for shift, state, knapsacks in self._drawing
             for packed in knapsacks.groups
-            if (of := either >> shift & packed.devices) & (of - 1)
+            if (mask := either >> shift & packed.devices) & (mask - 1)
         ]
         self._work.spend(GROUP * len(drawing) * len(levels))
         beside = sum(_beyond(levels, shift, packed, 1) for shift, _, packed in drawing)

@@ -83,14 +83,20 @@ class Requirements:
             self.distinct += _distinct(claim, first)
         self.every = Matched((), tuple((index, frozenset()) for index in range(len(self.requests))))
         """All requests together."""
-        exclusive = not any(one.source.admin_access for of in self.requests for one in of)
-        self.devices = sum(min(one.count for one in of) for of in self.requests) if exclusive else 0
+        exclusive = not any(
+            alternative.source.admin_access for request in self.requests for alternative in request
+        )
+        self.devices = (
+            sum(min(alternative.count for alternative in request) for request in self.requests)
+            if exclusive
+            else 0
+        )
         """How many devices it takes at least that nobody else has; a share of one counts as one."""
         self.compiles = not any(
             isinstance(named.selector, CompileError)
-            for of in self.requests
-            for one in of
-            for named in one.source.selectors
+            for request in self.requests
+            for alternative in request
+            for named in alternative.source.selectors
         )
         """Whether all selectors do."""
         self.count = self._count(range(len(self.requests)))
@@ -99,11 +105,16 @@ class Requirements:
         """Of the devices that have values in common, by these attributes."""
         self.together = self._least_together()
         """How many devices have a value of each of these attributes in common, at least."""
-        alternatives = [one.source for of in self.requests for one in of]
+        alternatives = [alternative.source for request in self.requests for alternative in request]
         self.is_deciding = (
             len(alternatives) > 0
-            and all(any(map(_is_deciding, one.selectors)) for one in alternatives)
-            and sum(_conditions(named) for one in alternatives for named in one.selectors) <= _FEW
+            and all(any(map(_is_deciding, alternative.selectors)) for alternative in alternatives)
+            and sum(
+                _conditions(named)
+                for alternative in alternatives
+                for named in alternative.selectors
+            )
+            <= _FEW
         )
         """Whether each alternative requires what a device may lack without an evaluation.
 
@@ -111,13 +122,21 @@ class Requirements:
         """
         self.may_be_out_of_reach = self.compiles and bool(self.together or self.is_deciding)
         """Whether a node can be out of reach of the claims."""
-        sharing = [of for of in self.requests if not any(one.source.admin_access for one in of)]
+        sharing = [
+            request
+            for request in self.requests
+            if not any(alternative.source.admin_access for alternative in request)
+        ]
         self.sharing = sharing
         """The requests that a device could serve if it were shared: each gets it once."""
         self.several = asks_for_several(claims)
         self.fails_alone = any(map(_may_fail, claims))
         """Whether a claim could fail whatever the devices are."""
-        self.has_all = any(isinstance(one.source.mode, All) for of in self.requests for one in of)
+        self.has_all = any(
+            isinstance(alternative.source.mode, All)
+            for request in self.requests
+            for alternative in request
+        )
 
     @property
     def amounts(self) -> Mapping[str, int]:
@@ -140,9 +159,13 @@ class Requirements:
         for match in self.matches:
             amounts: dict[str, int] = {}
             for index, meant in match.requests:
-                of = self.requests[index]
-                if len(of) == len(meant) and not any(one.source.admin_access for one in of):
-                    for name, amount in least_of([one.together for one in of]).items():
+                request = self.requests[index]
+                if len(request) == len(meant) and not any(
+                    alternative.source.admin_access for alternative in request
+                ):
+                    for name, amount in least_of(
+                        [alternative.together for alternative in request]
+                    ).items():
                         amounts[name] = amounts.get(name, 0) + amount
             if amounts:
                 together += [(attribute, amounts) for attribute in match.attributes]
@@ -290,8 +313,8 @@ def _meant(
     for index, request in enumerate(claim.requests, first):
         meant = frozenset(
             rank
-            for rank, one in enumerate(request.alternatives)
-            if one.is_meant_by(constraint.requests)
+            for rank, alternative in enumerate(request.alternatives)
+            if alternative.is_meant_by(constraint.requests)
         )
         if meant:
             yield index, meant

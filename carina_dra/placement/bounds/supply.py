@@ -356,8 +356,8 @@ def _gpus_of(devices: Iterable[Candidate], pool: ReadyPool, features: Features) 
         if not is_partition(device.device, device.id.driver):
             whole.add(name)
     return sum(
-        GPU if name in whole else min(GPU, most_of(of, pool, features))
-        for name, of in parts.items()
+        GPU if name in whole else min(GPU, most_of(partitions, pool, features))
+        for name, partitions in parts.items()
     )
 
 

@@ -233,7 +233,7 @@ class Findings:
             is_whole = len(offer.ready) == len(offer.pools)
             bound = self.demand.bound(offer, states, is_whole=is_whole, wish=not self.is_upstream)
         if isinstance(bound, Short):
-            is_invalid = any(isinstance(one, InvalidPool) for one in offer.pools)
+            is_invalid = any(isinstance(pool, InvalidPool) for pool in offer.pools)
             if not is_invalid and not self._may_be_fatal(bound, states):
                 return Failed(bound.error) if bound.error else NodeRefused()
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell

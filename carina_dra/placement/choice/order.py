@@ -140,7 +140,7 @@ class NodeOrder:
             except AllocationError:
                 pass  # the node's allocations fail with this error
             else:
-                states = [self._cluster.pool_state(one) for one in offer.ready]
+                states = [self._cluster.pool_state(offered) for offered in offer.ready]
                 closest = self._distance(name, offer, states) if self._devices else 0
                 if closest is None:
                     return

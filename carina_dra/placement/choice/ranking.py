@@ -197,8 +197,10 @@ class Ranking:
         ready: Sequence[OfferedPool] = offer.ready
         if self._cluster.has_wide_pools and not self._order.wide:
             # None of their devices is asked for, and their usage changes without the node.
-            ready = [one for one in ready if not self._cluster.is_wide(one.pool.id)]
-        return self._demand.is_out_of_reach([self._cluster.pool_state(one) for one in ready])
+            ready = [offered for offered in ready if not self._cluster.is_wide(offered.pool.id)]
+        return self._demand.is_out_of_reach(
+            [self._cluster.pool_state(offered) for offered in ready]
+        )
 
     def _catch_up(self) -> None:
         """Forgets what was known of nodes that have changed."""

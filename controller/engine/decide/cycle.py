@@ -159,7 +159,9 @@ class _Cycle:
         self._kept_places = keep_places(self._trial, self._isolation)
         asking = list(self._asking())
         groups, late = self._isolation.time.turn(asking)
-        self._held_back = {one.key for one in asking} - {one.key for one in (*groups, *late)}
+        self._held_back = {group.key for group in asking} - {
+            group.key for group in (*groups, *late)
+        }
         self._decide_for(groups)
         if late and self._is_written_first():
             self._passes_over = True
@@ -200,7 +202,7 @@ class _Cycle:
     def _make_room(self, groups: list[Group], action: Action) -> list[Group]:
         """Makes room for groups by an action; returns those for which the next one may."""
         if not groups or self._is_over():
-            self._unasked.update(one.key for one in groups)
+            self._unasked.update(group.key for group in groups)
             return []
         making_room = self._making_room.get(action)
         if making_room is None:
@@ -217,7 +219,7 @@ class _Cycle:
         cut = self._cursors.keys()  # these go on there in the next cycle
         self._wake_at(making_room.wake)
         over = cut | self._isolation.set_aside.keys()
-        return [one for one in groups if one.key not in over and self._wants_more(one)]
+        return [group for group in groups if group.key not in over and self._wants_more(group)]
 
     def _evict_stale(self) -> tuple[list[str], float | None]:
         """Evicts stale groups, if those that wait for room can use what they have."""
@@ -339,7 +341,7 @@ class _Cycle:
             elif self._try(group, attempt, turns):
                 left.append(group)
             turns.update([group.queue])
-        self._unasked.update(one.key for one in turns.left())
+        self._unasked.update(group.key for group in turns.left())
 
     def _try(self, group: Group, attempt: Attempt, turns: QueueOrder) -> bool:
         """Tries a group, which has another turn if it gets something.
@@ -393,11 +395,15 @@ class _Cycle:
         cursors = {key: cursor for key, cursor in cursors.items() if key not in set_aside}
         asked_again = left | cursors.keys()
         if self._reservations.have_changed:
-            behind = {key for key, of in waiting.items() if any(isinstance(r, Behind) for r in of)}
+            behind = {
+                key
+                for key, reasons in waiting.items()
+                if any(isinstance(r, Behind) for r in reasons)
+            }
             asked_again |= behind
             self._wake_at(state.now if behind else None)
         new = tuple(places_to_keep(state, trial.placed.items(), trial.evictions.values()))
-        moves = {one.pod for one in new}
+        moves = {kept_place.pod for kept_place in new}
         for kept_place in (*self._kept_places, *new):
             self._wake_at(kept_place.until)
         reclaims = self._making_room.get(Action.RECLAIM)
@@ -407,11 +413,13 @@ class _Cycle:
         memory = CarriedOver(
             kept_places=(*self._kept_places, *new),
             nominations=tuple(
-                one for one in nominations if isinstance(state.pods[one.pod].state, Pending)
+                nomination
+                for nomination in nominations
+                if isinstance(state.pods[nomination.pod].state, Pending)
             ),
             refusals={
-                key: of
-                for key, of in waiting.items()
+                key: reasons
+                for key, reasons in waiting.items()
                 if key not in asked_again and key not in set_aside
             },
             cursors=dict(sorted(cursors.items())),
@@ -425,7 +433,7 @@ class _Cycle:
             barred=self._reservations.overruns.barred,
             fair_shares=self._fair_shares,
             wake=self._wake,
-            outdated={key: of for key, of in waiting.items() if key in asked_again},
+            outdated={key: reasons for key, reasons in waiting.items() if key in asked_again},
             deferred=self._deferred(),
             budget_refusals=guarded.clocks,
             set_aside=set_aside,
@@ -440,8 +448,8 @@ class _Cycle:
             starts=tuple(starts),
             nominations=tuple(nominations),
             evictions=tuple(
-                replace(one, moves=one.pod in moves, overran=overran(state, one))
-                for one in trial.evictions.values()
+                replace(eviction, moves=eviction.pod in moves, overran=overran(state, eviction))
+                for eviction in trial.evictions.values()
             ),
             waiting=waiting,
             fair_shares=memory.fair_shares,

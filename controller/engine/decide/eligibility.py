@@ -191,12 +191,12 @@ class Eligibility:
         match self.action:
             case Action.PREEMPT:
                 bound = self.group.priority + self.is_due
-                return any(one < bound for one in holders.get(self.group.queue, ()))
+                return any(priority < bound for priority in holders.get(self.group.queue, ()))
             case Action.RECLAIM:
                 others = [
                     queue
-                    for queue, of in holders.items()
-                    if of and queue not in (self.group.queue, ROOT)
+                    for queue, priorities in holders.items()
+                    if priorities and queue not in (self.group.queue, ROOT)
                 ]
                 return any(map(self.may_take_from, others)) or (
                     self._has_quota_of_devices

@@ -179,8 +179,8 @@ class Isolation:
         known = self._state.memory.set_aside
         due = {key: known[key] for key in sorted(not_asked) if key in known}
         return due | {
-            key: replace(of, reasons=waiting.get(key, of.reasons))
-            for key, of in self.set_aside.items()
+            key: replace(group, reasons=waiting.get(key, group.reasons))
+            for key, group in self.set_aside.items()
         }
 
     def attempt_limits(self, waiting: Container[str]) -> Mapping[str, int]:
@@ -230,6 +230,6 @@ def next_end(set_aside: Mapping[str, SetAsideGroup], now: float) -> float | None
     return min((one.until for one in set_aside.values() if one.until > now), default=None)
 
 
-def earlier(one: float | None, other: float | None) -> float | None:
+def earlier(first: float | None, second: float | None) -> float | None:
     """The earlier of two times; None is never."""
-    return min((time for time in (one, other) if time is not None), default=None)
+    return min((time for time in (first, second) if time is not None), default=None)

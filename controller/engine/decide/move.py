@@ -33,9 +33,9 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
         taken = gang.place(chunk)
         if not isinstance(taken, Sequence):
             break
-        for one in taken:
-            if trial.is_evicted(one.pod):
-                trial.wait(one.pod)  # until it has left its own place
+        for placed in taken:
+            if trial.is_evicted(placed.pod):
+                trial.wait(placed.pod)  # until it has left its own place
         wait_together(trial, group, taken)
         moved += len(taken)
     if (all_pods and moved < len(evicted)) or not is_satisfied(state, group):

@@ -228,7 +228,7 @@ class PlaceFinder:
             else:
                 constraint = state.rooms[name].lacks(pod.needs) or "devices"
             fell[constraint] += 1
-        counted = sorted(fell.items(), key=lambda one: (-one[1], one[0]))
+        counted = sorted(fell.items(), key=lambda pair: (-pair[1], pair[0]))
         noted, notes = self._noted
         return NoRoom(pod.key, len(names), tuple(counted), notes if noted == pod.key else ())
 

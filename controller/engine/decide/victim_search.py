@@ -176,7 +176,7 @@ class VictimSearch:
             return NoVictims(self._action, self._victims.count, taken, guarded)
         if self._action is not Action.CONSOLIDATE:
             self._move_freely()
-            gone = [one.queue for one in self.evicted.groups() if not self._is_all_moved(one)]
+            gone = [group.queue for group in self.evicted.groups() if not self._is_all_moved(group)]
             if not self._eligibility.stays_fair(gone):
                 return NoVictims(self._action, self._victims.count, Unfair())
         return taken
@@ -344,7 +344,7 @@ class VictimSearch:
             for unit in self.evicted.since(first)
             if unit.must_move or consolidates
         }
-        by_size = sorted(bound.values(), key=lambda one: (-self._size(one), one.key))
+        by_size = sorted(bound.values(), key=lambda group: (-self._size(group), group.key))
         return all(self._move(group, all_pods=True) for group in by_size)
 
     def _size(self, group: Group) -> int:
