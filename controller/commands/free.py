@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
         return INVALID_INPUT
     lost = StrandedGpus(State(snapshot)).by_node()
     document: dict[str, Any] = {
-        "classes": [_document(one) for one in found],
+        "classes": [_document(devices) for devices in found],
         "stranded": {
             node: {str(lack): amount for lack, amount in of_node.items()}
             for node, of_node in lost.items()

@@ -137,7 +137,7 @@ def _filled(
             if devices is None:
                 others.add(node)
             else:
-                yield from ((node, _model_of(one.device)) for one in devices)
+                yield from ((node, _model_of(free.device)) for free in devices)
         for number in range(_MOST if others else 0):
             placement = placer.place(wanted, others)
             if not isinstance(placement, PlacedClaims):
@@ -173,14 +173,14 @@ def _counted(cluster: Cluster, demand: Demand, node: str) -> Sequence[Candidate]
         return None
     if len(offer.ready) < len(offer.pools) or not all(map(_is_plain, offer.ready)):
         return None
-    states = [cluster.pool_state(one) for one in offer.ready]
+    states = [cluster.pool_state(offered) for offered in offer.ready]
     bound = demand.bound(offer, states, is_whole=True, wish=False)
     if isinstance(bound, Short):
         return None if bound.error else ()
     if bound.among is None:
         return None
     devices = chain.from_iterable(state.offered.devices for state in states)
-    return [one for index, one in enumerate(devices) if bound.among >> index & 1]
+    return [device for index, device in enumerate(devices) if bound.among >> index & 1]
 
 
 def _is_plain(offered: OfferedPool) -> bool:

@@ -239,7 +239,7 @@ class Findings:
             bound = Bound(0, 0)  # whether and which error matters, only the search can tell
         use = entry[2]
         if self._must_break(bound, states):
-            use = use + BROKEN if self._loss is None else max(use, self._loss.of_breaking(name))
+            use = use + BROKEN if self._loss is None else max(use, self._loss.on_breaking(name))
         return Bounded((bound.alternatives, bound.distance, use, name), bound)
 
     def _must_break(self, bound: Bound, states: Sequence[PoolState]) -> bool:
@@ -289,7 +289,7 @@ class Findings:
                 use = score.use
                 if self._loss is not None:
                     breaks = broken(choices, [state.uses for state in states])
-                    use = max(least, self._loss.of_breaking(name)) if breaks else least
+                    use = max(least, self._loss.on_breaking(name)) if breaks else least
                 return Suitable((score.alternatives, score.distance, use, name), verdict)
             case Impossible():
                 return NodeRefused()

@@ -26,9 +26,9 @@ class NodeLoss:
 
     key: Hashable
     """Equal for equal losses."""
-    of: Callable[[str], int] = field(compare=False)
+    on: Callable[[str], int] = field(compare=False)
     """The least loss for a node; smaller is better."""
-    of_breaking: Callable[[str], int] = field(compare=False)
+    on_breaking: Callable[[str], int] = field(compare=False)
     """The loss if a free GPU of the node is broken: something is taken, and something is left."""
 
 
@@ -151,7 +151,7 @@ class NodeOrder:
         elif self._order is Order.FRAGMENTATION:
             use = self._unused(name)
         if self._loss is not None:
-            use = self._loss.of(name)
+            use = self._loss.on(name)
         self._by_name[name] = (0, distance, use, name)
 
     def _unused(self, name: str) -> int:

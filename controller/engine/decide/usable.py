@@ -41,8 +41,8 @@ def usable(left: Left, wishes: Sequence[TypicalWish]) -> float:
         if memory:
             most = min(most, left.memory / memory)
         if part < WHOLE:
-            fitting = [of for of in left.parts if of >= part]
-            times = sum(of // part for of in fitting)
+            fitting = [free_part for free_part in left.parts if free_part >= part]
+            times = sum(free_part // part for free_part in fitting)
             amount = sum(fitting)
         else:
             times = whole // devices
@@ -64,7 +64,7 @@ def after(left: Left, wish: Wish, *, breaking: bool = False) -> Left | None:
     """
     parts = list(left.parts)
     for _ in range(wish.devices):
-        fitting = [of for of in parts if of >= wish.part]
+        fitting = [free_part for free_part in parts if free_part >= wish.part]
         if not fitting:
             return None
         taken = fitting[0] if breaking else fitting[-1]
@@ -90,5 +90,5 @@ def loss(lost: float, before: Left, rest: Left, node: Left, abundance: float) ->
     return lost + short + _FULLNESS * free + _RARITY * given * (1 - abundance)
 
 
-def _free(amount: int, of: int) -> float:
-    return max(0, amount) / of if of > 0 else 0.0
+def _free(amount: int, whole: int) -> float:
+    return max(0, amount) / whole if whole > 0 else 0.0

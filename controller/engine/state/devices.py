@@ -120,7 +120,8 @@ class Devices:
             return _CARD
         has = self.capacities(DeviceId(result.driver, result.pool, result.device))
         consumed = {
-            qualified(result.driver, key): of for key, of in result.consumed_capacity.items()
+            qualified(result.driver, key): amount
+            for key, amount in result.consumed_capacity.items()
         }
         return _largest_part(consumed, has)
 
@@ -133,7 +134,7 @@ class Devices:
             OutOfStepsError: the selectors cost more than the budget.
         """
         for offered in self._ready(node):
-            group = next((one for one in offered.groups if one.is_own), None)
+            group = next((own for own in offered.groups if own.is_own), None)
             if group is None or offered.pool.id.driver not in self._drivers:
                 continue
             mask, work = group.mask, Work(budget)
@@ -167,10 +168,10 @@ class Devices:
             if offered.pool.id.driver in self._drivers:
                 if self._cluster.is_in_use(node):
                     uses = self._cluster.pool_state(offered).uses
-                    used += [of for group, of in uses if group.is_own]
+                    used += [use for group, use in uses if group.is_own]
                 else:
                     used += [0 for group in offered.groups if group.is_own]
-        return tuple(sorted((_CARD - of for of in used), reverse=True))
+        return tuple(sorted((_CARD - use for use in used), reverse=True))
 
     def model(self, node: str) -> NodeGpus:
         """What the GPUs of a node are, by the first of them."""
@@ -317,12 +318,12 @@ class Devices:
         }
 
 
-def _largest_part(amounts: Mapping[str, Quantity], of: Mapping[str, Quantity]) -> int:
+def _largest_part(amounts: Mapping[str, Quantity], capacities: Mapping[str, Quantity]) -> int:
     """The largest part that amounts are of capacities, in millionths."""
     parts = [
-        amount.nanos * _CARD // of[name].nanos
+        amount.nanos * _CARD // capacities[name].nanos
         for name, amount in amounts.items()
-        if name in of and of[name].nanos > 0
+        if name in capacities and capacities[name].nanos > 0
     ]
     return min(_CARD, max(1, max(parts, default=_CARD)))
 

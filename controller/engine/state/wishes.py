@@ -135,11 +135,11 @@ class AskedWishes:
         }
         for queue in sorted(self._of_queue):
             of_class = self._of_queue[queue]
-            counts = {key: _rounded(one.count) for key, one in of_class.items()}
+            counts = {key: _rounded(asked.count) for key, asked in of_class.items()}
             total = sum(counts.values())
             weight = _TOTAL * min(total, _FULL) // _FULL
-            for key, one in of_class.items():
-                found.setdefault(key, []).append((weight * counts[key] // total, _mean(key, one)))
+            for key, asked in of_class.items():
+                found.setdefault(key, []).append((weight * counts[key] // total, _mean(key, asked)))
         for key in sorted(found):
             of_all = found[key]
             weight = sum(part for part, _ in of_all)
@@ -167,8 +167,9 @@ def _scaled(wish: Wish, beside: Beside) -> Wish:
     )
 
 
-def _mean(key: _Class, one: _Sum) -> Wish:
-    cpu, memory, part = (of // one.count for of in (one.cpu, one.memory, one.part))
+def _mean(key: _Class, asked: _Sum) -> Wish:
+    sums = asked.cpu, asked.memory, asked.part
+    cpu, memory, part = (amount // asked.count for amount in sums)
     return Wish(_rounded(cpu), _rounded(memory), key.devices, part)
 
 
