@@ -17,7 +17,8 @@ _lefts = st.builds(Left, st.integers(0, 100), st.integers(0, 100), st.integers(0
 _wishes = st.builds(
     Wish, st.integers(0, 30), st.integers(0, 30), st.integers(0, 4), st.integers(1, WHOLE)
 )
-_typical = st.lists(st.builds(TypicalWish, st.integers(1, 9), _wishes), max_size=4)
+_of_devices = _wishes.filter(lambda wish: wish.devices > 0)
+_typical = st.lists(st.builds(TypicalWish, st.integers(1, 9), _of_devices), max_size=4)
 
 
 def _of(left: Left, *wishes: Wish) -> float:
