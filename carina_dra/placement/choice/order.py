@@ -24,8 +24,10 @@ class NodeLoss:
     It replaces the use of nodes in their scores. A node whose loss changes is touched.
     """
 
+    epoch: int
+    """Losses of an earlier one are not asked for again."""
     key: Hashable
-    """Equal for equal losses."""
+    """Equal for equal losses of an epoch."""
     on: Callable[[str], int] = field(compare=False)
     """The least loss for a node; smaller is better."""
     on_breaking: Callable[[str], int] = field(compare=False)

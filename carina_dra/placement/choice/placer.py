@@ -139,6 +139,8 @@ class Placer:
         """Each is kept by the rankings that use it: tenants choose how many losses there are."""
         self._wide_moment = cluster.wide_moment
         self._taint_moment = cluster.taint_moment
+        self._epoch = 0
+        """That of the losses of nodes."""
         self._rankings: OrderedDict[_Kind, Ranking] = OrderedDict()
         self._asked = 0
         self._unlimited = StepBudget.unlimited()
@@ -260,6 +262,10 @@ class Placer:
         if self._taint_moment != self._cluster.taint_moment:
             self._taint_moment = self._cluster.taint_moment
             self._rankings.clear()  # the orders of nodes do not depend on taints
+        if loss is not None and self._epoch != loss.epoch:
+            self._epoch = loss.epoch
+            for kind in [kind for kind in self._rankings if kind[1] is not None]:
+                del self._rankings[kind]
         kind = request.key, None if loss is None else loss.key
         known = self._rankings.pop(kind, None)
         if known is None:

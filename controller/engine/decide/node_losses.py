@@ -72,7 +72,7 @@ class NodeLosses:
         self._catch_up()
         wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), *self._asked(request))
         loss = partial(self._loss, wish)
-        return NodeLoss((self._epoch, wish), loss, partial(loss, breaking=True))
+        return NodeLoss(self._epoch, wish, loss, partial(loss, breaking=True))
 
     def without_devices(self, needs: PodNeeds) -> dict[str, int]:
         """What such a pod costs on each node, if it has no devices."""
