@@ -126,6 +126,7 @@ class PlaceFinder:
     def forget(self) -> None:
         """Forgets what has been found: a search that has failed may have left a part of it."""
         self._placers.clear()
+        self._losses = NodeLosses(self._state)
         self._requests.forget()
 
     def find(
