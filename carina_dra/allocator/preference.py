@@ -89,7 +89,7 @@ class Policy:
             return cls(Order(nodes), Order(devices or nodes))
         except ValueError:
             raise ValueError(
-                f"policy {text!r}: write binpack, spread, fragmentation, balanced, upstream, or an "
+                f"policy {text!r}: write binpack, spread, fragmentation, upstream, balanced, or an "
                 "order for nodes and one for devices, such as spread/binpack"
             ) from None
 
