@@ -26,6 +26,8 @@ QUESTION: Final = 2
 """Asking for the best node, if nothing new has to be found out."""
 KIND_PER_NODE: Final = 50
 """Nodes that an attempt passes over in a step."""
+LOSSES: Final = 1
+"""Nodes of which an attempt finds out in a step what a pod costs pods to come."""
 
 LEAST: Final = 1_000
 """What may be spent to learn how much a request takes at least of what a queue counts.

@@ -20,7 +20,7 @@ from carina_dra.placement.choice.findings import ExpiredError, Failed, Findings,
 from carina_dra.placement.choice.order import NodeLoss, NodeOrder
 from carina_dra.placement.choice.ranking import Ranking
 from carina_dra.placement.cluster.cluster import Cluster
-from carina_dra.price import KIND_PER_NODE, QUESTION
+from carina_dra.price import KIND_PER_NODE, LOSSES, QUESTION
 from carina_dra.resource import All, DeviceClass, ExactCount, ResourceClaim, encode
 from carina_dra.step_budget import StepBudget
 from carina_dra.work import Work
@@ -285,7 +285,9 @@ class Placer:
             self._paid_kinds.clear()
         if kind not in self._paid_kinds:
             self._paid_kinds.add(kind)
-            budget.spend(ranking.steps + len(self._cluster.nodes) // KIND_PER_NODE)
+            nodes = len(self._cluster.nodes)
+            of_order = nodes // KIND_PER_NODE if kind[1] is None else nodes // LOSSES
+            budget.spend(ranking.steps + of_order)
 
     def _new_ranking(
         self, claims: tuple[Claim, ...], budget: StepBudget, loss: NodeLoss | None

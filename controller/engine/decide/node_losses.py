@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from carina_dra.allocator.errors import AllocationError
 from carina_dra.allocator.group import WHOLE
@@ -36,6 +36,16 @@ _BITS: Final = 4
 """How many bits of cpu and memory count: pods that differ in others are alike."""
 
 
+class _Asked(NamedTuple):
+    """How many devices a request asks for, and the largest part of one."""
+
+    devices: int
+    part: int
+    """In millionths."""
+    steps: int
+    """What it costs to find that out."""
+
+
 class NodeLosses:
     """The losses of the nodes of a state for pods."""
 
@@ -61,16 +71,22 @@ class NodeLosses:
         self._samples: Sequence[str] | None = None
         """A node for each model and number of ways to use its GPUs."""
         self._usable: dict[Left, float] = {}
-        self._parts: dict[str, tuple[int, int]] = {}
-        """By key of a request: how many devices it asks for, and which part of each."""
+        self._parts: dict[str, _Asked] = {}
+        """By key of a request."""
         self._class_moment = -1
         self._lists: dict[Wish, tuple[int, int, dict[str, int]]] = {}
         """Of wishes without devices: the epoch, the moment, and the loss of each node."""
 
-    def of(self, needs: PodNeeds, request: PlacementRequest) -> NodeLoss:
-        """What such a pod costs on each node."""
+    def of(self, needs: PodNeeds, request: PlacementRequest, budget: StepBudget) -> NodeLoss:
+        """What such a pod costs on each node.
+
+        Raises:
+            OutOfStepsError: the budget does not suffice to find out how much it asks for.
+        """
         self._catch_up()
-        wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), *self._asked(request))
+        asked = self._asked(request)
+        budget.spend_once(("parts", request.key), asked.steps)
+        wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), asked.devices, asked.part)
         loss = partial(self._loss, wish)
         return NodeLoss(self._epoch, wish, loss, partial(loss, breaking=True))
 
@@ -114,8 +130,7 @@ class NodeLosses:
             known = self._usable[left] = usable(left, self._typical)
         return known
 
-    def _asked(self, request: PlacementRequest) -> tuple[int, int]:
-        """How many devices a request asks for, and the largest part of one."""
+    def _asked(self, request: PlacementRequest) -> _Asked:
         devices = self._state.devices
         if self._class_moment != devices.class_moment:
             self._class_moment = devices.class_moment
@@ -127,8 +142,8 @@ class NodeLosses:
             known = self._parts[request.key] = self._count(request)
         return known
 
-    def _count(self, request: PlacementRequest) -> tuple[int, int]:
-        number, part = 0, 0
+    def _count(self, request: PlacementRequest) -> _Asked:
+        number, part, steps = 0, 0, 0
         for asked in chain.from_iterable(claim.requests for claim in request.claims):
             first = asked.alternatives[0]
             if first.admin_access:
@@ -138,10 +153,12 @@ class NodeLosses:
                     number += count
                 case All():
                     number += 1
-            part = max(part, self._least_part(first))
-        return number, part or WHOLE
+            budget = StepBudget(LEAST)
+            part = max(part, self._least_part(first, budget))
+            steps += budget.spent
+        return _Asked(number, part or WHOLE, steps)
 
-    def _least_part(self, wanted: Alternative) -> int:
+    def _least_part(self, wanted: Alternative, budget: StepBudget) -> int:
         """The least part of a GPU that a request gets; a whole one if nobody can say."""
         if self._samples is None:
             first: dict[tuple[str, int], str] = {}
@@ -149,7 +166,6 @@ class NodeLosses:
                 gpus = self._gpus[node][1]
                 first.setdefault((gpus.model, gpus.ways), node)
             self._samples = [first[key] for key in sorted(first)[:_SAMPLES]]
-        budget = StepBudget(LEAST)
         try:
             found = (self._state.devices.least_part(wanted, node, budget) for node in self._samples)
             return min(filter(None, found), default=WHOLE)

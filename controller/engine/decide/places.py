@@ -464,7 +464,9 @@ class PlaceFinder:
 
     def _loss(self, pod: Pod, request: PlacementRequest, policy: Policy) -> NodeLoss | None:
         """What the pod costs on each node, if the policy is about that."""
-        return self._losses.of(pod.needs, request) if policy.nodes is Order.BALANCED else None
+        if policy.nodes is not Order.BALANCED:
+            return None
+        return self._losses.of(pod.needs, request, self.budget)
 
     def _without_devices(self, pod: Pod, nodes: Fitting, policy: Policy) -> str | None:
         """The best node for a pod without devices.
