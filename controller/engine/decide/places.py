@@ -500,8 +500,7 @@ class PlaceFinder:
             claim = self._state.claims.get(key)
             if claim is None:
                 return BadClaim(pod.key, f"claim {key} does not exist")
-            users = self._state.users.get(key, ())  # with those who get their place in this cycle
-            if max(len(claim.status.reserved_for), len(users)) >= _USERS:
+            if self._is_full(claim, pod):
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
             queue = claim.metadata.labels.get(QUEUE_LABEL)
             group = None if pod.group is None else self._state.groups.get(pod.group)
@@ -510,6 +509,22 @@ class PlaceFinder:
             if self._state.allocation(key) is None:
                 found.append(claim)
         return tuple(found)
+
+    def _is_full(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Whether a claim has as many users as it can, so that a pod cannot be another one.
+
+        Those count that it is reserved for, and the pods that get their place in this cycle.
+        """
+        reserved, users = claim.status.reserved_for, self._state.users.get(claim.key, {})
+        if len(reserved) + len(users) < _USERS:
+            return False
+        known = {
+            f"{claim.metadata.namespace}/{user.name}"
+            for user in reserved
+            if user.resource == "pods" and not user.api_group
+        }
+        others = len(reserved) - len(known)
+        return pod.key not in known and len(known | users.keys()) + others >= _USERS
 
     def least_devices(self, pod: Pod) -> int:
         """How many devices a pod needs at least; 0 if that cannot be said."""
