@@ -1,10 +1,11 @@
 """Who may be evicted for whom: the rules of preemption, reclaim and consolidation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
+from controller.engine.decide.givers import gives_before
 from controller.engine.decide.overrun import is_due, overruns
 from controller.engine.decide.shares import Shares
 from controller.engine.model.group import Group
@@ -135,6 +136,24 @@ class Eligibility:
         if any(has[at] > allocatable[at] for at in self._involved):
             return True
         return self._is_within_quota(ours) and self._exceeds_quota(theirs)
+
+    def turn(self, queue: str, others: Iterable[str]) -> int:
+        """How many of other queues have to give before this one, as things are in the trial."""
+        if self.action is not Action.RECLAIM:
+            return 0
+        return sum(gives_before(self._state, self._shares, other, queue) for other in others)
+
+    def is_below(self, queue: str) -> bool:
+        """Whether a queue that gives, or one up to its side, has less than it may count on."""
+        tree = self._state.tree
+        if queue not in tree.queues or queue in tree.paths[self.group.queue]:
+            return False
+        path = tree.paths[queue]
+        for name in path[: path.index(self._sides(queue)[1]) + 1]:
+            has, allocatable = self._state.accounts.allocated[name], self._shares.allocatable(name)
+            if any(has[at] < allocatable[at] for at in self._involved):
+                return True
+        return False
 
     def may_take(self, victim: Group) -> bool:
         """Whether a group has to give, as things are in the trial."""

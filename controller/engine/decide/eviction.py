@@ -10,8 +10,9 @@ from controller.engine.decide.attempt import Enough, Got, Outcome, Refused
 from controller.engine.decide.capacity import balance, excess
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.gang import Taken, wait_together
+from controller.engine.decide.givers import givers
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.order import asked_by, givers
+from controller.engine.decide.order import asked_by
 from controller.engine.decide.overrun import is_due
 from controller.engine.decide.placement_policy import policy_of
 from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
@@ -113,7 +114,7 @@ class MakingRoom:
         cursor = self._known_cursor(group)
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
-        self._refused_for_a_time = frozenset(hunt.refused_for_a_time)
+        self._refused_for_a_time = frozenset(hunt.evictor.refused_for_a_time)
         for stage in self._later_stages(group, cursor):
             if isinstance(taken, Sequence | SearchCut):
                 break
@@ -122,7 +123,7 @@ class MakingRoom:
             taken = again if isinstance(again, Sequence | SearchCut) else taken
         if not isinstance(taken, Sequence):
             return taken
-        if group.key in self._has_room and not hunt.evicted:
+        if group.key in self._has_room and not hunt.evictor.evicted:
             state.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
         self._wait(hunt, taken)
@@ -131,9 +132,9 @@ class MakingRoom:
             state.rollback(mark)
             return over
         self._has_room.add(group.key)
-        self._trial.take_over(group.key, hunt.displaced())
-        self._trial.settle(hunt.moved())
-        if hunt.evicted and self._action is not Action.CONSOLIDATE:
+        self._trial.take_over(group.key, hunt.evictor.displaced())
+        self._trial.settle(hunt.evictor.moved())
+        if hunt.evictor.evicted and self._action is not Action.CONSOLIDATE:
             self._trial.settle([group.key])
         return None
 
@@ -169,7 +170,7 @@ class MakingRoom:
 
     def _wait(self, hunt: VictimSearch, taken: Sequence[Taken]) -> None:
         """Has pods wait for those who must leave, if there are any."""
-        if hunt.someone_leaves():
+        if hunt.evictor.someone_leaves():
             for one in taken:
                 self._trial.wait(one.pod)
         else:
@@ -181,12 +182,12 @@ class MakingRoom:
         try:
             taken = hunt.run(chunk, asked)
         except CutShortError:
-            past_budgets = bool(hunt.past_budgets)
+            past_budgets = bool(hunt.evictor.past_budgets)
             return self._cut(
                 hunt.group, Cursor(self._action, hunt.looked, hunt.moves, past_budgets)
             )
         finally:
-            self.guarded.refuse(hunt.group, hunt.refused_for_a_time)
+            self.guarded.refuse(hunt.group, hunt.evictor.refused_for_a_time)
             if hunt.wake is not None:
                 self.wake = hunt.wake if self.wake is None else min(self.wake, hunt.wake)
         return taken

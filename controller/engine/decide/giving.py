@@ -43,6 +43,13 @@ class Giving:
             self._wake_at(rest.until)
         return rest is not None
 
+    def is_safe(self, group: Group) -> bool:
+        """Whether a group does not fall, since it has not run for long enough."""
+        safe = self._eligibility.safety(group)
+        if safe is not None:
+            self._wake_at(safe.until)
+        return safe is not None
+
     def units_of_queue(self, queue: str) -> Iterator[EvictionUnit]:
         """Who goes of the groups below a queue; each is to be evicted before the next is asked for.
 
@@ -81,11 +88,7 @@ class Giving:
 
     def _whole(self, group: Group) -> tuple[Pod, ...]:
         """All pods of a group, unless it is safe."""
-        safe = self._eligibility.safety(group)
-        if safe is not None:
-            self._wake_at(safe.until)
-            return ()
-        return tuple(active_pods(self._state, group.key))
+        return () if self.is_safe(group) else tuple(active_pods(self._state, group.key))
 
     def _wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(self.wake, time)

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from controller.engine.decide.assigner import Assigner
 from controller.engine.decide.capacity import refusal
-from controller.engine.decide.gang import Gang, wait_together
+from controller.engine.decide.gang import Gang, Take, wait_together
 from controller.engine.decide.order import asked_by
 from controller.engine.decide.placement_policy import policy_of
 from controller.engine.decide.placement_unit import PlacementUnit, is_satisfied, next_chunk
@@ -15,8 +15,15 @@ from controller.engine.model.pod import Pod
 from controller.engine.model.reason import NoRoom
 
 
-def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: bool) -> bool:
-    """Places evicted pods of a group again, with its minimum at once.
+def move(
+    trial: Trial,
+    group: Group,
+    evicted: AbstractSet[str],
+    *,
+    all_pods: bool,
+    take: Take | None = None,
+) -> bool:
+    """Places evicted pods of a group again, with its minimum at once; `take` says where.
 
     It returns false, and moves none, if its minimum has no place, or (`all_pods`) one of the pods.
     """
@@ -24,7 +31,9 @@ def move(trial: Trial, group: Group, evicted: AbstractSet[str], *, all_pods: boo
     if not state.tree.takes_work(group.queue):
         return False  # its pods could not start again
     mark = state.mark()
-    gang = Gang(trial, Assigner(trial, policy_of(state, group), _nobody_asks).take)
+    if take is None:
+        take = Assigner(trial, policy_of(state, group), _nobody_asks).take
+    gang = Gang(trial, take)
     moved = 0
     while isinstance(chunk := next_chunk(state, group, evicted), PlacementUnit):
         asked = asked_by(state, chunk)

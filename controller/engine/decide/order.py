@@ -1,10 +1,11 @@
 """Whose turn it is: queues by dominant resource fairness, groups by priority and age."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from controller.engine.decide.givers import dominant_share
 from controller.engine.decide.isolation import Isolation
 from controller.engine.decide.placement_unit import PlacementUnit, fullness, next_chunk
 from controller.engine.decide.shares import Shares
@@ -12,9 +13,6 @@ from controller.engine.model.group import Group
 from controller.engine.model.resource import Amounts
 from controller.engine.state.queue_tree import ROOT
 from controller.engine.state.state import State
-
-_NOTHING_DUE: Final = 1_000
-"""Weight of what a queue has without a right to any."""
 
 GroupRank = tuple[int, int, float, str]
 
@@ -37,19 +35,6 @@ class QueueRank(NamedTuple):
     weight: float
     """The largest part of a resource of the cluster that it may count on."""
     created: float
-    name: str
-
-
-class _GiverRank(NamedTuple):
-    """The order in which sibling queues give, the least first."""
-
-    is_within: bool
-    """It has no more than its fair share of anything."""
-    priority: int
-    after_share: float
-    """The dominant share that it has, negated."""
-    age: float
-    """When it was created, negated."""
     name: str
 
 
@@ -80,21 +65,11 @@ def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> Qu
         is_beyond_quota=not is_covered,
         after_priority=-queue.priority,
         is_undue=is_undue,
-        share_then=_dominant_share(then, allocatable),
-        share=_dominant_share(allocated, allocatable),
-        weight=_dominant_share(allocatable, shares.totals),
+        share_then=dominant_share(then, allocatable),
+        share=dominant_share(allocated, allocatable),
+        weight=dominant_share(allocatable, shares.totals),
         created=queue.created,
         name=name,
-    )
-
-
-def _dominant_share(amounts: Iterable[int], allocatable: Iterable[int]) -> float:
-    return max(
-        (
-            amount / most if most else amount * _NOTHING_DUE
-            for amount, most in zip(amounts, allocatable, strict=True)
-        ),
-        default=0.0,
     )
 
 
@@ -211,30 +186,3 @@ def asked_by_next(state: State, group: Group) -> Amounts:
 def asked_by(state: State, chunk: PlacementUnit) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
     return state.asked_by(chunk.all_pods())
-
-
-def givers(state: State, shares: Shares) -> Mapping[str, int]:
-    """The leaves of the tree, numbered in the order in which they give: who has most first.
-
-    At each level, queues with more than their fair share of something come first, then those of a
-    low priority, then those with a large dominant share, then the youngest.
-    """
-    found: dict[str, int] = {}
-
-    def number(queue: str) -> None:
-        children = state.tree.children.get(queue)
-        if children is None:
-            found[queue] = len(found)
-            return
-        for child in sorted(children, key=lambda name: _rank_of_giver(state, shares, name)):
-            number(child)
-
-    number(ROOT)
-    return found
-
-
-def _rank_of_giver(state: State, shares: Shares, name: str) -> _GiverRank:
-    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
-    is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
-    dominant = _dominant_share(allocated, shares.allocatable(name))
-    return _GiverRank(not is_over, queue.priority, -dominant, -queue.created, name)

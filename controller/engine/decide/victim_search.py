@@ -15,31 +15,36 @@ from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.capacity import refusal
 from controller.engine.decide.eligibility import Eligibility
 from controller.engine.decide.evicted import EvictedUnits, EvictionUnit
+from controller.engine.decide.evictor import Evictor
+from controller.engine.decide.few_nodes import FEW
 from controller.engine.decide.gang import Gang, Taken
 from controller.engine.decide.giving import Giving
 from controller.engine.decide.guarded import Guarded
-from controller.engine.decide.move import move
-from controller.engine.decide.placement_unit import (
-    PlacementUnit,
-    stands,
-)
+from controller.engine.decide.improvement import Improvement
+from controller.engine.decide.placement_unit import PlacementUnit, stands
 from controller.engine.decide.places import Least, Place
 from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Action
-from controller.engine.model.pod import Evicting, Pod, PodNeeds
-from controller.engine.model.reason import NoVictims, OverLimit, Reason, TooFewDevices, Unfair
+from controller.engine.model.pod import Pod, PodNeeds
+from controller.engine.model.reason import (
+    NoDomain,
+    NoRoom,
+    NoVictims,
+    OverLimit,
+    Reason,
+    TooFewDevices,
+    Unfair,
+)
 from controller.engine.model.resource import Amounts
 
 _CLOSE: Final = 8
 """After this many evictions on a node, it is looked at again only when they have doubled."""
 _FEW: Final = 32
-"""Up to this many evictions, a second attempt spares those who moved."""
-_EVICTION: Final = 10
+"""Up to this many evictions, it is tried to disturb less."""
 _MOVES: Final = 10_000
 """What it may cost to look for another place for victims, in steps."""
-"""Steps for the trial to evict a pod."""
 _NODES_A_STEP: Final = 10
 """So many nodes are ordered in a step by what it costs to make room there."""
 _NO_NEEDS: Final = PodNeeds()
@@ -98,18 +103,10 @@ class VictimSearch:
         self._search = _Search(skips)
         self.moves = moves
         """Whether groups may go whose queue need not give."""
-        self.past_budgets = past_budgets
-        """The queues of which budgets are not respected any more."""
-        self._guarded = guarded
-        self.refused_by_budgets: set[str] = set()
-        """The queues of which budgets have refused an eviction."""
-        self.refused_for_a_time: set[str] = set()
-        """Those of them of which budgets are respected for a time only."""
+        self.evictor = Evictor(trial, eligibility, guarded, past_budgets)
         self._giving = Giving(self._state, eligibility, victims)
         self.has = self._state.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
-        self.evicted = EvictedUnits()
-        """Who has been evicted, in this order."""
 
     @property
     def group(self) -> Group:
@@ -122,13 +119,13 @@ class VictimSearch:
         return self._giving.wake
 
     @property
+    def _evicted(self) -> EvictedUnits:
+        return self.evictor.evicted
+
+    @property
     def looked(self) -> tuple[int, ...]:
         """Where the search can go on."""
         return tuple(self._search.looked)
-
-    def someone_leaves(self) -> bool:
-        """Whether a pod has to go that runs, and not only pods placed in this cycle."""
-        return any(self._trial.is_evicted(pod) for unit in self.evicted for pod in unit.pods)
 
     def run(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
         """Gives the chunk its places, with the evictions that this takes.
@@ -141,8 +138,10 @@ class VictimSearch:
         mark = self._state.mark()
         try:
             taken = self._attempt(chunk, asked)
+            if self._may_be_improved(taken):
+                return self._improved(taken, chunk, asked, mark)
             moved = self._moved() if isinstance(taken, Sequence) else frozenset()
-            if moved and self._action is not Action.CONSOLIDATE and len(self.evicted) <= _FEW:
+            if moved and self._action is not Action.CONSOLIDATE and len(self._evicted) <= _FEW:
                 taken = self._without(moved, chunk, asked, mark)
         except CutShortError:
             self._state.rollback(mark)
@@ -151,18 +150,54 @@ class VictimSearch:
             self._state.rollback(mark)
         return taken
 
+    def _may_be_improved(self, taken: Sequence[Taken] | Reason) -> bool:
+        """Whether the search for what disturbs least is worth its steps.
+
+        On more nodes, it is where more pods leave than get a place, or where nobody can move.
+        """
+        is_small = len(self._state.nodes) <= FEW
+        if isinstance(taken, Sequence):
+            pods = self._evicted.pods
+            return pods <= _FEW and (is_small or pods > len(self._search.looked))
+        if not isinstance(taken, NoVictims):
+            return False
+        is_open = isinstance(taken.why, NoRoom | NoDomain | Unfair)
+        return is_open and (is_small or self._action is Action.CONSOLIDATE)
+
+    def _improved(
+        self, taken: Sequence[Taken] | Reason, chunk: PlacementUnit, asked: Amounts, mark: int
+    ) -> Sequence[Taken] | Reason:
+        """A plan that disturbs less, or one where none has been found."""
+        if not isinstance(taken, Sequence):
+            self.evictor.undo(mark)
+        improvement = Improvement(
+            self._trial,
+            self._eligibility,
+            self.evictor,
+            self._victims,
+            self._giving,
+            self._policy,
+            bystanders=self.moves,
+        )
+        known = taken if isinstance(taken, Sequence) else None
+        better = improvement.search(chunk, asked, known, self.has, mark)
+        self.has = improvement.has
+        if better is not None:
+            return better
+        return taken
+
     def _without(
         self, moved: frozenset[str], chunk: PlacementUnit, asked: Amounts, mark: int
     ) -> Sequence[Taken] | Reason:
         """Tries again without those who moved: others may do."""
         before = self._disturbance()
-        self._state.rollback(mark)
-        self.evicted, self._giving.spared = EvictedUnits(), moved
+        self.evictor.undo(mark)
+        self._giving.spared = moved
         taken = self._attempt(chunk, asked)
         if isinstance(taken, Sequence) and self._disturbance() < before:
             return taken
-        self._state.rollback(mark)
-        self.evicted, self._giving.spared = EvictedUnits(), frozenset()
+        self.evictor.undo(mark)
+        self._giving.spared = frozenset()
         return self._attempt(chunk, asked)
 
     def _attempt(self, chunk: PlacementUnit, asked: Amounts) -> Sequence[Taken] | Reason:
@@ -172,11 +207,15 @@ class VictimSearch:
         taken = self._gang().place(chunk)
         self.has = self._state.accounts.allocated[self.group.queue]
         if not isinstance(taken, Sequence):
-            guarded = tuple(sorted(self.refused_by_budgets))
+            guarded = tuple(sorted(self.evictor.refused_by_budgets))
             return NoVictims(self._action, self._victims.count, taken, guarded)
         if self._action is not Action.CONSOLIDATE:
             self._move_freely()
-            gone = [group.queue for group in self.evicted.groups() if not self._is_all_moved(group)]
+            gone = [
+                group.queue
+                for group in self._evicted.groups()
+                if not self.evictor.is_all_moved(group)
+            ]
             if not self._eligibility.stays_fair(gone):
                 return NoVictims(self._action, self._victims.count, Unfair())
         return taken
@@ -192,7 +231,7 @@ class VictimSearch:
             if over.queue not in units:
                 units[over.queue] = self._giving.units_of_queue(over.queue)
             unit = next(units[over.queue], None)
-            if unit is None or not self._evict(unit):
+            if unit is None or not self.evictor.evict(unit):
                 return over
 
     def _shortage(self, chunk: PlacementUnit) -> NoVictims | None:
@@ -224,12 +263,12 @@ class VictimSearch:
                 continue
             if self._is_over() and self._search.has_advanced:
                 raise CutShortError
-            mark, count = self._state.mark(), len(self.evicted)
+            mark, count = self._state.mark(), len(self._evicted)
             made = self._make_room(pod, node)
             if made is not None:
                 return made
             self._state.rollback(mark)
-            self.evicted.cut(count)
+            self._evicted.cut(count)
             self._search.looked[at] += 1
             self._search.has_advanced = True
         return self._places.why_not(pod, within)
@@ -267,14 +306,14 @@ class VictimSearch:
         """Evicts pods on a node until the pod has a place there, and gives it the place."""
         blocked: set[str] = set()
         evicted = tried = 0
-        first = len(self.evicted)
+        first = len(self._evicted)
         is_possible = False
         while True:
             unit = self._next_unit(node, blocked)
             if unit is None and evicted == tried:
                 return None
             if unit is not None:
-                if not self._evict(unit):
+                if not self.evictor.evict(unit):
                     blocked.add(unit.group.key)
                     continue
                 evicted += 1
@@ -292,28 +331,28 @@ class VictimSearch:
 
     def _could_ever(self, pod: Pod, node: str, blocked: set[str]) -> bool:
         """Whether a pod has a place on a node if everybody goes who may be evicted there."""
-        mark, count = self._state.mark(), len(self.evicted)
+        mark, count = self._state.mark(), len(self._evicted)
         tried = set(blocked)
         while (unit := self._next_unit(node, tried)) is not None:
-            if not self._evict(unit):
+            if not self.evictor.evict(unit):
                 tried.add(unit.group.key)
         fits = isinstance(self._places.find(pod, self._policy, frozenset([node])), Place)
         self._state.rollback(mark)
-        self.evicted.cut(count)
+        self._evicted.cut(count)
         return fits
 
     def _spare(self, pod: Pod, place: Place, first: int) -> Place:
         """Puts back who need not have gone for a pod, the most important first; its place then."""
-        for at in reversed(range(first, len(self.evicted) - 1)):
+        for at in reversed(range(first, len(self._evicted) - 1)):
             if not self._state.devices.most_free(place.node):
                 break
             mark = self._state.mark()
             self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
-            if self._put_back(self.evicted[at]) and self._is_whole(at):
+            if self._put_back(self._evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
                 if isinstance(found, Place):
                     self._trial.take(pod, found)
-                    self.evicted.remove(at)
+                    self._evicted.remove(at)
                     place = found
                     continue
             self._state.rollback(mark)
@@ -321,8 +360,8 @@ class VictimSearch:
 
     def _is_whole(self, at: int) -> bool:
         """Whether a group that has evicted pods back is not left with a part of its minimum."""
-        group = self.evicted[at].group
-        later = any(unit.group.key == group.key for unit in self.evicted.since(at + 1))
+        group = self._evicted[at].group
+        later = any(unit.group.key == group.key for unit in self._evicted.since(at + 1))
         return not later or stands(self._state, group)
 
     def _put_back(self, unit: EvictionUnit) -> bool:
@@ -336,21 +375,21 @@ class VictimSearch:
                 self._state.undisrupt(pod)
         return True
 
+    def _disturbance(self) -> tuple[int, int]:
+        """How many pods are evicted for good, and how many in all."""
+        pods = [pod.key for unit in self._evicted for pod in unit.pods]
+        return sum(key not in self._state.holds for key in pods), len(pods)
+
     def _move_bound(self, first: int) -> bool:
         """Gives those another place who must have one, of the latest evictions."""
         consolidates = self._action is Action.CONSOLIDATE
         bound = {
             unit.group.key: unit.group
-            for unit in self.evicted.since(first)
+            for unit in self._evicted.since(first)
             if unit.must_move or consolidates
         }
-        by_size = sorted(bound.values(), key=lambda group: (-self._size(group), group.key))
-        return all(self._move(group, all_pods=True) for group in by_size)
-
-    def _size(self, group: Group) -> int:
-        """How many devices the largest of the evicted pods of a group had."""
-        pods = self.evicted.pods_of(group)
-        return max(map(self._state.device_count_before, pods), default=0)
+        by_size = sorted(bound.values(), key=lambda group: (-self.evictor.size(group), group.key))
+        return all(self.evictor.move(group, all_pods=True) for group in by_size)
 
     def _next_unit(self, node: str, blocked: set[str]) -> EvictionUnit | None:
         """Who goes next from a node: as few pods of as unimportant a group as possible."""
@@ -370,89 +409,6 @@ class VictimSearch:
                 bound = EvictionUnit(group, pods, must_move=True)
         return bound
 
-    def _evict(self, unit: EvictionUnit) -> bool:
-        """Evicts pods together, unless a disruption budget or the limit of moves forbids it."""
-        most = self._state.settings.consolidation_limit
-        moved = self.evicted.pods + len(unit.pods)
-        if self._action is Action.CONSOLIDATE and most is not None and moved > most:
-            return False
-        queue = unit.group.queue
-        is_overdue = queue in self.past_budgets and self._guarded.is_borrowed(
-            unit.group, self._eligibility
-        )
-        grace = None
-        if self._action is Action.RECLAIM:
-            grace = self._guarded.grace(self.group, queue)
-        mark = self._state.mark()
-        self._places.steps += len(unit.pods)  # about as much work as a search
-        price = _EVICTION * len(unit.pods)
-        if self._action is Action.RECLAIM:
-            # Whoever has borrowed chooses how many pods have to go; that must not void a guarantee.
-            self._places.budget.extend(price)
-        else:
-            self._places.spend(price)
-        for pod in unit.pods:
-            is_new = pod.key not in self._trial.placed
-            past_budgets = is_new and not self._state.disrupt(pod)
-            if past_budgets:
-                if not is_overdue:
-                    self._note_budgets(unit)
-                    self._state.rollback(mark)
-                    return False
-                self._state.disrupt_anyway(pod)
-            self._trial.evict(
-                pod, self._action, self.group.key, grace=grace, past_budgets=past_budgets
-            )
-        self.evicted.add(unit)
-        return True
-
-    def _note_budgets(self, unit: EvictionUnit) -> None:
-        """Records that budgets refuse to evict a unit."""
-        queue = unit.group.queue
-        self.refused_by_budgets.add(queue)
-        is_reclaimed = self._action is Action.RECLAIM and not unit.must_move
-        if is_reclaimed and self._guarded.is_borrowed(unit.group, self._eligibility):
-            self.refused_for_a_time.add(queue)
-
-    def displaced(self) -> list[str]:
-        """The groups that only had a place in this plan, and have lost it."""
-        evicted, holds = self._trial.evictions, self._state.holds
-        return [
-            unit.group.key
-            for unit in self.evicted
-            if any(pod.key not in evicted and pod.key not in holds for pod in unit.pods)
-        ]
-
-    def moved(self) -> list[str]:
-        """The groups with pods that leave, and have another place."""
-        holds = self._state.holds
-        return list(
-            {
-                unit.group.key: None
-                for unit in self.evicted
-                if any(self._trial.is_evicted(pod) and pod.key in holds for pod in unit.pods)
-            }
-        )
-
-    def _is_all_moved(self, group: Group) -> bool:
-        """Whether all evicted pods of a group have another place."""
-        return all(pod.key in self._state.holds for pod in self.evicted.pods_of(group))
-
-    def _disturbance(self) -> tuple[int, int]:
-        """How many pods are evicted for good, and how many in all."""
-        pods = [pod.key for unit in self.evicted for pod in unit.pods]
-        return sum(key not in self._state.holds for key in pods), len(pods)
-
-    def _move(self, group: Group, *, all_pods: bool) -> bool:
-        """Gives the evicted pods of a group another place."""
-        pods = self.evicted.pods_of(group)
-        evicted = {
-            pod.key
-            for pod in pods
-            if pod.key not in self._state.holds and not isinstance(pod.state, Evicting)
-        }
-        return move(self._trial, group, evicted, all_pods=all_pods)
-
     def _move_freely(self) -> None:
         """Gives those another place who need not have one, for a bounded number of steps.
 
@@ -461,10 +417,10 @@ class VictimSearch:
         budget, self._places.budget = self._places.budget, StepBudget(_MOVES)
         mark = self._state.mark()
         try:
-            for group in self.evicted.groups():
+            for group in self._evicted.groups():
                 mark = self._state.mark()
-                if not self._is_all_moved(group):
-                    self._move(group, all_pods=False)
+                if not self.evictor.is_all_moved(group):
+                    self.evictor.move(group, all_pods=False)
         except OutOfStepsError:
             self._state.rollback(mark)
         finally:
@@ -475,6 +431,6 @@ class VictimSearch:
         """The groups that move, though they need not have another place."""
         return frozenset(
             unit.group.key
-            for unit in self.evicted
+            for unit in self._evicted
             if not unit.must_move and any(pod.key in self._state.holds for pod in unit.pods)
         )

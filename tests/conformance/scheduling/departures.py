@@ -12,6 +12,10 @@ DEPARTURES: Final[Mapping[str, str]] = {
         "a pod starts now on a GPU that is free, rather than wait for a share of one that another "
         "leaves"
     ),
+    "integration-reclaim-003.json": (
+        "one pod goes for good rather than two of the same priority that are younger: fewer lose "
+        "their work, and their queue is left with as much"
+    ),
     "integration-reclaim-022.json": (
         "a queue below its quota gets it back from one above: the expectation works around a loop "
         "in the source's own allocation, as its name says"

@@ -14,8 +14,8 @@ def test_the_example_of_the_documentation() -> None:
     plan = scene.plan()
     shares = {queue: of["deviceClass gpu"] for queue, of in plan.fair_shares.items()}
     assert shares == {"product": 3, "research": 5}
-    assert evicted(plan) == ["sweep-3", "sweep-2"]
-    assert nominated(plan) == {"train-0": "node-a", "train-1": "node-a"}
+    assert evicted(plan) == ["sweep-5", "sweep-4"]
+    assert nominated(plan) == {"train-0": "node-b", "train-1": "node-b"}
     assert started(plan) == {}
     reason = "fair share of queue research: deviceClass gpu: 5 in use and 1 asked for, of 5"
     assert reason in map(str, plan.waiting["eval"])

@@ -4,10 +4,10 @@ from typing import Any
 from unittest.mock import patch
 
 from controller.engine.decide import order
+from controller.engine.decide.givers import givers
 from controller.engine.decide.order import (
     QueueOrder,
     asked_by_next,
-    givers,
     rank_of_group,
     rank_of_queue,
 )
