@@ -37,7 +37,7 @@ def givers(state: State, shares: Shares) -> Mapping[str, int]:
         if children is None:
             found[queue] = len(found)
             return
-        for child in sorted(children, key=lambda one: _rank_of_giver(state, shares, one)):
+        for child in sorted(children, key=lambda name: _rank_of_giver(state, shares, name)):
             number(child)
 
     number(ROOT)

@@ -133,7 +133,7 @@ class Improvement:
         places.spend(len(state.nodes) // _NODES_A_STEP)
         found = dict.fromkeys(
             [
-                *(one.place.node for one in (known.taken if known is not None else ())),
+                *(chosen.place.node for chosen in (known.taken if known is not None else ())),
                 *(decided.place.node for _, decided in (known.placed if known is not None else ())),
             ]
         )
@@ -188,8 +188,10 @@ class Improvement:
         try:
             if self._carry_out(plan, chunk) is None:
                 return None
-            members = (self._state.members[one.key] for one in self._evictor.evicted.groups())
-            pods = sum(len(of_set) for group in members for of_set in group.by_set.values())
+            members = (self._state.members[group.key] for group in self._evictor.evicted.groups())
+            pods = sum(
+                len(of_set) for group_pods in members for of_set in group_pods.by_set.values()
+            )
             self._places.spend(pods // _PODS_A_STEP)
             found = disturbance(self._state, self._evictor.evicted, FAIR)
         finally:
@@ -213,7 +215,7 @@ class Improvement:
         if not isinstance(taken, Sequence):
             return None
         groups = {unit.group.key: unit.group for unit in plan.moved}
-        for group in sorted(groups.values(), key=lambda one: (-evictor.size(one), one.key)):
+        for group in sorted(groups.values(), key=lambda group: (-evictor.size(group), group.key)):
             take = self._on(plan.nodes, policy_of(self._state, group))
             if not self._move(group, plan, take):
                 return None
