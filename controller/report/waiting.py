@@ -8,6 +8,7 @@ from controller.engine.model.reason import (
     Behind,
     ClosedQueue,
     CutOffQueue,
+    ExclusiveDevices,
     NoVictims,
     Reason,
     TooFewPods,
@@ -43,7 +44,14 @@ def waiting_text(reasons: Sequence[Reason]) -> str:
 def needs_its_user(reason: Reason) -> bool:
     """Whether the user has to change something: time alone does not help."""
     return isinstance(
-        reason, UnknownQueue | CutOffQueue | ClosedQueue | TooFewPods | BadClaim | UncountedGpus
+        reason,
+        UnknownQueue
+        | CutOffQueue
+        | ClosedQueue
+        | TooFewPods
+        | BadClaim
+        | ExclusiveDevices
+        | UncountedGpus,
     )
 
 

@@ -75,7 +75,8 @@ def _affordable(state: State, places: Iterable[KeptPlace]) -> list[KeptPlace]:
             continue
         before, place_mark = balance(state, kept.queue), state.mark()
         allocations = [allocation for _, allocation in kept.allocations]
-        state.charge_place(kept.queue, kept.needs, allocations, preemptible=kept.preemptible)
+        needs = state.needs_on(kept.needs, kept.node)
+        state.charge_place(kept.queue, needs, allocations, preemptible=kept.preemptible)
         if excess(state, before) is None:
             affordable.append(kept)
         else:
@@ -134,15 +135,15 @@ def _keep(state: State, kept: KeptPlace) -> bool:
         return False
     mark = state.mark()
     for index, allocation in kept.allocations:
-        if not _reserve(state, f"{kept.pod} moves: {index}", allocation):
+        if not _reserve(state, kept.node, f"{kept.pod} moves: {index}", allocation):
             state.rollback(mark)
             return False
     state.keep_room(kept.node, kept.needs)
     return True
 
 
-def _reserve(state: State, holder: str, allocation: Allocation) -> bool:
+def _reserve(state: State, node: str, holder: str, allocation: Allocation) -> bool:
     if not state.cluster.fits(allocation):
         return False
-    state.keep_devices(holder, allocation)
+    state.keep_devices(node, holder, allocation)
     return True

@@ -2,8 +2,8 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -15,13 +15,14 @@ from carina_dra.price import attempt_limit
 from carina_dra.resource import Allocation, ResourceClaim
 from carina_dra.step_budget import OutOfStepsError, StepBudget
 from controller.engine.decide.claim_requests import ClaimRequests
+from controller.engine.decide.extended_resources import ExtendedResources, Service
 from controller.engine.decide.fitting import Fitting
 from controller.engine.decide.node_fit import steps_of_looks, unsuitable
 from controller.engine.decide.node_losses import NodeLosses
 from controller.engine.decide.node_rules import NodeRules
 from controller.engine.model.pod import Pod, PodNeeds
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.engine.model.reason import BadClaim, BadVolume, NoRoom
+from controller.engine.model.reason import BadClaim, BadVolume, ExclusiveDevices, NoRoom
 from controller.engine.state.remembered import most_sets
 from controller.engine.state.room import Room
 from controller.engine.state.state import State
@@ -54,6 +55,10 @@ class Place:
     allocations: tuple[tuple[str, Allocation], ...]
     waits: bool
     """Whether others must leave the node first."""
+
+
+FoundPlace: TypeAlias = Place | BadClaim | BadVolume | ExclusiveDevices | None
+"""What is found for a pod: a place, none, or why it has none anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class PlaceFinder:
         """What the attempt may cost that is being made."""
         self._rules = NodeRules(state)
         self._losses = NodeLosses(state)
+        self._extended = ExtendedResources(state)
         self._placers: dict[Policy, Placer] = {}
         self._claim = ""
         self._shares = 0
@@ -135,7 +141,7 @@ class PlaceFinder:
         policy: Policy,
         within: frozenset[str] | None = None,
         avoided: Container[str] = (),
-    ) -> Place | BadClaim | BadVolume | None:
+    ) -> FoundPlace:
         """The best node of those `within` (or of all) that are not `avoided`; None for none.
 
         A node where the pod can start now comes before one that others have to leave first.
@@ -162,12 +168,11 @@ class PlaceFinder:
         policy: Policy,
         within: frozenset[str] | None,
         avoided: Container[str],
-    ) -> Place | BadClaim | BadVolume | None:
+    ) -> FoundPlace:
         self.spend(_FIND)
         self.looked_for = pod.key
         self.steps += 1
         self.spent()  # reports progress
-        state = self._state
         open_claims = self._open_claims(pod)
         if isinstance(open_claims, BadClaim):
             return open_claims
@@ -177,19 +182,42 @@ class PlaceFinder:
         names = self.candidates(pod, within)
         if not names:
             return None
-        request = self._request(open_claims)
+        services = self._extended.services(pod, names, open_claims)
+        if isinstance(services, ExclusiveDevices):
+            return services
+        found: Place | BadClaim | None = None
+        for service in services:
+            here = self._find_served(pod, service, policy, avoided)
+            if isinstance(here, Place) and not here.waits:
+                return here
+            found = found if isinstance(found, Place) else here or found
+        return found
+
+    def _find_served(
+        self, pod: Pod, service: Service, policy: Policy, avoided: Container[str]
+    ) -> Place | BadClaim | None:
+        """The best of the nodes that serve the pod in one way."""
+        claims, names = service.claims, service.nodes
+        request = self._request(claims)
         if isinstance(request, BadClaim):
             return BadClaim(pod.key, request.reason)
-        rooms = state.rooms
+        rooms = self._state.rooms
         awaited = self._rules.awaited(pod, self.budget)
-        leaving = state.leaving.keys() | awaited if awaited else state.leaving
+        leaving = self._state.leaving.keys() | awaited if awaited else self._state.leaving
         fitting = Fitting(names, rooms, pod.needs, avoided, leaving)
-        here = self._best(pod, open_claims, request, policy, fitting)
-        if isinstance(here, Place | BadClaim) or not leaving:
+        if service.is_planned and request is not None:
+            policy = replace(policy, devices=None)
+            here = self._best_chosen(pod, claims, request, policy, fitting)
+        else:
+            here = self._best(pod, claims, request, policy, fitting)
+        if isinstance(here, BadClaim) or (isinstance(here, Place) and not here.waits):
             return here
         left = frozenset(name for name in leaving if name in names)
+        if not left:
+            return here
         later = Fitting(left, rooms, pod.needs, avoided, ())
-        return self._best_of_left(pod, open_claims, request, policy, later)
+        there = self._best_of_left(pod, claims, request, policy, later)
+        return there if isinstance(there, Place) and not there.waits else here or there
 
     def _is_expired(self) -> bool:
         """Reports progress; never ends a search."""
@@ -311,6 +339,8 @@ class PlaceFinder:
         """Whether a place that a pod has not taken yet is free without anybody leaving."""
         state, node = self._state, place.node
         is_awaited = node in self._rules.awaited(pod, self.budget)
+        if not self._would_choose_what_is_free(pod, place):
+            return False
         if node not in state.leaving:
             return not is_awaited
         if not self._has_room_now(pod, node):
@@ -320,6 +350,18 @@ class PlaceFinder:
         fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
         state.rollback(mark)
         return fits
+
+    def _would_choose_what_is_free(self, pod: Pod, place: Place) -> bool:
+        """Whether kube-scheduler, where it chooses devices, takes nothing promised to others."""
+        if not (pod.planned and self._has_promised(place.node)):
+            return True
+        claims = tuple(self._state.claims[key] for key, _ in place.allocations)
+        if not _is_planned(pod, claims):
+            return True
+        request = self._request(claims)
+        if not isinstance(request, PlacementRequest):
+            return False
+        return self._now(pod, claims, request, Policy(devices=None), place) is not None
 
     def _best(
         self,
@@ -350,6 +392,41 @@ class PlaceFinder:
             return self._place(claims, found, waits=False)
         self._noted = pod.key, tuple(_notes(found))
         return None
+
+    def _best_chosen(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        request: PlacementRequest,
+        policy: Policy,
+        nodes: Fitting,
+    ) -> Place | BadClaim | None:
+        """The best node where nobody leaves, for a pod whose devices kube-scheduler chooses.
+
+        It does not know what is promised to others, so it could choose that. If it would, the pod
+        waits until the others have it.
+        """
+        if not nodes.may_have_any():
+            return None
+        self._claim, self._shares = claims[0].key, 0
+        first: Place | None = None
+        try:
+            best = self._placer(policy).best(request, nodes, budget=self.budget)
+            for found in islice(best, _TRIED):
+                place = self._place(claims, found, waits=True)
+                first = first or place
+                if not self._has_promised(found.node):
+                    return replace(place, waits=False)
+                now = self._now(pod, claims, request, policy, place)
+                if now is not None:
+                    return now
+        except AllocationError as error:
+            return BadClaim(pod.key, str(error))
+        return first
+
+    def _has_promised(self, node: str) -> bool:
+        """Whether devices of a node may be promised to pods to come."""
+        return node in self._state.nominated or node in self._state.kept
 
     def _best_of_left(
         self,
@@ -395,7 +472,7 @@ class PlaceFinder:
             return None
         state = self._state
         mark = state.mark()
-        self._show_present(node)
+        self._show_present(node, to_scheduler=_is_planned(pod, claims))
         try:
             found = self._placer(policy).place(request, [node], budget=self.budget)
         finally:
@@ -406,12 +483,21 @@ class PlaceFinder:
         fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
         return place if fits else None
 
-    def _show_present(self, node: str) -> None:
-        """Marks the devices of a node as used as they are now; to be rolled back."""
+    def _show_present(self, node: str, *, to_scheduler: bool = False) -> None:
+        """Marks the devices of a node as used as they are now; to be rolled back.
+
+        `to_scheduler`: as kube-scheduler will see it when it chooses devices for a pod. What waits
+        for its choice, too, has some of the same devices; which ones does not matter.
+        """
         state = self._state
         for key in list(state.nominated.get(node, ())):
-            for claim in state.pods[key].claims:
-                state.hide(claim)
+            pod = state.pods[key]
+            planned = {claim for _, claim in pod.planned} if to_scheduler else ()
+            for claim in pod.claims:
+                if claim not in planned:
+                    state.hide(claim)
+        for holder in list(state.kept.get(node, ())) if to_scheduler else ():
+            state.hide(holder)
         for key in list(state.leaving.get(node, ())):
             for claim in state.pods[key].claims:
                 state.show(claim)
@@ -531,6 +617,9 @@ class PlaceFinder:
         claims = self._open_claims(pod)
         if isinstance(claims, BadClaim) or any(self._shared(claim.key) for claim in claims):
             return 0
+        if pod.planned:  # some nodes may serve it without
+            needed = set(pod.claims_where(self._state.capacity.offered))
+            claims = tuple(claim for claim in claims if claim.key in needed)
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
 
@@ -555,6 +644,14 @@ class PlaceFinder:
     def _share_id(self) -> str:
         self._shares += 1
         return str(uuid.uuid5(_NAMES, f"{self._claim}/{self._shares}"))
+
+
+def _is_planned(pod: Pod, claims: Iterable[ResourceClaim]) -> bool:
+    """Whether kube-scheduler is to make one of the claims."""
+    if not pod.planned:
+        return False
+    keys = {claim.key for claim in claims}
+    return any(key in keys for _, key in pod.planned)
 
 
 def _notes(found: Unplaceable) -> Iterator[str]:

@@ -64,7 +64,8 @@ def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
         if not is_open or not state.cluster.fits(allocation):
             return None
     given = {claim for claim, _ in nomination.allocations}
-    if any(state.allocation(claim) is None for claim in pod.claims if claim not in given):
+    needed = state.claims_on(pod, node)
+    if any(state.allocation(claim) is None for claim in needed if claim not in given):
         return None  # the pod that was to bring them is gone
     promised = Place(node, nomination.allocations, waits=False)
     waits = not places.is_free_now(pod, promised)

@@ -137,7 +137,8 @@ class Trial:
             return False
         if place is not None:
             allocations = dict(place.allocations)
-            shared = (key for key in pod.claims if key not in allocations)
+            needed = state.claims_on(pod, node)
+            shared = (key for key in needed if key not in allocations)
             if any(state.allocation(key) is None for key in shared):
                 return False  # who brought its devices has lost its place, too
             if node not in self.places.candidates(pod, None):

@@ -36,3 +36,11 @@ class ClusterNode:
     def name(self) -> str:
         """Its name."""
         return self.node.name
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """The extended resources that device plugins offer there.
+
+        kube-scheduler serves others by claims, also those of which a plugin offers 0.
+        """
+        return frozenset(name for name, amount in self.extended.items() if amount > 0)

@@ -1,7 +1,7 @@
 """A pod: what it needs of a node, the claims that it refers to, and where it is."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -98,6 +98,9 @@ class PodNeeds:
     """In bytes."""
     extended: tuple[tuple[str, int], ...] = ()
     """Extended resources that a device plugin offers, by name."""
+    mapped: tuple[tuple[str, int], ...] = ()
+    """Extended resources of a DeviceClass, by name: a node that offers them serves them by a device
+    plugin, on others a claim does that kube-scheduler makes (`Pod.planned`)."""
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: NodeSelector | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -105,6 +108,16 @@ class PodNeeds:
     """Protocol, address (`0.0.0.0` for all) and port."""
     pod_affinity: tuple[PodAffinity, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+
+    def served_by(self, offered: Container[str]) -> "PodNeeds":
+        """The needs where a device plugin offers these extended resources, and claims the others.
+
+        Nothing is `mapped` then.
+        """
+        if not self.mapped:
+            return self
+        served = (one for one in self.mapped if one[0] in offered)
+        return replace(self, extended=tuple(sorted((*self.extended, *served))), mapped=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,9 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     """Its PersistentVolumeClaims, as `namespace/name`."""
+    planned: tuple[tuple[str, str], ...] = ()
+    """By extended resource: which of `claims` asks for it where no device plugin offers it. They do
+    not exist yet: kube-scheduler makes a claim, and chooses its devices, on the pod's node."""
 
     def __post_init__(self) -> None:
         """Keeps each claim and budget once: a pod may name one several times, and has it once."""
@@ -183,3 +199,10 @@ class Pod:
     def namespace(self) -> str:
         """The namespace."""
         return self.key.partition("/")[0]
+
+    def claims_where(self, offered: Container[str]) -> tuple[str, ...]:
+        """The claims that it needs on a node whose device plugins offer these resources."""
+        if not self.planned:
+            return self.claims
+        served = {claim for name, claim in self.planned if name in offered}
+        return tuple(claim for claim in self.claims if claim not in served)

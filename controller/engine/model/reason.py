@@ -20,7 +20,13 @@ from controller.engine.model.queue_reason import (
     UncountedGpus,
     UnknownQueue,
 )
-from controller.engine.model.room_reason import BadClaim, BadVolume, NoDomain, NoRoom
+from controller.engine.model.room_reason import (
+    BadClaim,
+    BadVolume,
+    ExclusiveDevices,
+    NoDomain,
+    NoRoom,
+)
 from controller.engine.model.time_reason import (
     Behind,
     DecisionFailed,
@@ -38,6 +44,7 @@ __all__ = [
     "CutOffQueue",
     "DecisionFailed",
     "Delayed",
+    "ExclusiveDevices",
     "NoDomain",
     "NoRoom",
     "NoVictims",
@@ -129,6 +136,7 @@ Reason: TypeAlias = (
     | TooFewPods
     | BadClaim
     | BadVolume
+    | ExclusiveDevices
     | OverLimit
     | OverQuota
     | TooManyGpus

@@ -42,6 +42,29 @@ class BadVolume:
 
 
 @dataclass(frozen=True, slots=True)
+class ExclusiveDevices:
+    """The pod asks by an extended resource for devices that kube-scheduler cannot allocate."""
+
+    word: ClassVar = "ExclusiveDevices"
+
+    pod: str
+    resource: str
+
+    def __str__(self) -> str:
+        return (
+            f"pod {self.pod} asks for {self.resource} by limits: kube-scheduler makes its claim, "
+            "and cannot allocate GPUs in exclusive mode, since that claim tolerates no taint"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What would help."""
+        return (
+            f"use resourceClaims with a ResourceClaimTemplate instead of {self.resource} in limits"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NoRoom:
     """No node has room for a pod; on how many nodes each constraint was the first to fail."""
 

@@ -47,6 +47,9 @@ class EngineSettings:
     """How much past usage matters for what is over the quotas."""
     driver: str = "gpu.carina.dev"
     """The name of the driver whose devices are GPUs; those of NVIDIA's driver are, too."""
+    exclusive: bool = False
+    """Whether kube-scheduler cannot allocate GPUs, which only claims of queues get (exclusive
+    mode): the claims that it makes for extended resources tolerate no taint."""
     search_steps: int | None = 2_000
     """How many places the searches for victims look for in a cycle, with the evictions that they
     try, at most; None for no limit."""

@@ -83,6 +83,10 @@ class Accounts:
             return amounts
         return tuple(map(add, amounts, gpus.rests))
 
+    def counts(self, queue: str, gpus: Sequence[GpuPart]) -> bool:
+        """Whether a queue and all above it count these GPUs, if they name GPUs at all."""
+        return not any(self._uncounted(name, gpus) for name in self._tree.paths[queue])
+
     def take(
         self, queue: str, amounts: Amounts, *, preemptible: bool, gpus: Sequence[GpuPart] = ()
     ) -> None:

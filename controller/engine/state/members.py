@@ -57,7 +57,7 @@ class OrderedPods:
 
 
 def asks_for_devices(pod: Pod) -> bool:
-    """Whether a pod has claims, or asks for devices of a device plugin."""
+    """Whether a pod has claims, planned ones among them, or asks for devices of a device plugin."""
     return bool(pod.claims or pod.needs.extended)
 
 

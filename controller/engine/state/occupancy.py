@@ -25,7 +25,7 @@ from controller.engine.state.journal import Journal
 from controller.engine.state.members import GroupPods, asks_for_devices, set_of
 from controller.engine.state.neighbours import Neighbours
 from controller.engine.state.queue_tree import LOST, ROOT, QueueTree
-from controller.engine.state.room import Room
+from controller.engine.state.room import NodeCapacity, Room
 from controller.engine.state.volumes import Volumes
 
 
@@ -38,6 +38,8 @@ class PodHold:
     """The queue that is charged; ROOT or LOST for a pod that no queue is responsible for."""
     priority: int
     """That of its group."""
+    needs: PodNeeds
+    """What it has of the node besides devices of claims."""
     gpus: tuple[GpuPart, ...] = ()
     """What device plugins serve it, by what counts it."""
 
@@ -53,6 +55,8 @@ class _Deleted(NamedTuple):
 
 class Occupancy:
     """Places, devices and charges, which are tried and undone."""
+
+    capacity: NodeCapacity
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.journal = Journal()
@@ -77,6 +81,8 @@ class Occupancy:
         """By group: the pods with a place that are being deleted and linger."""
         self.on_node: dict[str, dict[str, None]] = {}
         """The pods that have a place on each node."""
+        # By node: who has devices there that are kept for a pod to come.
+        self.kept: dict[str, dict[str, None]] = {}
         self.versions: dict[str, int] = {}
         """By node: how often pods have got a place there, or lost it."""
         self.leaving: dict[str, dict[str, None]] = {}
@@ -192,10 +198,11 @@ class Occupancy:
         self.cluster.allocate(holder, allocation)
         self.journal.record(partial(self.cluster.release, holder))
 
-    def keep_devices(self, holder: str, allocation: Allocation) -> None:
-        """Marks devices as used for a pod to come; to be rolled back."""
+    def keep_devices(self, node: str, holder: str, allocation: Allocation) -> None:
+        """Marks devices of a node as used for a pod to come; to be rolled back."""
         self.cluster.allocate(holder, allocation)
         self.journal.record(partial(self.cluster.release, holder))
+        self._add(self.kept, node, holder)
 
     def keep_room(self, node: str, needs: PodNeeds) -> None:
         """Takes room of a node for a pod to come; to be rolled back."""
@@ -212,7 +219,10 @@ class Occupancy:
         *,
         preemptible: bool,
     ) -> None:
-        """Charges a queue with a place for a pod to come; to be rolled back."""
+        """Charges a queue with a place for a pod to come; to be rolled back.
+
+        needs: what the pod needs of its node (`needs_on`).
+        """
         gpus = self.asking.plugin_gpus(needs)
         self.accounts.take(queue, self.asking.of_pod(needs), preemptible=preemptible, gpus=gpus)
         for allocation in allocations:
@@ -228,6 +238,33 @@ class Occupancy:
         """Invalidates cached results for these nodes."""
         for node in nodes:
             self.versions[node] = self.versions.get(node, 0) + 1
+
+    def needs_on(self, needs: PodNeeds, node: str | None) -> PodNeeds:
+        """What a pod needs of a node besides devices of claims; of none, of one without plugins."""
+        if not needs.mapped:
+            return needs
+        known = None if node is None else self.nodes.get(node)
+        return needs.served_by(()) if known is None else needs.served_by(known.offered)
+
+    def claims_on(self, pod: Pod, node: str) -> tuple[str, ...]:
+        """The claims that a pod needs on a node: where a plugin serves it, a planned one is not."""
+        known = self.nodes.get(node)
+        return pod.claims if known is None else pod.claims_where(known.offered)
+
+    def needs_as_asked(self, pod: Pod) -> PodNeeds:
+        """What a pod counts as asking for besides its claims, wherever it will be.
+
+        What a planned claim could not get from any node counts as it does from a device plugin.
+        """
+        if not pod.needs.mapped:
+            return pod.needs
+        served = {
+            name
+            for name, key in pod.planned
+            if name in self.capacity.offered
+            and not ((claim := self.claims.get(key)) and any(self.asking.asked(claim)))
+        }
+        return pod.needs.served_by(served)
 
     def referrers(self, claim: str) -> int:
         """How many pods refer to a claim."""
@@ -280,7 +317,7 @@ class Occupancy:
         amounts = self.accounts.zero
         claims: dict[str, None] = {}
         for pod in pods:
-            amounts = plus(amounts, self.asking.of_pod(pod.needs))
+            amounts = plus(amounts, self.asking.of_pod(self.needs_as_asked(pod)))
             claims |= dict.fromkeys(pod.claims)
         for key in claims:
             claim = self.claims.get(key)
@@ -323,10 +360,11 @@ class Occupancy:
     def occupy(self, pod: Pod, node: str) -> None:
         """Gives a pod a place, with the devices that its claims have."""
         queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
-        gpus = self.asking.plugin_gpus(pod.needs)
-        self._take_place(pod, PodHold(node, queue, self._priority_of(pod), gpus))
+        needs = self.needs_on(pod.needs, node)
+        gpus = self.asking.plugin_gpus(needs)
+        self._take_place(pod, PodHold(node, queue, self._priority_of(pod), needs, gpus))
         self.journal.record(partial(self._give_place, pod))
-        amounts = self.asking.of_pod(pod.needs)
+        amounts = self.asking.of_pod(needs)
         self.accounts.take(queue, amounts, preemptible=preemptible, gpus=gpus)
         for claim in pod.claims:
             self._add(self.users, claim, pod.key)
@@ -339,7 +377,7 @@ class Occupancy:
         hold = self.holds[pod.key]
         self._give_place(pod)
         self.journal.record(partial(self._take_place, pod, hold))
-        amounts = self.asking.of_pod(pod.needs)
+        amounts = self.asking.of_pod(hold.needs)
         preemptible = self._is_preemptible(pod)
         self.accounts.give(hold.queue, amounts, preemptible=preemptible, gpus=hold.gpus)
         for claim in pod.claims:
@@ -500,7 +538,7 @@ class Occupancy:
             self._add(self._leavers, claim, pod.key)
             self.settle(claim)
         if isinstance(pod.state, Evicting) and pod.state.charged:
-            self._charge_deleted(pod)
+            self._charge_deleted(pod, node)
 
     def stay(self, pod: Pod, node: str) -> None:
         """Records that it does not; the exact inverse of `leave`."""
@@ -513,9 +551,10 @@ class Occupancy:
             self._drop(self._leavers, claim, pod.key)
             self.settle(claim)
 
-    def _charge_deleted(self, pod: Pod) -> None:
+    def _charge_deleted(self, pod: Pod, node: str) -> None:
         queue, preemptible = self.queue_of(pod), self._is_preemptible(pod)
-        amounts, gpus = self.asking.of_pod(pod.needs), self.asking.plugin_gpus(pod.needs)
+        needs = self.needs_on(pod.needs, node)
+        amounts, gpus = self.asking.of_pod(needs), self.asking.plugin_gpus(needs)
         self._deleted[pod.key] = _Deleted(queue, preemptible, amounts, gpus)
         self.journal.record(partial(self._deleted.pop, pod.key))
         self.accounts.take(queue, amounts, preemptible=preemptible, gpus=gpus)

@@ -1,5 +1,6 @@
 """What is left of a node for pods, besides devices."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from controller.engine.model.node import ClusterNode
@@ -15,6 +16,8 @@ class NodeCapacity:
         self.cpu = 0
         self.memory = 0
         self.pods = 0
+        self.offered: Counter[str] = Counter()
+        """By extended resource: how many nodes offer it by a device plugin."""
 
     def add(self, node: ClusterNode) -> None:
         """Adds what a node has."""
@@ -29,6 +32,10 @@ class NodeCapacity:
             self.cpu += sign * node.cpu
             self.memory += sign * node.memory
             self.pods += sign * node.pods
+            for name in node.offered:
+                self.offered[name] += sign
+                if not self.offered[name]:
+                    del self.offered[name]
 
 
 class Room:
@@ -37,13 +44,14 @@ class Room:
     They are negative if pods have more than the node offers.
     """
 
-    __slots__ = ("cpu", "extended", "memory", "pods", "ports")
+    __slots__ = ("cpu", "extended", "memory", "offered", "pods", "ports")
 
     def __init__(self, node: ClusterNode) -> None:
         self.cpu = node.cpu
         self.memory = node.memory
         self.pods = node.pods
         self.extended = dict(node.extended)
+        self.offered = node.offered
         self.ports: list[tuple[str, str, int]] = []
 
     def lacks(self, needs: PodNeeds) -> str | None:
@@ -57,6 +65,9 @@ class Room:
         for name, amount in needs.extended:
             if self.extended.get(name, 0) < amount:
                 return name
+        for name, amount in needs.mapped:
+            if name in self.offered and self.extended[name] < amount:
+                return name
         if needs.host_ports and any(_collide(needs.host_ports, self.ports)):
             return "host ports"
         return None
@@ -68,6 +79,9 @@ class Room:
         self.pods -= 1
         for name, amount in needs.extended:
             self.extended[name] = self.extended.get(name, 0) - amount
+        for name, amount in needs.mapped:
+            if name in self.offered:
+                self.extended[name] -= amount
         self.ports += needs.host_ports
 
     def give_back(self, needs: PodNeeds) -> None:
@@ -77,6 +91,9 @@ class Room:
         self.pods += 1
         for name, amount in needs.extended:
             self.extended[name] += amount
+        for name, amount in needs.mapped:
+            if name in self.offered:
+                self.extended[name] += amount
         for port in needs.host_ports:
             self.ports.remove(port)
 

@@ -60,6 +60,8 @@ class State(Occupancy):
         self._recount = Recount()
         self._requests: _Requests = {}
         """By pod: what it counts as asked for, and in which queue."""
+        self._asking_by_name: dict[str, None] = {}
+        """Those of them that wait and have planned claims: how they count depends on devices."""
         self._claim_requests: _Requests = {}
         """By claim, which may have the name of a pod: the same."""
         self._counted: dict[str, str] = {}
@@ -158,6 +160,12 @@ class State(Occupancy):
         self.feed.remove(watched)
         if isinstance(watched, DeviceClass):
             self.devices.forget_classes()
+
+    def set_exclusive(self, *, exclusive: bool) -> None:
+        """Applies whether GPUs are for the claims only that are allocated by a plan."""
+        if self.settings.exclusive != exclusive:
+            self.settings = replace(self.settings, exclusive=exclusive)
+            self._ask_again()
 
     def _known(self, watched: _DeviceObject) -> _DeviceObject | None:
         """The object of its name as it is in the state."""
@@ -332,6 +340,8 @@ class State(Occupancy):
             ask = [key for key in self._counted if self.allocation(key) is None]
             for key in (*ask, *have):
                 self._count_claim_again(key)
+            for key in self._asking_by_name:
+                self._count_pod_again(self.pods[key])
             self.journal.forget()
 
     def advance(self, now: float) -> None:
@@ -513,8 +523,12 @@ class State(Occupancy):
 
     def _request(self, pod: Pod) -> None:
         queue = self.queue_of(pod)
-        self._count(self._requests, pod.key, queue, Charge(self.asking.of_pod(pod.needs)))
-        for key in pod.claims:
+        node = _node_of(pod)
+        needs = self.needs_as_asked(pod) if node is None else self.needs_on(pod.needs, node)
+        self._count(self._requests, pod.key, queue, Charge(self.asking.of_pod(needs)))
+        if node is None and pod.planned:
+            self._asking_by_name[pod.key] = None
+        for key in pod.claims if node is None else self.claims_on(pod, node):
             counted = self._counted.get(key)
             if key not in self.claims or (
                 counted is not None and self._rank(self.pods[counted]) < self._rank(pod)
@@ -526,6 +540,7 @@ class State(Occupancy):
 
     def _forget_request(self, pod: Pod) -> None:
         self._uncount(self._requests, pod.key)
+        self._asking_by_name.pop(pod.key, None)
         for key in pod.claims:
             if self._counted.get(key) == pod.key:
                 del self._counted[key]
@@ -544,6 +559,14 @@ class State(Occupancy):
         """Counts what its claims have now: that depends on who uses them, and who leaves them."""
         for key in pod.claims:
             self._count_claim_again(key)
+
+    def _count_pod_again(self, pod: Pod) -> None:
+        """Counts what a pod that waits asks for besides its claims: that depends on devices."""
+        queue, charge = self._requests[pod.key]
+        present = Charge(self.asking.of_pod(self.needs_as_asked(pod)))
+        if present != charge:
+            self._uncount(self._requests, pod.key)
+            self._count(self._requests, pod.key, queue, present)
 
     def _count_claim_again(self, key: str) -> None:
         known = self._claim_requests.get(key)
@@ -602,6 +625,16 @@ class State(Occupancy):
         if allocation is None:
             return Charge(self.asking.asked(claim))
         return self.asking.given(claim, allocation)
+
+
+def _node_of(pod: Pod) -> str | None:
+    """Where a pod has its place, or had it; None for one that waits."""
+    match pod.state:
+        case Placed(node=node) | Evicting(node=node):
+            return node
+        case Pending() | Gated() | Ended():
+            return None
+    assert_never(pod.state)
 
 
 def _asks(pod: Pod) -> bool:

@@ -26,6 +26,7 @@ from controller.engine.model.reason import (
     CutOffQueue,
     DecisionFailed,
     Delayed,
+    ExclusiveDevices,
     NoDomain,
     NoRoom,
     NoVictims,
@@ -87,6 +88,10 @@ def plan(**fields: Any) -> Plan:
         (TooFewPods("", 1, 4), "create 3 more pods, open their scheduling gates, or lower"),
         (BadClaim("a/p", "there is no claim a/c"), "correct the claim, or create what it names"),
         (BadVolume("a/p", "not found"), "correct the claim, or create what it names"),
+        (
+            ExclusiveDevices("a/p", "nvidia.com/gpu"),
+            "use resourceClaims with a ResourceClaimTemplate instead of nvidia.com/gpu in limits",
+        ),
         (OverLimit("q", _GPUS, 8, 6, 4), "wait until work of the queue ends, or raise its limit"),
         (OverLimit("q", _GPUS, 8, 0, 9), "ask for at most 8, or raise the limit; it never starts"),
         (OverLimit("q", Cpu(), 8000, 7500, 1000), "wait until work of the queue ends, or raise"),

@@ -7,13 +7,13 @@ import pytest
 
 from carina_dra.allocator.preference import Order, Policy
 from carina_dra.resource import ConsumerReference, ResourceClaimStatus
-from controller.engine.decide.places import Place, PlaceFinder
+from controller.engine.decide.places import FoundPlace, Place, PlaceFinder
 from controller.engine.decide.trial import Trial
 from controller.engine.model.label_selector import with_labels
 from controller.engine.model.node import Taint
 from controller.engine.model.pod import Evicting, PodAffinity, PodNeeds, PodSelection
 from controller.engine.model.queue import QUEUE_LABEL
-from controller.engine.model.reason import BadClaim, BadVolume, NoRoom
+from controller.engine.model.reason import BadClaim, NoRoom
 from controller.engine.state.state import State
 from tests.unit.controller.engine.scene import Scene, gpu_claim, gpus_of
 
@@ -22,19 +22,17 @@ SPREAD = Policy(Order.SPREAD, Order.SPREAD)
 BALANCED = Policy(Order.BALANCED, Order.BALANCED)
 
 
-def _find(
-    scene: Scene, policy: Policy = BINPACK, **fields: Any
-) -> Place | BadClaim | BadVolume | None:
+def _find(scene: Scene, policy: Policy = BINPACK, **fields: Any) -> FoundPlace:
     trial = scene.trial()
     return trial.places.find(trial.state.pods["t/new-0"], policy, **fields)
 
 
-def _node(found: Place | BadClaim | BadVolume | None) -> tuple[str, bool] | None:
+def _node(found: FoundPlace) -> tuple[str, bool] | None:
     """The node, and whether others have to leave it first."""
     return (found.node, found.waits) if isinstance(found, Place) else None
 
 
-def _devices(found: Place | BadClaim | BadVolume | None) -> list[str]:
+def _devices(found: FoundPlace) -> list[str]:
     assert isinstance(found, Place), found
     return [one.device for _, allocation in found.allocations for one in allocation.devices.results]
 

@@ -42,6 +42,8 @@ TOPOLOGY: Final = "place"
 LEVELS: Final = ("zone", "rack")
 CLASSES: Final = ("gpu", "share", "half", "quarter")
 LICENSE: Final = "example.com/license"
+NAMED: Final = "example.com/device"
+"""The extended resource of a DeviceClass, which device plugins offer on some nodes."""
 TAINT: Final = Taint("dedicated", "batch")
 
 
@@ -124,7 +126,8 @@ def _node(rng: Random, index: int) -> ClusterNode:
         cpu=rng.randint(2, 16) * 1000,
         memory=rng.randint(4, 32) * GIB,
         pods=rng.choice((3, 5, 110, 110)),
-        extended={LICENSE: rng.randint(1, 3)} if rng.random() < 0.3 else {},
+        extended=({LICENSE: rng.randint(1, 3)} if rng.random() < 0.3 else {})
+        | ({NAMED: rng.randint(0, 3)} if rng.random() < 0.3 else {}),
         taints=(TAINT,) if rng.random() < 0.1 else (),
         unschedulable=rng.random() < 0.05,
     )

@@ -1,7 +1,7 @@
 """Random jobs: a group, and what its pods need."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -21,7 +21,14 @@ from carina_dra.resource import (
 )
 from controller.engine.model.group import Group, PodSet, SubGroup, SubGroups, TopologyConstraint
 from controller.engine.model.pod import Pending, Pod, PodNeeds, PodState, Toleration
-from tests.unit.controller.engine.properties.clusters import GIB, LEVELS, LICENSE, TAINT, TOPOLOGY
+from tests.unit.controller.engine.properties.clusters import (
+    GIB,
+    LEVELS,
+    LICENSE,
+    NAMED,
+    TAINT,
+    TOPOLOGY,
+)
 
 NAMESPACE: Final = "jobs"
 
@@ -39,15 +46,20 @@ class Slot:
     shared: str | None = None
     """The key of a claim that it shares with other pods."""
     budgets: tuple[str, ...] = ()
+    is_named: bool = False
+    """Whether it asks for the devices by an extended resource, and so has no claim yet."""
 
     def pod(self, generation: int, created: float, state: PodState | None = None) -> Pod:
         """The pod that takes the place for the n-th time."""
         name = f"{self.group.partition('/')[2]}-{self.pod_set}-{self.index}-{generation}"
         key = f"{NAMESPACE}/{name}"
         claims = (f"{key}-devices",) if self.wants else ()
+        needs = self.needs
+        if self.is_named:
+            needs = replace(needs, mapped=((NAMED, sum(map(_count, self.wants))),))
         return Pod(
             key,
-            self.needs,
+            needs,
             Pending() if state is None else state,
             group=self.group,
             pod_set=self.pod_set,
@@ -55,6 +67,7 @@ class Slot:
             rank=self.index,
             created=created,
             budgets=self.budgets,
+            planned=((NAMED, f"{key}-devices"),) if self.is_named else (),
         )
 
 
@@ -76,6 +89,12 @@ def claim(key: str, wants: Sequence[DeviceRequest]) -> ResourceClaim:
         ObjectMeta(name=name, namespace=namespace, uid=f"uid-{key}"),
         spec=ResourceClaimSpec(DeviceClaim(tuple(wants))),
     )
+
+
+def _count(request: DeviceRequest) -> int:
+    assert isinstance(request.wants, Exactly)
+    assert isinstance(request.wants.request.mode, ExactCount)
+    return request.wants.request.mode.count
 
 
 def devices(device_class: str, count: int = 1) -> DeviceRequest:
@@ -124,9 +143,11 @@ def random_job(rng: Random, number: int, queues: Sequence[str], offered: Sequenc
             together = f"{name}-{one.name}-shared"
             shared.append(claim(together, wants))
             wants = ()
+        is_simple = all(isinstance(request.wants, Exactly) for request in wants)
+        is_named = bool(wants) and is_simple and rng.random() < 0.25
         count = max(0, one.min_count + rng.choice((0, 0, 0, 1, 2, -1)))
         slots += [
-            Slot(name, one.name, index, needs, wants, together, tuple(budgets))
+            Slot(name, one.name, index, needs, wants, together, tuple(budgets), is_named)
             for index in range(count)
         ]
     group = Group(

@@ -88,9 +88,15 @@ def overuse(cluster: RunningCluster, held: Occupancy) -> Iterator[str]:
         pods = [cluster.pods[key] for key, name in held.nodes.items() if name == node.name]
         yield from _overused_node(node, pods)
     for key, name in held.nodes.items():
-        for claim in cluster.pods[key].claims:
+        for claim in _needed(cluster, cluster.pods[key], name):
             yield from _misallocated(cluster, key, name, cluster.claims[claim], held.claims)
     yield from _overused_devices(cluster, held.claims)
+
+
+def _needed(cluster: RunningCluster, pod: Pod, node: str) -> tuple[str, ...]:
+    """The claims that a pod needs: where a device plugin serves it, none is made."""
+    served = [one for one in cluster.nodes if one.name == node]
+    return pod.claims_where(served[0].offered) if served else pod.claims
 
 
 def misplaced(cluster: RunningCluster, pod: Pod, node: str) -> Iterator[str]:
@@ -114,7 +120,7 @@ def _overused_node(node: ClusterNode, pods: list[Pod]) -> Iterator[str]:
         used["cpu"] += pod.needs.cpu
         used["memory"] += pod.needs.memory
         used["pods"] += 1
-        for name, amount in pod.needs.extended:
+        for name, amount in pod.needs.served_by(node.offered).extended:
             used[name] += amount
         ports += pod.needs.host_ports
     has = {"cpu": node.cpu, "memory": node.memory, "pods": node.pods, **node.extended}
