@@ -10,7 +10,8 @@ devices back. This is no extra write, since kube-scheduler finds the entry. It a
 standalone claims: the controller's own reservation ends when their time is over.
 
 A start has to wait for a later cycle if it rests on what is not written yet: on devices of a claim
-that are taken back, or on a claim that another commit allocates or reserves.
+that are taken back, on a claim that another commit allocates or reserves, or on what kube-scheduler
+is choosing (`act.in_flight`). Claims that kube-scheduler makes are not written here.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Final, TypeAlias
 
 from carina_dra.resource import Allocation, ConsumerReference, ResourceClaim
 from controller.act import patch
+from controller.act.in_flight import InFlight, pools_of
 from controller.engine.model.group import Group
 from controller.engine.model.plan import Eviction, Plan, Start
 from controller.observe.group_registry import GROUPS
@@ -61,6 +63,8 @@ class PodStart:
     node: str
     group: Group
     """Its group, as it was when the start was decided."""
+    is_chosen_for: bool = False
+    """Whether kube-scheduler may choose devices for it. Elsewhere it would take those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +144,18 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
 
 def _assumed(mirror: Mirror, group: str, starts: Iterable[Start]) -> Mapping[str, Assumed]:
     preemptible = mirror.state.groups[group].preemptible
-    return {
-        start.pod: Assumed(start.node, dict(start.allocations), preemptible) for start in starts
-    }
+    made: dict[str, Assumed] = {}
+    for start in starts:
+        keys = _planned(mirror, start.pod)
+        own = {claim: of for claim, of in start.allocations if claim not in keys}
+        planned = {claim: of for claim, of in start.allocations if claim in keys}
+        made[start.pod] = Assumed(start.node, own, preemptible, planned)
+    return made
+
+
+def _planned(mirror: Mirror, pod: str) -> set[str]:
+    """The claims of a pod that kube-scheduler is to make."""
+    return {claim for _, claim in mirror.state.pods[pod].planned}
 
 
 def _release(mirror: Mirror, claim: str) -> Iterator[Release]:
@@ -161,7 +174,12 @@ def _is_ready(
     own: dict[str, Allocation] = {}
     for assumed in pods.values():
         own.update(assumed.allocations)
-    claims = {claim for pod in pods for claim in mirror.state.pods[pod].claims}
+    claims = {
+        claim
+        for pod in pods
+        for claim in mirror.state.pods[pod].claims
+        if claim not in _planned(mirror, pod)
+    }
     if not claims.isdisjoint(released):
         return False
     if not all(
@@ -170,13 +188,11 @@ def _is_ready(
         for claim in claims
     ):
         return False
-    freed = {pool for allocation in released.values() for pool in _pools(allocation)}
-    return all(pool not in freed for allocation in own.values() for pool in _pools(allocation))
-
-
-def _pools(allocation: Allocation) -> Iterator[tuple[str, str]]:
-    """The pools of its devices: those of a pool may share what a device has."""
-    return ((result.driver, result.pool) for result in allocation.devices.results)
+    freed = set(pools_of(released.values()))
+    planned = (
+        allocation for assumed in pods.values() for allocation in assumed.planned.values()
+    )
+    return freed.isdisjoint(pools_of((*own.values(), *planned)))
 
 
 def _commits(
@@ -195,10 +211,11 @@ def _commits(
     for claim, user in found:
         users.setdefault(claim, []).append(user)
     written: set[str] = set()
+    in_flight = InFlight(mirror)
 
     def commit_of(group: str) -> Iterator[Commit]:
         pods = starts[group]
-        if not _is_ready(mirror, pods, released):
+        if not _is_ready(mirror, pods, released) or in_flight.is_in_the_way(group, pods):
             return
         uses = _uses(mirror, pods, users)
         if any(key in written or _is_being_reserved(mirror, key) for key in uses):
@@ -213,13 +230,19 @@ def _commits(
             group=group,
             claims=(*allocated, *uses.values()),
             pods=tuple(
-                PodStart(mirror.pods[key], assumed.node, mirror.state.groups[group])
+                PodStart(
+                    mirror.pods[key],
+                    assumed.node,
+                    mirror.state.groups[group],
+                    is_chosen_for=bool(_planned(mirror, key)),
+                )
                 for key, assumed in pods.items()
                 if key in mirror.pods and mirror.pods[key].is_held
             ),
             assumed=pods,
         )
         written.update(uses)
+        in_flight.add(group, pods)
 
     yield from mirror.set_aside.each(GROUPS, "started", starts, commit_of)
 

@@ -88,14 +88,15 @@ def _reserved_for(claim: ResourceClaim, consumers: Iterable[ConsumerReference]) 
     return {"metadata": _version_of(claim), "status": {"reservedFor": reserved}}
 
 
-def admit(pod: ObservedPod, node: str, group: Group) -> Json:
+def admit(pod: ObservedPod, node: str, group: Group, *, is_chosen_for: bool = False) -> Json:
     """Takes the controller's gate from a pod, says its node, and pins it there if it is replaced.
 
-    A pinned pod can go nowhere else, and so kube-scheduler does not take its devices back. The pod
-    says from now on how its group was when it started, whatever becomes of the group.
+    One for which kube-scheduler may choose devices is pinned, too: elsewhere, it would take those
+    of others. A pinned pod can go nowhere else, and so kube-scheduler does not take its devices
+    back. The pod says from now on how its group was when it started, whatever becomes of the group.
     """
     spec: Json = {"schedulingGates": [{"name": name} for name in pod.gates if name != GATE]}
-    if pod.owner is not None:
+    if pod.owner is not None or is_chosen_for:
         own = {} if pod.affinity is None else marshal.loads(pod.affinity)  # noqa: S302 - of read_pod
         spec["affinity"] = pinned(own, node)
     annotations = {

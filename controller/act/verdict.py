@@ -3,12 +3,17 @@
 A pinned pod can run on its node only, so it is given devices nowhere else: if they were taken back,
 kube-scheduler allocates some there again, or refuses the pod, which is evicted and replaced then. A
 pod that nobody replaces is not pinned: it waits until its devices are taken back, and gets others.
+
+Where kube-scheduler chooses the devices, it may find none on the node: what was planned was taken
+before. A gang cannot run without one of its pods, so all of it is evicted, and planned again. A pod
+that nobody replaces is pinned, too, and stays: an Event says what to do.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from controller.engine.decide.placement_unit import stands
 from controller.engine.model.plan import Plan
 from controller.engine.model.reason import NoDomain, NoRoom, OverLimit, OverQuota, TooManyGpus
 from controller.engine.state.state import State
@@ -34,6 +39,17 @@ class GiveUp:
     group: str
     node: str
     """The node that refused it."""
+    mates: tuple[ObservedPod, ...] = ()
+    """The pods of its gang, which go with it, since it gets no devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """A pod that nobody replaces stays without devices, on the only node where it can be."""
+
+    pod: ObservedPod
+    group: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ class Keep:
     group: str
 
 
-Verdict: TypeAlias = DecideAgain | GiveUp | Keep
+Verdict: TypeAlias = DecideAgain | GiveUp | Strand | Keep
 
 
 _OF_ROOM: Final = NoRoom | NoDomain | OverLimit | OverQuota | TooManyGpus
@@ -99,12 +115,28 @@ def _verdict(
     if not pod.is_pinned:
         if mirror.is_taken_back(pod):
             yield DecideAgain(pod, group, node)
+    elif has_lasted and pod.owner is None:
+        if key not in mirror.kept:
+            yield Strand(pod, group, node)
     elif has_lasted:
         may_stay = is_about_all_nodes(pod.verdict or "") and not mirror.is_taken_back(pod)
         if not may_stay or is_needed():
-            yield GiveUp(pod, group, node)
+            yield GiveUp(pod, group, node, tuple(_mates(mirror, pod, group)))
         elif key not in mirror.kept:
             yield Keep(pod, group)
+
+
+def _mates(mirror: Mirror, pod: ObservedPod, key: str) -> Iterator[ObservedPod]:
+    """The pods that cannot run without one that gets no devices, and that are replaced."""
+    group = mirror.state.groups.get(key)
+    if group is None or not mirror.is_unserved(pod.key):
+        return
+    if stands(mirror.state, group, without=[mirror.state.pods[pod.key]]):
+        return
+    for mate in mirror.roster.members(key):
+        is_there = not mate.is_held and mate.succeeded is None and mate.deleted is None
+        if mate.key != pod.key and is_there and mate.owner is not None:
+            yield mate
 
 
 def next_verdict(mirror: Mirror, verdict_seconds: float) -> float | None:

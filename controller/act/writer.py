@@ -346,7 +346,10 @@ class Writer:
         return decode(ResourceClaim, stored)
 
     def _start_pod(self, start: PodStart) -> None:
-        self._patch_pod(start.pod, patch.admit(start.pod, start.node, start.group))
+        self._patch_pod(
+            start.pod,
+            patch.admit(start.pod, start.node, start.group, is_chosen_for=start.is_chosen_for),
+        )
 
     def _patch_pod(self, pod: ObservedPod, body: patch.Json) -> None:
         self._patch(Write.POD, PODS, ObjectKey(pod.namespace, pod.name), pod.uid, body)

@@ -20,7 +20,9 @@ from carina_dra.resource import (
 )
 from controller.api.pod_group import DeclaredGroup
 from controller.api.queue import DeclaredQueue
+from controller.engine.decide.expected import expected_devices
 from controller.engine.model.node import ClusterNode
+from controller.engine.model.pod import Pod
 from controller.engine.model.snapshot import Snapshot
 from controller.engine.model.volume import StorageClass, StorageObject, Volume, VolumeClaim
 from controller.engine.state.state import State
@@ -33,6 +35,7 @@ from controller.observe.deferral import Deferrals
 from controller.observe.disruption import Disruptions
 from controller.observe.group_registry import GROUPS, GroupRegistry
 from controller.observe.leaving import Leavers, leaver_key
+from controller.observe.planned_claims import DeviceChoice, PlannedClaims
 from controller.observe.pod import ObservedPod
 from controller.observe.pod_view import PodView
 from controller.observe.refusal import Refusals
@@ -78,6 +81,7 @@ class Mirror:
         self._deferrals = Deferrals()
         self._backoffs = Backoffs()
         self._standalone = StandaloneClaims()
+        self._planned = PlannedClaims(self.claims)
         self._view = PodView(
             self.roster,
             self.claims,
@@ -85,6 +89,7 @@ class Mirror:
             self._disruptions,
             self._deferrals,
             self._backoffs,
+            self._planned,
             lambda: self.state.memory,
         )
         self.collisions = Collisions()
@@ -123,6 +128,7 @@ class Mirror:
             return
         # What is being written for it may be stored yet: its claims count until that has ended.
         self.assumed.pop(pod.key, None)
+        self._planned.remove(pod.key)
         self._refusals.remove_pod(pod.key)
         self._disruptions.remove_pod(known)
         self._due_pods.cancel(pod.key)
@@ -160,13 +166,27 @@ class Mirror:
 
     def put_devices(self, watched: ResourceSlice | DeviceClass | DeviceTaintRule) -> None:
         """Adds or updates what devices there are; the controller's own taint is for others."""
-        if not _is_own_taint(watched):
+        if isinstance(watched, DeviceClass):
+            self._note_classes(changed=self._planned.put_class(watched))
+        if _is_own_taint(watched):
+            self.state.set_exclusive(exclusive=True)
+        else:
             self.state.put_devices(watched)
 
     def remove_devices(self, watched: ResourceSlice | DeviceClass | DeviceTaintRule) -> None:
         """Applies that such an object is gone."""
-        if not _is_own_taint(watched):
+        if isinstance(watched, DeviceClass):
+            self._note_classes(changed=self._planned.remove_class(watched))
+        if _is_own_taint(watched):
+            self.state.set_exclusive(exclusive=False)
+        else:
             self.state.remove_devices(watched)
+
+    def _note_classes(self, *, changed: bool) -> None:
+        """Looks again at the pods that ask by extended resources, if these mean something else."""
+        if changed:
+            asking = (key for key, pod in self.pods.items() if pod.extended)
+            self._changed_pods |= dict.fromkeys(asking)
 
     def put_queue(self, name: str, queue: DeclaredQueue | None) -> None:
         """Applies a Queue, or its removal."""
@@ -238,6 +258,7 @@ class Mirror:
         """Has a pod count as placed, and its claims as allocated, from now on."""
         if pod in self.pods:
             self._refusals.give(pod, assumed.node)
+            self._planned.give(self.pods[pod], assumed.planned, self._now)
         for claim in self._tentative.assume(pod, assumed):
             self._change_claim(claim)
         self._change(pod)
@@ -410,12 +431,20 @@ class Mirror:
         self._refresh_standalone(claim)
 
     def _refresh_leaver(self, claim: ResourceClaim) -> None:
-        leaver = self._leavers.leaver_of(claim, self.users_of(claim.key), self._now)
+        users = (*self.users_of(claim.key), *self._controller_of(claim))
+        leaver = self._leavers.leaver_of(claim, users, self._now)
         if leaver is None:
             self.state.remove_pod(leaver_key(claim.key))
         else:
             self._due_claims.set(claim.key, leaver.until)
             self.state.put_pod(leaver.pod)
+
+    def _controller_of(self, claim: ResourceClaim) -> Iterator[ObservedPod]:
+        """The pod that a claim was made for, which may not name it yet."""
+        for owner in claim.metadata.owner_references:
+            pod = self.pods.get(f"{claim.metadata.namespace}/{owner.name}")
+            if owner.controller and pod is not None and pod.uid == owner.uid:
+                yield pod
 
     def _refresh_standalone(self, claim: ResourceClaim) -> None:
         queues = self.roster.queues
@@ -441,13 +470,36 @@ class Mirror:
     def _refresh_pod(self, key: str) -> None:
         self._due_pods.cancel(key)
         pod = self.pods.get(key)
-        made, until = (None, None) if pod is None else self._view.of(pod, self._now)
-        if until is not None:
-            self._due_pods.set(key, until)
+        before = self._planned.keys(key)
+        planned: list[ResourceClaim] = []
+        made: Pod | None = None
+        if pod is not None:
+            planned = self._planned.plan(pod, is_starting=key in self.assumed)
+            made, until = self._view.of(pod, self._now)
+            for at in (until, self._planned.until(pod, self._now)):
+                if at is not None:
+                    self._due_pods.set(key, at)
+        for claim in planned:
+            self.state.put_claim(claim)
         if made is None:
             self.state.remove_pod(key)
         else:
             self.state.put_pod(made)
+        self._planned.forget(key, planned)
+        present = {claim.key for claim in planned}
+        for claim_key in before:
+            if claim_key not in present:
+                self.state.remove_claim(claim_key)
+        if pod is not None and made is not None and planned:
+            self._expect(pod, made)
+
+    def _expect(self, pod: ObservedPod, made: Pod) -> None:
+        """Plans what kube-scheduler will choose for a pod that an earlier leader has sent to it."""
+        found = expected_devices(self.state, made)
+        if found:
+            self._planned.give(pod, found, self._now)
+            for claim in self._planned.plan(pod, is_starting=pod.key in self.assumed):
+                self.state.put_claim(claim)
 
     def _note_storage(self, name: str, watched: StorageObject) -> None:
         """Ends the back-off of what kube-scheduler refused for an object, which has changed."""
@@ -465,11 +517,11 @@ class Mirror:
         else:
             self._changed_pods[key] = None
             if key in self.pods:
-                self._changed_claims |= dict.fromkeys(self.pods[key].claims)
+                self._changed_claims |= dict.fromkeys(self.pods[key].named_claims)
 
     def _change_pod(self, pod: ObservedPod) -> None:
         self._changed_pods[pod.key] = None
-        self._changed_claims |= dict.fromkeys(pod.claims)
+        self._changed_claims |= dict.fromkeys(pod.named_claims)
 
     def _change_group(self, group: str) -> None:
         for pod in self.roster.members(group):
@@ -479,9 +531,17 @@ class Mirror:
 
     def _change_claim(self, key: str) -> None:
         self._changed_claims[key] = None
-        for pod in self.users_of(key):
-            if pod.queue is not None:
+        for pod in self._watched.named_by(key):
+            if pod.queue is not None or pod.special == key:
                 self._changed_pods[pod.key] = None
+
+    def is_unserved(self, pod: str) -> bool:
+        """Whether kube-scheduler has yet to choose devices for a pod that it was sent."""
+        return self._planned.is_unserved(pod)
+
+    def choices(self) -> Iterator[DeviceChoice]:
+        """What kube-scheduler is choosing for pods that it was sent."""
+        return self._planned.choices(self._now, self.pods)
 
     def users_of(self, claim: str) -> Iterator[ObservedPod]:
         """The pods that refer to a claim."""

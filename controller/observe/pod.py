@@ -13,6 +13,7 @@ from carina_dra.resource import JsonObject, OwnerReference
 from controller.engine.model.pod import PodNeeds
 from controller.engine.model.queue import QUEUE_LABEL
 from controller.names import GATE, NODE_ANNOTATION
+from controller.observe.extended_request import ExtendedRequests, extended_requests
 from controller.observe.member import ANNOTATIONS, GroupMember
 from controller.observe.needs import needs_of
 from controller.observe.template import template_hash
@@ -36,6 +37,9 @@ _DOMAINS: Final = frozenset(
     }
 )
 """The domains of the labels that say which group a pod is in, and its place there."""
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_OF_PLACING: Final = frozenset({"Unschedulable"})
+_OF_MAKING: Final = frozenset({"Unschedulable", "SchedulerError"})
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _KEPT: Final = ANNOTATIONS | {NODE_ANNOTATION}
 """The annotations that the controller gives meaning to."""
@@ -58,6 +62,12 @@ class ObservedPod(GroupMember):
     """`namespace/name` of its claims, as far as these have been made."""
     lacks_claims: bool = False
     """Whether a claim has still to be made from a template."""
+    extended: ExtendedRequests = ()
+    """What it requests by the names of extended resources."""
+    special: str | None = None
+    """`namespace/name` of the claim that its status names for its extended resources."""
+    pinned: bool = False
+    """Whether it can be on the node only that the controller gave it, by its node affinity."""
     volumes: tuple[str, ...] = ()
     """`namespace/name` of its PersistentVolumeClaims, with those of ephemeral volumes."""
     grace: float = _GRACE
@@ -96,7 +106,12 @@ class ObservedPod(GroupMember):
     @property
     def is_pinned(self) -> bool:
         """Whether the controller has pinned it to the node that it gave it (`act.patch.admit`)."""
-        return self.given is not None and self.owner is not None
+        return self.given is not None and (self.owner is not None or self.pinned)
+
+    @property
+    def named_claims(self) -> tuple[str, ...]:
+        """All claims that it names, in its status, too."""
+        return self.claims if self.special is None else (*self.claims, self.special)
 
     @property
     def is_waiting(self) -> bool:
@@ -119,6 +134,8 @@ def read_pod(body: JsonObject) -> ObservedPod:
     scheduled = conditions.get("PodScheduled") or {}
     phase = status.get("phase")
     deleted, deletion_grace = _deletion(metadata)
+    special = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    extended = extended_requests(spec)
     return ObservedPod(
         namespace=namespace,
         name=metadata["name"],
@@ -142,6 +159,9 @@ def read_pod(body: JsonObject) -> ObservedPod:
         node=spec.get("nodeName"),
         claims=claims,
         lacks_claims=lacks_claims,
+        extended=extended,
+        special=f"{namespace}/{special}" if special else None,
+        pinned=_is_pinned(metadata, spec),
         volumes=tuple(volumes_of(metadata, spec)) if spec.get("volumes") else (),
         succeeded=phase == "Succeeded" if phase in _ENDED else None,
         grace=_seconds(spec.get("terminationGracePeriodSeconds"), _GRACE),
@@ -153,7 +173,7 @@ def read_pod(body: JsonObject) -> ObservedPod:
             else None
         ),
         template=template_hash(spec) if QUEUE_LABEL in (metadata.get("labels") or {}) else 0,
-        verdict=_verdict(scheduled),
+        verdict=_verdict(scheduled, makes_claim=bool(extended)),
     )
 
 
@@ -206,8 +226,21 @@ def _owner(metadata: JsonObject) -> OwnerReference | None:
     return None
 
 
-def _verdict(scheduled: JsonObject) -> str | None:
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+def _is_pinned(metadata: JsonObject, spec: JsonObject) -> bool:
+    """Whether all terms of the node affinity allow the node only that the controller gave it."""
+    node = (metadata.get("annotations") or {}).get(NODE_ANNOTATION)
+    of_node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (of_node.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    if node is None or not terms:
+        return False
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return all(here in (term.get("matchFields") or ()) for term in terms)
+
+
+def _verdict(scheduled: JsonObject, *, makes_claim: bool) -> str | None:
+    """Why kube-scheduler finds no node; or cannot make the claim that it makes for the pod."""
+    reasons = _OF_MAKING if makes_claim else _OF_PLACING
+    if scheduled.get("status") == "False" and scheduled.get("reason") in reasons:
         return str(scheduled.get("message") or "")
     return None
 

@@ -14,6 +14,7 @@ from controller.observe.disruption import Disruptions
 from controller.observe.group_registry import GroupRegistry
 from controller.observe.leaving import leaving, longest_grace
 from controller.observe.member import place_of
+from controller.observe.planned_claims import PlannedClaims
 from controller.observe.pod import ObservedPod
 from controller.observe.standalone import StandaloneClaim
 from controller.observe.tentative import TentativeAllocations
@@ -29,6 +30,7 @@ class PodView:
     disruptions: Disruptions
     deferrals: Deferrals
     backoffs: Backoffs
+    planned: PlannedClaims
     memory: Callable[[], CarriedOver]
     """What the last cycle has left."""
 
@@ -45,14 +47,15 @@ class PodView:
         made = Pod(
             key=pod.key,
             needs=avoiding(
-                pod.needs,
+                self.planned.needs(pod),
                 {*self.deferrals.avoided_by(group or ""), *self.backoffs.avoided_by(pod.key)},
             ),
             state=state,
             group=group,
             pod_set=place.pod_set,
             rank=place.rank,
-            claims=pod.claims,
+            claims=self.planned.claims(pod),
+            planned=self.planned.planned(pod),
             created=pod.created,
             budgets=budgets,
             firm=pod.firm or self._starts_firm(pod),
@@ -86,7 +89,7 @@ class PodView:
             pod.key,
             pod.needs,
             state,
-            claims=pod.claims,
+            claims=self.planned.claims(pod),
             labels=pod.labels,
             volumes=pod.volumes,
         )

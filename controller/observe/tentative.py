@@ -25,6 +25,8 @@ class Assumed:
     """What its claims get, by claim."""
     preemptible: bool = True
     """Whether its group was, when the start was decided."""
+    planned: Mapping[str, Allocation] = field(default_factory=dict)
+    """What claims get, by planned claim, that kube-scheduler is to make."""
 
 
 Starts: TypeAlias = Mapping[str, Assumed]

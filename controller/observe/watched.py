@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from carina_dra.resource import ResourceClaim
 from controller.observe.gone import Gone
+from controller.observe.planned_claims import is_special
 from controller.observe.pod import ObservedPod
 
 
@@ -19,7 +20,7 @@ class Watched:
         self.claims: dict[str, ResourceClaim] = {}
         self._gone = Gone()
         self._referrers: dict[str, dict[str, None]] = {}
-        """By claim: the pods that refer to it."""
+        """By claim: the pods that name it."""
 
     def is_newer_pod(self, pod: ObservedPod) -> bool:
         """Whether nothing newer is known of a pod."""
@@ -33,12 +34,12 @@ class Watched:
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
         former: tuple[str, ...] = ()
-        if before is not None and before.claims != pod.claims:
-            former = before.claims
+        if before is not None and before.named_claims != pod.named_claims:
+            former = before.named_claims
             self._unrefer(pod.key, former)
-        for claim in pod.claims:
+        for claim in pod.named_claims:
             self._referrers.setdefault(claim, {})[pod.key] = None
-        return (*former, *pod.claims)
+        return (*former, *pod.named_claims)
 
     def remove_pod(self, pod: ObservedPod, now: float) -> ObservedPod | None:
         """Applies that a pod is gone; as it was known, if it was."""
@@ -47,7 +48,7 @@ class Watched:
         if known is None or known.uid != pod.uid:
             return None
         del self.pods[pod.key]
-        self._unrefer(pod.key, known.claims)
+        self._unrefer(pod.key, known.named_claims)
         return known
 
     def is_newer_claim(self, claim: ResourceClaim) -> bool:
@@ -79,12 +80,18 @@ class Watched:
         self._gone.expire(now)
 
     def users_of(self, claim: str) -> Iterator[ObservedPod]:
-        """The pods that refer to a claim."""
-        return (self.pods[pod] for pod in self._referrers.get(claim, ()))
+        """The pods that use a claim: it is named in their spec, or is their special one."""
+        for pod in map(self.pods.__getitem__, self._referrers.get(claim, ())):
+            if claim in pod.claims or is_special(self.claims.get(claim), pod):
+                yield pod
+
+    def named_by(self, claim: str) -> Iterator[ObservedPod]:
+        """The pods that name a claim, whether it is theirs or not."""
+        return map(self.pods.__getitem__, self._referrers.get(claim, ()))
 
     @property
     def referrers(self) -> Mapping[str, Mapping[str, None]]:
-        """By claim: the pods that refer to it."""
+        """By claim: the pods that name it."""
         return self._referrers
 
     def _unrefer(self, pod: str, claims: tuple[str, ...]) -> None:

@@ -63,6 +63,14 @@ class DeviceLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PodStranded:
+    """About a pod that nobody replaces, for which kube-scheduler finds no devices on its node."""
+
+    node: str
+    """The only one where it can be."""
+
+
+@dataclass(frozen=True, slots=True)
 class GateNotRemoved:
     """About a pod that was to start, but whose scheduling gate cannot be removed."""
 
@@ -85,6 +93,7 @@ Notice: TypeAlias = (
     | PodEvicted
     | DoubleAllocation
     | DeviceLost
+    | PodStranded
     | GateNotRemoved
     | ObjectSetAside
 )
@@ -133,6 +142,13 @@ def event_text(notice: Notice, namespace: str, turn: Turn | None = None) -> Even
                 "no controller replaces this pod: delete it, and create it again"
             )
             return EventText(EventType.WARNING, "DoubleAllocation", "Allocate", note)
+        case PodStranded(node=node):
+            note = (
+                f"kube-scheduler refuses it on node {node}, where its devices were planned and to "
+                "which it is pinned, and no controller replaces this pod: delete it, and create it "
+                "again"
+            )
+            return EventText(EventType.WARNING, "Stranded", "Schedule", note)
         case GateNotRemoved(error=error):
             note = f"its scheduling gate cannot be removed: {error}"
             return EventText(EventType.WARNING, "GateNotRemoved", "RemoveGate", note)

@@ -24,6 +24,7 @@ from controller.act.verdict import (
     DecideAgain,
     GiveUp,
     Keep,
+    Strand,
     Verdict,
     devices_are_needed,
     next_verdict,
@@ -40,7 +41,7 @@ from controller.act.writer import (
     WriteOutcome,
 )
 from controller.engine.decide.cycle import Engine
-from controller.engine.model.plan import Eviction, Plan
+from controller.engine.model.plan import Action, Eviction, Plan
 from controller.observe.claim import read_claim
 from controller.observe.group_registry import GROUPS
 from controller.observe.mirror import Mirror
@@ -54,6 +55,7 @@ from controller.report.notice import (
     GateNotRemoved,
     ObjectSetAside,
     PodEvicted,
+    PodStranded,
 )
 from controller.report.queue_checks import access_of
 from controller.report.regarding import claim_reference, pod_reference, references
@@ -286,9 +288,13 @@ class Loop:
     def _follow(self, verdict: Verdict) -> None:
         """Does what follows from a verdict."""
         mirror = self._mirror
-        if isinstance(verdict, Keep):
+        if isinstance(verdict, Keep | Strand):
             mirror.kept.add(verdict.pod.key)
             mirror.refuse(verdict.pod, verdict.group, None)
+            if isinstance(verdict, Strand):
+                self._events.record(pod_reference(verdict.pod), PodStranded(verdict.node))
+            return
+        if verdict.pod.key in mirror.evicting:  # with others of its gang
             return
         until = self._now() + self._avoid_seconds
         mirror.avoid(verdict.group, verdict.node, until)
@@ -297,13 +303,21 @@ class Loop:
             case DecideAgain(pod):
                 del mirror.refused[pod.key]
                 self._metrics.undone(Undone.TAKEN_BACK)
-            case GiveUp(pod):
+            case GiveUp(pod, mates=mates):
                 mirror.refused[pod.key] = math.inf  # until the eviction is refused
                 self._metrics.undone(Undone.REFUSED)
                 if self._writer is not None:
                     self._writer.evict(pod, None)
+                    for mate in mates:
+                        self._evict_mate(self._writer, mate, verdict.group)
             case _:
                 assert_never(verdict)
+
+    def _evict_mate(self, writer: Writes, pod: ObservedPod, group: str) -> None:
+        """Evicts a pod of a gang that lacks another one."""
+        node = pod.node or pod.given
+        if node is not None and pod.key not in self._mirror.evicting:
+            self._evict(writer, pod, Eviction(pod.key, node, Action.STALE, group))
 
     def _part(self) -> bool:
         """Has claims leave devices that another claim keeps; whether something is written."""

@@ -65,3 +65,16 @@ def test_rule_outlives_the_controller_and_goes_with_the_mode(site: Site) -> None
     assert rules(site) == [RULE]
     with site.controller(exclusive=False):
         eventually(lambda: not rules(site))
+
+
+def test_pods_that_ask_by_limits_are_refused_with_the_remedy(site: Site, team: Team) -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "100m"}}
+    container = {"name": "main", "image": "none", "resources": resources}
+    with site.controller(exclusive=True):
+        eventually(lambda: rules(site) == [RULE])
+        team.gang("limits", 1, 0, containers=[container])
+        refusal = team.await_condition(
+            "limits", lambda condition: condition.get("reason") == "ExclusiveDevices"
+        )
+        assert "in exclusive mode" in refusal["message"]
+        assert team.gated() == {"limits-0"}

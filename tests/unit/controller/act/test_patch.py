@@ -93,6 +93,15 @@ def test_a_pod_that_is_replaced_is_pinned() -> None:
     }
 
 
+def test_a_bare_pod_for_which_kube_scheduler_may_choose_devices_is_pinned() -> None:
+    body = pod_body("p")
+    change = patch.admit(read_pod(body), "n1", GANG, is_chosen_for=True)
+    started = merge(body, change)
+    seen = read_pod({**started, "metadata": {**started["metadata"], "resourceVersion": "2"}})
+    assert seen.is_pinned
+    assert seen.needs.affinity is None  # so that its place can be found again
+
+
 def test_a_pod_that_is_pinned_keeps_its_own_affinity() -> None:
     others: dict[str, Any] = {"podAntiAffinity": {REQUIRED: []}}
     pod = read_pod(pod_body("p", owner=JOB, affinity=others))

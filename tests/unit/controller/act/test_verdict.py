@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from carina_dra.resource import ResourceClaim, decode
+from carina_dra.resource import DeviceClass, ObjectMeta, ResourceClaim, decode
 from controller.act.verdict import (
     DecideAgain,
     GiveUp,
     Keep,
+    Strand,
     Verdict,
     devices_are_needed,
     is_about_all_nodes,
@@ -31,7 +32,7 @@ from controller.engine.model.snapshot import Snapshot
 from controller.observe.mirror import Mirror
 from controller.observe.pod import read_pod
 from tests.unit.controller.bodies import JOB, claim_body, declared_queue, pod_body
-from tests.unit.controller.engine.scene import GPU, NOW, Scene, gpus_of
+from tests.unit.controller.engine.scene import GPU, NOW, Scene, gpu_slice, gpus_of
 
 
 def refused(*, devices: bool, **fields: Any) -> Mirror:
@@ -168,3 +169,83 @@ def test_they_are_not_needed_by_groups_that_are_gone_or_refused_themselves() -> 
     )
     assert not devices_are_needed(scene.state(), plan)
     assert not devices_are_needed(scene.state(), None)
+
+
+# Pods whose devices kube-scheduler chooses -------------------------------------------------------
+
+
+def gang(least: int = 2, *, owner: dict[str, Any] | None = JOB, **second: Any) -> Mirror:
+    """Two pods that were sent to kube-scheduler; it refuses the first."""
+    mirror = Mirror(Snapshot(now=NOW, settings=Scene().settings))
+    made = DeviceClass(ObjectMeta(name="gpu"))
+    spec = replace(made.spec, extended_resource_name="nvidia.com/gpu")
+    mirror.put_devices(replace(made, spec=spec))
+    mirror.put_queue("q", declared_queue())
+    mirror.put_node(Scene().node("n1").nodes["n1"])
+    mirror.put_devices(gpu_slice("n1", 2))
+    containers = [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]
+    said = {"scheduling.carina.dev/min-count": str(least)}
+    said["scheduling.carina.dev/started-with"] = str(least)
+    for name, more in (("p", {"verdict": "no"}), ("mate", second)):
+        fields: dict[str, Any] = {"gates": (), "given": "n1", "owner": owner, **more}
+        body = pod_body(name, containers=containers, annotations=said, **fields)
+        if owner is None:
+            pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+            terms = {REQUIRED: {"nodeSelectorTerms": [pin]}}
+            body["spec"]["affinity"] = {"nodeAffinity": terms}
+        mirror.put_pod(read_pod(body))
+    mirror.refresh(NOW)
+    return mirror
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def judged(mirror: Mirror, seconds: float = 5) -> list[Verdict]:
+    return list(verdicts(mirror, NOW + seconds, 5, is_needed=lambda: False))
+
+
+@pytest.mark.parametrize(
+    "second", [{}, {"node": "n1"}], ids=["sent to kube-scheduler", "bound to its node"]
+)
+def test_a_gang_goes_with_a_pod_that_gets_no_device(second: dict[str, Any]) -> None:
+    [verdict] = judged(gang(**second))
+    assert isinstance(verdict, GiveUp)
+    assert [mate.name for mate in verdict.mates] == ["mate"]
+
+
+def test_a_pod_that_its_group_does_not_need_goes_alone() -> None:
+    [verdict] = judged(gang(least=1))
+    assert isinstance(verdict, GiveUp)
+    assert not verdict.mates
+
+
+def test_the_pods_of_a_gang_that_have_not_started_stay() -> None:
+    [verdict] = judged(gang(gates=("scheduling.carina.dev/queue",), given=None))
+    assert isinstance(verdict, GiveUp)
+    assert not verdict.mates
+
+
+def test_a_gang_stays_while_the_refusal_may_be_transient() -> None:
+    assert not judged(gang(), seconds=4)
+
+
+def test_a_pod_that_nobody_replaces_is_stranded_once() -> None:
+    mirror = gang(least=1, owner=None)
+    [verdict] = judged(mirror)
+    assert isinstance(verdict, Strand)
+    assert verdict.node == "n1"
+    mirror.kept.add("t/p")
+    assert not judged(mirror)
+
+
+@pytest.mark.parametrize(("reason", "counts"), [("SchedulerError", True), ("Other", False)])
+def test_a_claim_that_kube_scheduler_cannot_make_counts_as_refusal(
+    reason: str, *, counts: bool
+) -> None:
+    requests = {"requests": {"nvidia.com/gpu": "1"}}
+    body = pod_body("p", verdict="quota", containers=[{"name": "main", "resources": requests}])
+    body["status"]["conditions"][0]["reason"] = reason
+    assert (read_pod(body).verdict == "quota") == counts
+    body["spec"]["containers"] = [{"name": "main"}]
+    assert read_pod(body).verdict is None

@@ -1,5 +1,6 @@
 """The loop: when it decides, what it has written, and what it makes of the outcome."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from controller.names import GROUP, RESERVATIONS
 from controller.observe.mirror import Assumed, Mirror
 from controller.observe.pod import ObservedPod, read_pod
 from controller.report.metrics import ControllerMetrics
+from controller.report.notice import PodStranded
 from controller.run.inbox import Inbox
 from controller.run.loop import Loop
 from tests.fakes.loop_ports import NotedEvents, NotedReports, NotedWrites
@@ -452,3 +454,40 @@ def test_what_replaces_a_refused_pod_starts_with_its_line_only_one_at_a_time() -
     assert [str(reasons[0]) for reasons in waiting.waiting.values()] == [
         "its start was refused by kube-scheduler: no"
     ]
+
+
+# Pods whose devices kube-scheduler chooses -------------------------------------------------------
+
+
+def sent(controller: Controller, name: str, **fields: Any) -> ObservedPod:
+    """A pod that asks by an extended resource, and was sent to kube-scheduler."""
+    made = DeviceClass(ObjectMeta(name="gpu"))
+    spec = replace(made.spec, extended_resource_name="nvidia.com/gpu")
+    controller.mirror.put_devices(replace(made, spec=spec))
+    containers = [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]
+    fields = {"gates": (), "given": "n1", **fields}
+    return controller.pod(name, containers=containers, **fields)
+
+
+def test_a_gang_of_which_a_pod_gets_no_device_is_evicted_whole() -> None:
+    controller = Controller()
+    said = {"scheduling.carina.dev/min-count": "2", "scheduling.carina.dev/started-with": "2"}
+    sent(controller, "p", owner=JOB, annotations=said, verdict="no")
+    sent(controller, "mate", owner=JOB, annotations=said, given="n2", node="n2")
+    controller.step()
+    controller.step(after=5)
+    gone = [pod.name for pod in controller.written.evicted]
+    assert gone == ["p", "mate"]
+    controller.step(after=5)
+    assert [pod.name for pod in controller.written.evicted] == gone
+
+
+def test_a_bare_pod_that_gets_no_device_is_told_of_once() -> None:
+    controller = Controller()
+    pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pin]}}
+    sent(controller, "p", verdict="no", affinity={"nodeAffinity": required})
+    for _ in range(3):
+        controller.step(after=5)
+    assert [notice for _, notice in controller.events.told] == [PodStranded("n1")]
+    assert not controller.written.evicted

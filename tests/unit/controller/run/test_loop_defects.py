@@ -94,10 +94,10 @@ def test_a_group_whose_start_cannot_be_made_keeps_no_other_from_it_nor_from_its_
     bad = controller.pod("bad", claims=["c-bad"])
     original = getattr(commit, function)
 
-    def failing(*arguments: Any) -> Any:
+    def failing(*arguments: Any, **named: Any) -> Any:
         if bad in arguments or "t/bad" in str(arguments[1:3]) or "t/pod/bad" in arguments:
             raise RuntimeError("a defect")
-        return original(*arguments)
+        return original(*arguments, **named)
 
     monkeypatch.setattr(commit, function, failing)
     controller.step()
