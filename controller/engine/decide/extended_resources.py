@@ -7,12 +7,16 @@ resources, of which a node serves some in one way and some in the other.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from carina_dra.resource import Exactly, ResourceClaim
 from controller.engine.model.pod import Pod
 from controller.engine.model.reason import ExclusiveDevices
 from controller.engine.model.resource import DevicesOf
 from controller.engine.state.state import State
+
+_REMEMBERED: Final = 64
+"""Of how many combinations of resources it is remembered which nodes offer them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class ExtendedResources:
             wanted, found = frozenset(names), dict[frozenset[str], list[str]]()
             for name, node in state.nodes.items():
                 found.setdefault(wanted & node.offered, []).append(name)
+            if len(self._divided) >= _REMEMBERED:
+                self._divided.clear()
             ordered = sorted(found, key=lambda offered: (-len(offered), sorted(offered)))
             known = self._divided[names] = {of: frozenset(found[of]) for of in ordered}
         return known

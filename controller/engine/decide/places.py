@@ -182,6 +182,8 @@ class PlaceFinder:
         names = self.candidates(pod, within)
         if not names:
             return None
+        if pod.planned:
+            self.spend(len(self._state.nodes) * len(pod.planned) // _NODES_A_STEP)
         services = self._extended.services(pod, names, open_claims)
         if isinstance(services, ExclusiveDevices):
             return services

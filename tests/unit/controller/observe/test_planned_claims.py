@@ -17,6 +17,9 @@ from carina_dra.resource import (
     TaintEffect,
     decode,
 )
+from controller.engine.files.file import read_snapshot, write_snapshot
+from controller.engine.files.redaction import redacted
+from controller.engine.free import Amount, free_devices
 from controller.engine.model.pod import Pending, Placed, Pod, PodNeeds
 from controller.names import TAINT
 from controller.observe.mirror import Assumed, Mirror
@@ -237,6 +240,22 @@ def test_nobody_waits_for_a_pod_that_kube_scheduler_has_refused(mirror: Mirror) 
     send(mirror)
     put(mirror, asking(gates=(), given="n1", verdict="0/1 nodes are available", version=3))
     assert not list(mirror.choices())
+
+
+def test_snapshot_with_planned_claims_survives_a_file(mirror: Mirror) -> None:
+    put(mirror, asking())
+    send(mirror)
+    snapshot = mirror.state.snapshot()
+    assert PLANNED in {claim.key for claim in snapshot.claims}
+    assert read_snapshot("a.json", write_snapshot(snapshot).encode()) == snapshot
+    assert redacted(snapshot).pods == snapshot.pods
+
+
+def test_planned_devices_are_not_free(mirror: Mirror) -> None:
+    put(mirror, asking())
+    send(mirror)
+    [found] = free_devices(mirror.state.snapshot())
+    assert found.amount == Amount(free=3, total=4)
 
 
 def test_taint_of_exclusive_mode_is_known_to_the_engine(mirror: Mirror) -> None:

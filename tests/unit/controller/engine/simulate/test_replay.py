@@ -52,6 +52,21 @@ def test_a_pod_that_is_being_evicted_holds_its_devices_for_the_grace() -> None:
     assert label.runs[0].ended == of.now + 30
 
 
+def test_a_group_that_asks_by_an_extended_resource_runs_like_one_with_claims() -> None:
+    of = snapshot(run_time=3 * _HOUR)
+    name = "nvidia.com/gpu"
+
+    def named(pod: Pod) -> Pod:
+        if pod.group != "vision/train":
+            return pod
+        needs = replace(pod.needs, mapped=((name, 1),))
+        return replace(pod, needs=needs, planned=tuple((name, claim) for claim in pod.claims))
+
+    with_names = replace(of, pods=tuple(map(named, of.pods)))
+    assert with_names != of
+    assert run(with_names)[2] == run(of)[2]
+
+
 def test_the_devices_of_running_pods_are_in_use_from_the_start() -> None:
     record, _, _ = run(snapshot(run_time=None))
     assert record.samples[0].in_use == {"vision": 2}
