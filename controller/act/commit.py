@@ -189,9 +189,7 @@ def _is_ready(
     ):
         return False
     freed = set(pools_of(released.values()))
-    planned = (
-        allocation for assumed in pods.values() for allocation in assumed.planned.values()
-    )
+    planned = (allocation for assumed in pods.values() for allocation in assumed.planned.values())
     return freed.isdisjoint(pools_of((*own.values(), *planned)))
 
 

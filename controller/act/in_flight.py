@@ -44,7 +44,7 @@ class InFlight:
                 if any(other != group for other in self._written.get(pool, ())):
                     return True
                 chosen = self._chosen.get(pool, {})
-                if any(other != group and of != classes for other, of in chosen):
+                if any(other != group and chosen_from != classes for other, chosen_from in chosen):
                     return True
             new = _without_tentative(self._mirror, assumed.allocations)
             for pool in pools_of(new.values()):

@@ -92,15 +92,16 @@ def claim_spec(requests: ExtendedRequests, resource: str, class_name: str) -> Re
     Each container has a request of its own. An init container that ends early uses the devices of
     containers after it first, and those of all such containers are one request.
     """
-    asked = [one for one in requests if one.resource == resource]
-    lasting = [one for one in asked if not one.ends_early]
-    counts = {_name(one): one.amount for one in lasting}
+    asked = [request for request in requests if request.resource == resource]
+    lasting = [request for request in asked if not request.ends_early]
+    counts = {_name(request): request.amount for request in lasting}
     most: tuple[int, str] | None = None
-    for one in asked:
-        if one.ends_early:
-            count = one.amount - sum(x.amount for x in lasting if x.container > one.container)
+    for request in asked:
+        if request.ends_early:
+            used = sum(after.amount for after in lasting if after.container > request.container)
+            count = request.amount - used
             if count > 0 and (most is None or count > most[0]):
-                most = count, _name(one)
+                most = count, _name(request)
     if most is not None:
         counts[most[1]] = most[0]
     return ResourceClaimSpec(
@@ -126,7 +127,7 @@ def classes_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
     the first by name.
     """
     found: dict[str, str] = {}
-    ordered = sorted(classes, key=lambda one: one.metadata.name, reverse=True)
+    ordered = sorted(classes, key=lambda known: known.metadata.name, reverse=True)
     for device_class in sorted(ordered, key=_created):
         if device_class.spec.extended_resource_name:
             found[device_class.spec.extended_resource_name] = device_class.metadata.name

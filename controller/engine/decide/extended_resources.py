@@ -91,7 +91,9 @@ class ExtendedResources:
             if len(self._divided) >= _REMEMBERED:
                 self._divided.clear()
             ordered = sorted(found, key=lambda offered: (-len(offered), sorted(offered)))
-            known = self._divided[names] = {of: frozenset(found[of]) for of in ordered}
+            known = self._divided[names] = {
+                offered: frozenset(found[offered]) for offered in ordered
+            }
         return known
 
     def _is_counted(self, pod: Pod, offered: frozenset[str]) -> bool:
@@ -109,6 +111,6 @@ class ExtendedResources:
                 continue
             for request in claim.spec.devices.requests:
                 if isinstance(request.wants, Exactly):
-                    of = DevicesOf(request.wants.request.device_class_name)
-                    if self._state.devices.is_about_gpus(of):
+                    devices = DevicesOf(request.wants.request.device_class_name)
+                    if self._state.devices.is_about_gpus(devices):
                         yield name
