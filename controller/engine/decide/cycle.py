@@ -27,6 +27,7 @@ from controller.engine.decide.places import PlaceFinder, Spent, no_time
 from controller.engine.decide.promise import keep_promises
 from controller.engine.decide.refusal import scheduler_reason
 from controller.engine.decide.reservation import Reservations
+from controller.engine.decide.search_limit import SearchLimit
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.stale import evict_stale
 from controller.engine.decide.standing_refusals import (
@@ -141,8 +142,8 @@ class _Cycle:
         self._allocation = Allocating(trial, self._reservations)
         self._making_room: dict[Action, MakingRoom] = {}
         """By action, once it is tried."""
-        self._last_step: int | None = None
-        """The searches for victims end before it."""
+        self._search_limit: SearchLimit | None = None
+        """That of the searches for victims, once the first begins."""
         self._end = _FIRST if self._state.memory.deferred else 1.0
         """The part of the time after which nothing more is begun."""
         self._kept_places: tuple[KeptPlace, ...] = ()
@@ -193,8 +194,6 @@ class _Cycle:
         settings = self._state.settings
         if settings.allocates:
             groups = self._in_turn(groups, self._allocation.attempt)
-        if self._last_step is None and settings.search_steps is not None:
-            self._last_step = self._trial.places.steps + settings.search_steps
         for action in settings.actions:
             if action not in _FOR_NOBODY:
                 groups = self._make_room(groups, action)
@@ -204,9 +203,12 @@ class _Cycle:
         if not groups or self._is_over():
             self._unasked.update(group.key for group in groups)
             return []
+        if self._search_limit is None:
+            most = self._state.settings.search_steps
+            self._search_limit = SearchLimit.of(self._trial.places.steps, most)
         making_room = self._making_room.get(action)
         if making_room is None:
-            making_room = MakingRoom(self._trial, self._shares, action, self._last_step)
+            making_room = MakingRoom(self._trial, self._shares, action, self._search_limit)
             self._making_room[action] = making_room
         concerned = [
             group

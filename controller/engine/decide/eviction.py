@@ -17,6 +17,7 @@ from controller.engine.decide.overrun import is_due
 from controller.engine.decide.placement_policy import policy_of
 from controller.engine.decide.placement_unit import PlacementUnit, next_chunk
 from controller.engine.decide.refusal import evicts_none_by_refusal
+from controller.engine.decide.search_limit import SearchLimit
 from controller.engine.decide.shares import Shares
 from controller.engine.decide.trial import Trial
 from controller.engine.decide.victim_search import CutShortError, VictimSearch
@@ -42,13 +43,12 @@ class _Asker(NamedTuple):
 class MakingRoom:
     """Looks for victims for the next chunk of one group after the other."""
 
-    def __init__(self, trial: Trial, shares: Shares, action: Action, last_step: int | None) -> None:
-        """The searches end before `last_step`."""
+    def __init__(self, trial: Trial, shares: Shares, action: Action, limit: SearchLimit) -> None:
         self._trial = trial
         self._state = trial.state
         self._shares = shares
         self._action = action
-        self._last_step = last_step
+        self._limit = limit
         self._ranks = givers(trial.state, shares)
         self._victims: dict[Hashable, Victims] = {}
         self._refused: dict[Hashable, Reason] = {}
@@ -76,7 +76,7 @@ class MakingRoom:
     def attempt(self, group: Group) -> Outcome:
         """Places the next chunk of a group, evicting others."""
         state = self._state
-        if self._last_step is not None and self._trial.places.steps >= self._last_step:
+        if self._limit.is_reached(self._trial.places.steps):
             return Refused(self._cut(group, self._known_cursor(group)))
         held = evicts_none_by_refusal(group) or self._delay(group)
         if held is not None:
@@ -161,7 +161,7 @@ class MakingRoom:
             eligibility,
             victims,
             policy,
-            last_step=self._last_step,
+            limit=self._limit,
             skips=cursor.looked,
             moves=cursor.moves,
             guarded=self.guarded,

@@ -108,19 +108,35 @@ class Improvement:
         group = self._eligibility.group
         if refusal(self._state, group.queue, asked, preemptible=group.preemptible) is not None:
             return None  # others have to go whatever room there is
+        nodes = self._nodes(chunk, known)
+        if self._eligibility.action is Action.CONSOLIDATE and not self._is_free(chunk, nodes):
+            return None
         few = FewNodes(
             self._trial,
             self._eligibility,
             self._victims,
             self._giving,
             self._policy,
-            self._nodes(chunk, known),
+            nodes,
             bystanders=self._bystanders,
         )
         if least is not None:
             least = least._replace(fairness=few.fairness(gone) or UNFAIR)
         plan = few.search(chunk, least, partial(self._try_out, few, chunk))
         return None if plan is None else self._carry_out(plan, chunk)
+
+    def _is_free(self, chunk: PlacementUnit, nodes: frozenset[str]) -> bool:
+        """Whether nodes have free together what a chunk needs, so that moving may help."""
+        pods, places = list(chunk.all_pods()), self._places
+        rooms = [self._state.rooms[node] for node in nodes]
+        places.spend((len(pods) + len(rooms)) // _PODS_A_STEP)
+        return (
+            sum(room.pods for room in rooms) >= len(pods)
+            and sum(max(0, room.cpu) for room in rooms) >= sum(pod.needs.cpu for pod in pods)
+            and sum(max(0, room.memory) for room in rooms) >= sum(pod.needs.memory for pod in pods)
+            and sum(map(self._state.devices.most_free, nodes))
+            >= sum(map(places.least_devices, pods))
+        )
 
     def _nodes(self, chunk: PlacementUnit, known: _Known | None) -> frozenset[str]:
         """All nodes if there are few; else those of the plan, and the ones that promise most.

@@ -23,6 +23,7 @@ from controller.engine.decide.guarded import Guarded
 from controller.engine.decide.improvement import Improvement
 from controller.engine.decide.placement_unit import PlacementUnit, stands
 from controller.engine.decide.places import Least, Place
+from controller.engine.decide.search_limit import SearchLimit
 from controller.engine.decide.trial import Trial
 from controller.engine.decide.victims import Victims
 from controller.engine.model.group import Group
@@ -81,13 +82,13 @@ class VictimSearch:
         victims: Victims,
         policy: Policy,
         *,
-        last_step: int | None,
+        limit: SearchLimit,
         skips: tuple[int, ...] = (),
         moves: bool = False,
         guarded: Guarded,
         past_budgets: frozenset[str] = frozenset(),
     ) -> None:
-        """The search ends before `last_step`; `skips` are those of a cursor.
+        """The search ends at the limit; `skips` are those of a cursor.
 
         Budgets of the queues `past_budgets` are not respected for what these have borrowed.
         With `moves`, groups whose queue need not give may go as well, if they fit elsewhere.
@@ -99,7 +100,7 @@ class VictimSearch:
         self._action = eligibility.action
         self._victims = victims
         self._policy = policy
-        self._last_step = last_step
+        self._limit = limit
         self._search = _Search(skips)
         self.moves = moves
         """Whether groups may go whose queue need not give."""
@@ -155,6 +156,8 @@ class VictimSearch:
 
         On more nodes, it is where more pods leave than get a place, or where nobody can move.
         """
+        if self._limit.improvements <= 0:
+            return False
         is_small = len(self._state.nodes) <= FEW
         if isinstance(taken, Sequence):
             pods = self._evicted.pods
@@ -180,7 +183,9 @@ class VictimSearch:
             bystanders=self.moves,
         )
         known = taken if isinstance(taken, Sequence) else None
+        before = self._places.steps
         better = improvement.search(chunk, asked, known, self.has, mark)
+        self._limit.improve(self._places.steps - before)
         self.has = improvement.has
         if better is not None:
             return better
@@ -275,8 +280,7 @@ class VictimSearch:
 
     def _is_over(self) -> bool:
         """Whether as much has been tried as may be; a search still looks at one node more."""
-        is_last = self._last_step is not None and self._places.steps >= self._last_step
-        return is_last or self._places.spent() >= 1
+        return self._limit.is_reached(self._places.steps) or self._places.spent() >= 1
 
     def _gang(self) -> Gang:
         return Gang(self._trial, self._take, self._least_cost)

@@ -16,6 +16,8 @@ _CASES = 400
 _ACTIONS = (Action.CONSOLIDATE, Action.RECLAIM, Action.PREEMPT)
 _MISSED, _MORE = 0.01, 0.05
 """The parts of the possible plans that may be missed, and that may disturb more than needed."""
+_CHANCE_MISSED, _CHANCE_MORE = 2, 3
+"""So many more by chance: few cases are drawn of each kind."""
 _DRAWN = 30
 
 
@@ -39,8 +41,8 @@ def test_plans_disturb_no_more_than_needed(action: Action, kind: Kind, *, alike:
         assert disturbance is not None, f"seed {seed}: {choice} is against the rules"
         if disturbance != best:
             more.append(seed)
-    assert len(missed) <= max(1, _MISSED * possible), f"of {possible}, missed: {missed}"
-    assert len(more) <= max(2, _MORE * possible), f"of {possible}, disturbed more: {more}"
+    assert len(missed) <= _MISSED * possible + _CHANCE_MISSED, f"of {possible}, missed: {missed}"
+    assert len(more) <= _MORE * possible + _CHANCE_MORE, f"of {possible}, disturbed more: {more}"
 
 
 def _contested(rng: Random, action: Action, kind: Kind, *, alike: bool) -> Case:
