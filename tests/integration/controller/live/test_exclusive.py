@@ -1,11 +1,13 @@
 """Exclusive mode on a real control plane, with the permissions of the component `exclusive`."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from carina_dra.kube.api_resource import DEVICE_TAINT_RULES, PODS
+from carina_dra.kube.errors import NotFound
 from controller.act.exclusive_taint import RULE
 from simulation.kubernetes.cluster import DEPLOY
 from tests.eventually import eventually
@@ -21,6 +23,8 @@ def installed(site: Site) -> Iterator[None]:
     site.add_nodes(_NODE, gpus=4)
     yield
     site.remove_nodes(_NODE)
+    with suppress(NotFound):
+        site.client.delete(DEVICE_TAINT_RULES, RULE)
     for policy in ("no-shared-claims", "no-toleration"):
         site.cluster.kubectl("delete", "-f", str(DEPLOY / "exclusive" / f"{policy}.yaml"))
     site.cluster.install_carina()

@@ -82,7 +82,7 @@ def _split_groups(cluster: RunningCluster, plan: Plan) -> Iterator[str]:
             before
             and any(pod.key in evicted for pod in pods)
             and any(pod.key in keeps for pod in pods)
-            and not _has_minimum(group, pods, keeps)
+            and not _has_minimum(group, pods, keeps | nominated)  # a pod may move by itself
         ):
             yield f"{group.key} keeps a part of what it needs"
 
