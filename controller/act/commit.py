@@ -106,7 +106,7 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
     """What follows from a plan for the cluster as it is watched."""
     by_group: dict[str, list[Start]] = {}
     for start in plan.starts:
-        by_group.setdefault(mirror.state.pods[start.pod].group or "", []).append(start)
+        by_group.setdefault(mirror.state.occupancy.pods[start.pod].group or "", []).append(start)
     for_each = mirror.set_aside.each
     starts = dict(
         for_each(
@@ -143,7 +143,7 @@ def acts(plan: Plan, mirror: Mirror) -> Acts:
 
 
 def _assumed(mirror: Mirror, group: str, starts: Iterable[Start]) -> Mapping[str, Assumed]:
-    preemptible = mirror.state.groups[group].preemptible
+    preemptible = mirror.state.occupancy.groups[group].preemptible
     made: dict[str, Assumed] = {}
     for start in starts:
         keys = _planned(mirror, start.pod)
@@ -155,7 +155,7 @@ def _assumed(mirror: Mirror, group: str, starts: Iterable[Start]) -> Mapping[str
 
 def _planned(mirror: Mirror, pod: str) -> set[str]:
     """The claims of a pod that kube-scheduler is to make."""
-    return {claim for _, claim in mirror.state.pods[pod].planned}
+    return {claim for _, claim in mirror.state.occupancy.pods[pod].planned}
 
 
 def _release(mirror: Mirror, claim: str) -> Iterator[Release]:
@@ -177,7 +177,7 @@ def _is_ready(
     claims = {
         claim
         for pod in pods
-        for claim in mirror.state.pods[pod].claims
+        for claim in mirror.state.occupancy.pods[pod].claims
         if claim not in _planned(mirror, pod)
     }
     if not claims.isdisjoint(released):
@@ -231,7 +231,7 @@ def _commits(
                 PodStart(
                     mirror.pods[key],
                     assumed.node,
-                    mirror.state.groups[group],
+                    mirror.state.occupancy.groups[group],
                     is_chosen_for=bool(_planned(mirror, key)),
                 )
                 for key, assumed in pods.items()

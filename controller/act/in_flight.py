@@ -70,7 +70,9 @@ class InFlight:
 
     def _classes(self, pod: str) -> frozenset[str]:
         state = self._mirror.state
-        return classes_of(state.claims[key] for _, key in state.pods[pod].planned)
+        return classes_of(
+            state.occupancy.claims[key] for _, key in state.occupancy.pods[pod].planned
+        )
 
     def _group_of(self, pod: str) -> str:
         return self._mirror.roster.group_of(pod) or pod

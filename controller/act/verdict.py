@@ -83,7 +83,7 @@ def devices_are_needed(state: State, plan: Plan | None) -> bool:
     return any(
         any(isinstance(reason, _OF_ROOM) for reason in reasons)
         for key, reasons in plan.waiting.items()
-        if key in state.groups and state.groups[key].refusal is None
+        if key in state.occupancy.groups and state.occupancy.groups[key].refusal is None
     )
 
 
@@ -128,10 +128,10 @@ def _verdict(
 
 def _mates(mirror: Mirror, pod: ObservedPod, key: str) -> Iterator[ObservedPod]:
     """The pods that cannot run without one that gets no devices, and that are replaced."""
-    group = mirror.state.groups.get(key)
+    group = mirror.state.occupancy.groups.get(key)
     if group is None or not mirror.is_unserved(pod.key):
         return
-    if stands(mirror.state, group, without=[mirror.state.pods[pod.key]]):
+    if stands(mirror.state, group, without=[mirror.state.occupancy.pods[pod.key]]):
         return
     for mate in mirror.roster.members(key):
         is_there = not mate.is_held and mate.succeeded is None and mate.deleted is None

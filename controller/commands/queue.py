@@ -71,10 +71,10 @@ class _Table:
     """The queues of a state, each before those below it."""
 
     def __init__(self, state: State, plan: Plan, access: Mapping[str, QueueAccess]) -> None:
-        self._tree = state.tree
+        self._tree = state.occupancy.tree
         groups = count_groups(state)
         use, held_up = use_of_closed_queues(state), holdups(state, plan)
-        names = [*self._below(ROOT), *sorted(state.tree.cut_off)]
+        names = [*self._below(ROOT), *sorted(state.occupancy.tree.cut_off)]
         self._statuses: dict[str, QueueStatus] = {
             name: queue_status(
                 state,

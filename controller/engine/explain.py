@@ -110,13 +110,13 @@ def group_named(snapshot: Snapshot, name: str, refused: Mapping[str, str] = _NON
 
 def turn_of(state: State, key: str) -> Turn | None:
     """The place of a group in its queue; None if it does not wait."""
-    group = state.groups.get(key)
+    group = state.occupancy.groups.get(key)
     return None if group is None else turns_in(state, group.queue).get(key)
 
 
 def turns_in(state: State, queue: str) -> Mapping[str, Turn]:
     """The place of each group of a queue that waits, by its key."""
-    groups = (state.groups[key] for key in state.waiting if key in state.groups)
+    groups = (state.occupancy.groups[key] for key in state.waiting if key in state.occupancy.groups)
     waiting = [group for group in groups if group.queue == queue]
     waiting.sort(key=lambda group: rank_of_group(state, group))
     return {group.key: Turn(at, len(waiting)) for at, group in enumerate(waiting, start=1)}

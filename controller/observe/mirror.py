@@ -375,7 +375,7 @@ class Mirror:
         for claim in claims:
             self._attempt(CLAIMS, claim, partial(self._refresh_claim, claim))
         for key, group in groups.items():
-            if (group is None) == (key in self.state.groups):
+            if (group is None) == (key in self.state.occupancy.groups):
                 # Its pods can be decided on from now on, or no longer; nothing else concerns them.
                 self._changed_pods |= dict.fromkeys(self.roster.pods_of(key))
             put = partial(self.state.remove_group, key)

@@ -181,7 +181,7 @@ class CycleReport:
             before = known.get(key)
             basis = _Basis(
                 version=version,
-                group=state.groups.get(key),
+                group=state.occupancy.groups.get(key),
                 pods=_pods(state, key),
                 outlook=of_plan.get(key, _SETTLED),
                 refused=observed.refused.get(key),
@@ -209,7 +209,7 @@ class CycleReport:
         def take(key: str, reasons: tuple[Reason, ...]) -> None:
             before = known.get(key)
             if before is None or before[0] != reasons:
-                before = reasons, group_waits(key, reasons, state.tree.queues.values())
+                before = reasons, group_waits(key, reasons, state.occupancy.tree.queues.values())
             self._waiting[key] = before
 
         for key, reasons in plan.waiting.items():
@@ -244,14 +244,14 @@ def _figures(resources: Iterable[ResourceAmounts], groups: GroupCounts) -> Queue
 
 def _group_of(state: State) -> Callable[[str], str | None]:
     def group_of(pod: str) -> str | None:
-        known = state.pods.get(pod)
+        known = state.occupancy.pods.get(pod)
         return None if known is None else known.group
 
     return group_of
 
 
 def _pods(state: State, key: str) -> tuple[Pod, ...]:
-    members = state.members.get(key)
+    members = state.occupancy.members.get(key)
     if members is None:
         return ()
-    return tuple(state.pods[pod] for pods in members.by_set.values() for pod in pods)
+    return tuple(state.occupancy.pods[pod] for pods in members.by_set.values() for pod in pods)

@@ -20,7 +20,7 @@ class PlacesInQueues:
 
     def of(self, state: State, key: str, now: float) -> Turn | None:
         """The place of a group; None if it does not wait. `now` is of any steady clock."""
-        group = state.groups.get(key)
+        group = state.occupancy.groups.get(key)
         if group is None:
             return None
         known = self._of_queue.get(group.queue)
@@ -34,5 +34,5 @@ class PlacesInQueues:
 
     def keep(self, state: State) -> None:
         """Forgets queues that are gone."""
-        for queue in self._of_queue.keys() - state.tree.queues.keys():
+        for queue in self._of_queue.keys() - state.occupancy.tree.queues.keys():
             del self._of_queue[queue]

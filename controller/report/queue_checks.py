@@ -52,7 +52,7 @@ def checks(
     state: State, queue: str, access: QueueAccess, generation: int
 ) -> Iterator[StatusCondition]:
     """The conditions of a queue of the tree, beside whether it is active."""
-    known = state.tree.queues[queue]
+    known = state.occupancy.tree.queues[queue]
     missing = [*_missing_classes(state, known), *_missing_namespaces(access)]
     yield desired_condition(
         REFERENCES,
@@ -74,7 +74,7 @@ def checks(
 
 
 def _missing_classes(state: State, queue: Queue) -> Iterator[str]:
-    classes = state.feed.classes
+    classes = state.occupancy.feed.classes
     for resource in queue.entitlements:
         if isinstance(resource, DevicesOf) and resource.device_class not in classes:
             name = resource.device_class
@@ -89,7 +89,7 @@ def _missing_namespaces(access: QueueAccess) -> Iterator[str]:
 
 def _exceeded_by_children(state: State, queue: Queue) -> Iterator[str]:
     """The resources of which the queues below a queue have more quota than itself."""
-    tree = state.tree
+    tree = state.occupancy.tree
     below = tree.children.get(queue.name, ())
     for resource, quota in _quotas(state, queue):
         together = _together(state, below, resource)
@@ -107,7 +107,7 @@ def _beyond_cluster(state: State, queue: Queue) -> Iterator[str]:
         return
     for resource, quota in _quotas(state, queue):
         total = cluster_total(state, resource)
-        together = _together(state, state.tree.children[""], resource)
+        together = _together(state, state.occupancy.tree.children[""], resource)
         if quota and together > total:
             yield (
                 f"{describe(resource)}: the queues without a parent have a quota of "
@@ -119,15 +119,15 @@ def _beyond_cluster(state: State, queue: Queue) -> Iterator[str]:
 
 def _quotas(state: State, queue: Queue) -> Iterator[tuple[Resource, int]]:
     """The quotas that a queue names, if it is not closed."""
-    if state.tree.closed_by(queue.name) is None:
+    if state.occupancy.tree.closed_by(queue.name) is None:
         for resource, entitlement in queue.entitlements.items():
             if entitlement.quota is not None:
                 yield resource, entitlement.quota
 
 
 def _together(state: State, queues: Iterable[str], resource: Resource) -> int:
-    at = state.tree.index[resource]
-    return sum(state.tree.quotas(name)[at] or 0 for name in queues)
+    at = state.occupancy.tree.index[resource]
+    return sum(state.occupancy.tree.quotas(name)[at] or 0 for name in queues)
 
 
 def _some(findings: Sequence[str]) -> str:

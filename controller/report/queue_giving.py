@@ -36,13 +36,13 @@ def holdups(state: State, plan: Plan) -> Mapping[str, Holdup]:
     """By queue: what keeps it from giving back. Queues that nothing keeps are left out."""
     guarded = _guarded(plan)
     budgets, nodes = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for key, hold in state.holds.items():
-        pod = state.pods[key]
+    for key, hold in state.occupancy.holds.items():
+        pod = state.occupancy.pods[key]
         match pod.state:
             case Evicting(stuck=True, lingers=False):
                 nodes[hold.queue].add(hold.node)
             case Placed() if pod.budgets and hold.queue in guarded:
-                spent = (name for name in pod.budgets if state.budgets.get(name, 0) < 1)
+                spent = (name for name in pod.budgets if state.occupancy.budgets.get(name, 0) < 1)
                 budgets[hold.queue].update(spent)
     return {
         queue: Holdup(tuple(sorted(budgets[queue])), tuple(sorted(nodes[queue])))

@@ -46,15 +46,17 @@ class ResourceAmounts:
 def count_groups(state: State) -> Mapping[str, GroupCounts]:
     """By queue: how many groups it has. Queues without groups are left out."""
     pending, running = Counter[str](), Counter[str]()
-    for key, members in state.members.items():
-        group = state.groups.get(key)
-        if group is None or group.queue not in state.tree.paths:
+    for key, members in state.occupancy.members.items():
+        group = state.occupancy.groups.get(key)
+        if group is None or group.queue not in state.occupancy.tree.paths:
             continue
-        has_place = any(state.is_active(pod) for pods in members.by_set.values() for pod in pods)
+        has_place = any(
+            state.occupancy.is_active(pod) for pods in members.by_set.values() for pod in pods
+        )
         if has_place and fullness(state, group) is not Fullness.BELOW_MINIMUM:
-            running.update(state.tree.paths[group.queue])
+            running.update(state.occupancy.tree.paths[group.queue])
         elif key in state.waiting:
-            pending.update(state.tree.paths[group.queue])
+            pending.update(state.occupancy.tree.paths[group.queue])
     return {queue: GroupCounts(pending[queue], running[queue]) for queue in pending | running}
 
 
@@ -78,7 +80,7 @@ def queue_status(
     generation: that of the Queue object that was decided on.
     """
     conditions = [_active(state, queue, use, access, generation)]
-    if queue in state.tree.queues:
+    if queue in state.occupancy.tree.queues:
         conditions += checks(state, queue, access, generation)
         conditions.append(gives_back(holdup, generation))
     return QueueStatus(
@@ -94,12 +96,15 @@ def queue_amounts(state: State, plan: Plan, name: str) -> tuple[ResourceAmounts,
 
 
 def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
-    queue = state.tree.queues.get(name)
+    queue = state.occupancy.tree.queues.get(name)
     if queue is None:
         return
-    allocated, requested = state.accounts.allocated[name], state.accounts.requested[name]
+    allocated, requested = (
+        state.occupancy.accounts.allocated[name],
+        state.occupancy.accounts.requested[name],
+    )
     shares = plan.fair_shares.get(name, {})
-    for at, resource in enumerate(state.tree.resources):
+    for at, resource in enumerate(state.occupancy.tree.resources):
         # More may be allocated than is asked for: pods that end have no request any more.
         pending = max(0, requested[at] - allocated[at])
         if resource in queue.entitlements or allocated[at] or pending:
@@ -110,7 +115,7 @@ def _amounts(state: State, plan: Plan, name: str) -> Iterator[ResourceAmounts]:
 def _active(
     state: State, queue: str, use: QueueUse | None, access: QueueAccess, generation: int
 ) -> StatusCondition:
-    tree = state.tree
+    tree = state.occupancy.tree
     if queue in tree.cut_off:
         why = CutOffQueue(queue, *tree.cut_off[queue])
         return _inactive("CutOff", f"{why}; {why.remedy}", generation)

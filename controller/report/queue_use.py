@@ -32,13 +32,13 @@ def queues_in_use(state: State) -> AbstractSet[str]:
 
 def use_of_closed_queues(state: State) -> Mapping[str, QueueUse]:
     """By closed queue: which groups hold it. Queues that nothing holds are left out."""
-    closed = {name for name, queue in state.tree.queues.items() if queue.is_closed}
+    closed = {name for name, queue in state.occupancy.tree.queues.items() if queue.is_closed}
     if not closed:
         return {}
     found: dict[str, dict[str, None]] = {}
     for key in _holding(state):
-        group = state.pods[key].group
-        for name in state.tree.paths.get(_queue_of(state, key) or "", ()):
+        group = state.occupancy.pods[key].group
+        for name in state.occupancy.tree.paths.get(_queue_of(state, key) or "", ()):
             if name in closed and group is not None:
                 found.setdefault(name, {})[group] = None
     return {name: QueueUse(tuple(sorted(groups))) for name, groups in found.items()}
@@ -46,16 +46,16 @@ def use_of_closed_queues(state: State) -> Mapping[str, QueueUse]:
 
 def _holding(state: State) -> Iterable[str]:
     """The pods that hold a place, or still leave it."""
-    yield from state.holds
-    for leaving in state.leaving.values():
+    yield from state.occupancy.holds
+    for leaving in state.occupancy.leaving.values():
         yield from leaving
 
 
 def _queue_of(state: State, pod: str) -> str | None:
     """The queue that the group of a pod names, whether it is in the tree or not."""
-    group = state.groups.get(state.pods[pod].group or "")
+    group = state.occupancy.groups.get(state.occupancy.pods[pod].group or "")
     return None if group is None else group.queue
 
 
 def _with_those_above(state: State, names: Iterable[str]) -> AbstractSet[str]:
-    return {above for name in names for above in state.tree.paths.get(name, (name,))}
+    return {above for name in names for above in state.occupancy.tree.paths.get(name, (name,))}

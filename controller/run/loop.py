@@ -408,7 +408,7 @@ class Loop:
             _note(error)
         elif eviction is not None:
             self._metrics.evicted(eviction.action)
-            group = self._mirror.state.groups.get(eviction.group)
+            group = self._mirror.state.occupancy.groups.get(eviction.group)
             queue = "" if group is None else group.queue
             self._events.record(pod_reference(pod), PodEvicted(eviction, queue))
             facts = {"pod": pod.key, "action": eviction.action, "for": eviction.group}

@@ -78,19 +78,19 @@ class Allocating:
     ) -> Sequence[Taken] | Reason:
         """Gives a chunk its places, unless its queues or reservations of others forbid them."""
         state = self._state
-        before, mark = balance(state, group.queue), state.mark()
+        before, mark = balance(state, group.queue), state.occupancy.mark()
         taken = self._place(chunk, policy)
         if not isinstance(taken, Sequence):
             return taken
         exceeded = excess(state, before)
         if isinstance(exceeded, TooManyGpus):
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             again = self._place(chunk, policy, nodes_of_firm_gpus(state, exceeded.queue))
             if isinstance(again, Sequence):
                 taken, exceeded = again, excess(state, before)
         reason = exceeded or self._reservations.delayed_by(group)
         if reason is not None:
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             return reason
         return taken
 

@@ -16,7 +16,7 @@ def refusal(
 
     Only resources of which it asks for some matter.
     """
-    tree, accounts = state.tree, state.accounts
+    tree, accounts = state.occupancy.tree, state.occupancy.accounts
     for name in tree.paths[queue]:
         allocated, firm = accounts.allocated[name], accounts.firm[name]
         quotas, limits = tree.quotas(name), tree.limits(name)
@@ -49,14 +49,14 @@ Balance: TypeAlias = Mapping[str, QueueAccount]
 
 def balance(state: State, queue: str) -> Balance:
     """What a queue and those above it have now."""
-    return {name: _account(state, name) for name in state.tree.paths[queue]}
+    return {name: _account(state, name) for name in state.occupancy.tree.paths[queue]}
 
 
 def excess(
     state: State, before: Balance
 ) -> OverLimit | OverQuota | TooManyGpus | UncountedGpus | None:
     """What has been exceeded since then: devices may count more than was asked for."""
-    tree = state.tree
+    tree = state.occupancy.tree
     for name, was in before.items():
         now = _account(state, name)
         if now.uncounted > was.uncounted:
@@ -77,12 +77,12 @@ def excess(
 
 def nodes_of_firm_gpus(state: State, queue: str) -> frozenset[str]:
     """The nodes with GPUs of which groups of a queue that are not preemptible have parts."""
-    pools = {PoolId(gpu.driver, gpu.pool) for gpu in state.accounts.firm_gpus(queue)}
-    return frozenset(node for pool in pools for node in state.cluster.nodes_of(pool))
+    pools = {PoolId(gpu.driver, gpu.pool) for gpu in state.occupancy.accounts.firm_gpus(queue)}
+    return frozenset(node for pool in pools for node in state.occupancy.cluster.nodes_of(pool))
 
 
 def _account(state: State, name: str) -> QueueAccount:
-    accounts = state.accounts
+    accounts = state.occupancy.accounts
     return QueueAccount(
         accounts.allocated[name],
         accounts.firm[name],

@@ -27,13 +27,13 @@ class ClaimRequests:
     def __init__(self, state: State) -> None:
         self._state = state
         self._known: Remembered[tuple[str, ...], PlacementRequest | BadClaim] = Remembered(
-            lambda: len(state.claims) + len(state.pods)
+            lambda: len(state.occupancy.claims) + len(state.occupancy.pods)
         )
         self._class_moment = -1
         self._payer: StepBudget | None = None
         self._paid: set[str] = set()
         """The UIDs of claims, and the expressions, that the last budget has paid for."""
-        self._prices: Remembered[str, _Price] = Remembered(lambda: len(state.claims))
+        self._prices: Remembered[str, _Price] = Remembered(lambda: len(state.occupancy.claims))
         """By the UID of a claim: what it costs to check it."""
 
     def forget(self) -> None:
@@ -48,8 +48,8 @@ class ClaimRequests:
         Raises:
             OutOfStepsError: the budget does not suffice to check them.
         """
-        if self._class_moment != self._state.devices.class_moment:
-            self._class_moment = self._state.devices.class_moment
+        if self._class_moment != self._state.occupancy.devices.class_moment:
+            self._class_moment = self._state.occupancy.devices.class_moment
             self._known.clear()
         self._pay(claims, budget)
         key = tuple(claim.metadata.uid or claim.key for claim in claims)
@@ -57,7 +57,9 @@ class ClaimRequests:
         if known is None:
             try:
                 known = PlacementRequest.of(
-                    claims, self._state.devices.classes, self._state.cluster.features
+                    claims,
+                    self._state.occupancy.devices.classes,
+                    self._state.occupancy.cluster.features,
                 )
             except AllocationError as error:
                 known = BadClaim("", str(error))

@@ -97,7 +97,7 @@ class Engine:
         state = self._state
         state.refresh()
         self._shares.refresh()
-        mark = state.mark()
+        mark = state.occupancy.mark()
         trial = Trial(state, self._places, self._domains)
         isolation = Isolation(trial, newcomers)
         for key in sorted(state.touched):
@@ -111,10 +111,10 @@ class Engine:
             return _Cycle(trial, self._shares, isolation, sorted(self._broken)).run()
         finally:
             self._places.spent = no_time
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
 
     def _is_broken(self, key: str, isolation: Isolation) -> bool:
-        group = self._state.groups.get(key)
+        group = self._state.occupancy.groups.get(key)
         if group is None or not has_active(self._state, key):
             return False
         return isolation.run(group, partial(is_satisfied, self._state, group)) is False
@@ -225,7 +225,7 @@ class _Cycle:
 
     def _evict_stale(self) -> tuple[list[str], float | None]:
         """Evicts stale groups, if those that wait for room can use what they have."""
-        groups = self._state.groups
+        groups = self._state.occupancy.groups
         waiting = [
             groups[key]
             for key, reasons in self._reasons.items()
@@ -240,7 +240,7 @@ class _Cycle:
         it takes longer to ask all groups by one action than a cycle may take.
         """
         keys = [key for key in self._state.memory.deferred if key in self._unasked]
-        groups, time = [self._state.groups[key] for key in keys], self._isolation.time
+        groups, time = [self._state.occupancy.groups[key] for key in keys], self._isolation.time
         first = [group for group in groups if time.has_spent_nothing(group)]
         self._end = inf  # one is asked in each cycle
         # Otherwise a namespace with many groups would have its turn many times before another one.
@@ -297,15 +297,15 @@ class _Cycle:
         """The groups that wait and have not been refused for what has not changed."""
         state = self._state
         for key in sorted(state.waiting):
-            group = state.groups.get(key)
+            group = state.occupancy.groups.get(key)
             if group is None or key in self._refusals:
                 continue
             if key in self._isolation.set_aside:
                 continue
-            if state.tree.takes_work(group.queue):
+            if state.occupancy.tree.takes_work(group.queue):
                 yield group
             else:
-                self._reasons[key] = [takes_no_work(state.tree, group.queue)]
+                self._reasons[key] = [takes_no_work(state.occupancy.tree, group.queue)]
 
     def _in_turn(self, groups: Iterable[Group], attempt: Attempt) -> list[Group]:
         """Tries groups in their order, again and again while they get something.
@@ -364,7 +364,7 @@ class _Cycle:
         return False
 
     def _wants_more(self, group: Group) -> bool:
-        return bool(self._state.members[group.key].pending)
+        return bool(self._state.occupancy.members[group.key].pending)
 
     def _is_elsewhere(self, group: Group, action: Action) -> bool:
         """Whether the search for victims of a group is at another action, and goes on there."""
@@ -417,7 +417,7 @@ class _Cycle:
             nominations=tuple(
                 nomination
                 for nomination in nominations
-                if isinstance(state.pods[nomination.pod].state, Pending)
+                if isinstance(state.occupancy.pods[nomination.pod].state, Pending)
             ),
             refusals={
                 key: reasons
@@ -481,7 +481,7 @@ class _Cycle:
         return {
             key: tuple(reasons[key])
             for key in sorted(reasons)
-            if key in self._state.waiting and self._wants_more(self._state.groups[key])
+            if key in self._state.waiting and self._wants_more(self._state.occupancy.groups[key])
         }
 
     def _deferred(self) -> tuple[str, ...]:
@@ -490,7 +490,9 @@ class _Cycle:
         Those that come later are left to the next round, so that each round has an end. Those whose
         queue or namespace is in debt now keep their turn, and no round waits for them.
         """
-        groups = self._state.groups  # what has been promised all that it asks for needs no turn
+        groups = (
+            self._state.occupancy.groups
+        )  # what has been promised all that it asks for needs no turn
         unasked = {key for key in self._unasked if key in groups and self._wants_more(groups[key])}
         deferred = self._state.memory.deferred
         earlier = [key for key in deferred if key in unasked]

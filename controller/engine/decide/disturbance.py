@@ -57,8 +57,8 @@ def disturbance(state: State, evicted: Iterable[EvictionUnit], fairness: FairGiv
     priority = NOBODY_FALLS
     ages: list[Age] = []
     for key, pods in of_group.items():
-        group = state.groups[key]
-        left = sum(pod.key not in state.holds for pod in pods)
+        group = state.occupancy.groups[key]
+        left = sum(pod.key not in state.occupancy.holds for pod in pods)
         gone += left
         if left and not is_satisfied(state, group):
             falling += 1
@@ -78,7 +78,9 @@ def oldest_first(ages: Iterable[Age]) -> tuple[Age, ...]:
 def ages_of(state: State, group: Group) -> Mapping[str, Age]:
     """The ages of the pods of a group that run, by pod."""
     pods = (
-        state.pods[key] for of_set in state.members[group.key].by_set.values() for key in of_set
+        state.occupancy.pods[key]
+        for of_set in state.occupancy.members[group.key].by_set.values()
+        for key in of_set
     )
     running = sorted((pod for pod in pods if isinstance(pod.state, Placed)), key=order_of_pod)
     return {pod.key: (-group.created, -number) for number, pod in enumerate(running)}

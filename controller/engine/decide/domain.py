@@ -64,7 +64,7 @@ class Domains:
         known = self._state.topologies.get(topology, ())
         keys = known[: known.index(level) + 1] if level in known else (level,)
         found: dict[Domain, set[str]] = {}
-        for name, node in self._state.nodes.items():
+        for name, node in self._state.occupancy.nodes.items():
             values = tuple(node.node.labels.get(key, "") for key in keys)
             if all(values):
                 found.setdefault(values, set()).add(name)

@@ -24,10 +24,12 @@ def evict_drained(trial: Trial, isolation: Isolation) -> None:
     gone.
     """
     state = trial.state
-    emptied = {name for name in state.tree.queues if state.tree.is_emptied(name)}
+    emptied = {
+        name for name in state.occupancy.tree.queues if state.occupancy.tree.is_emptied(name)
+    }
     if not emptied:
         return
-    groups = [group for group in state.groups.values() if group.queue in emptied]
+    groups = [group for group in state.occupancy.groups.values() if group.queue in emptied]
     leaving = sum(_leaving(state, group.key) for group in groups)
     for group in sorted(groups, key=_rank):
         if leaving >= _AT_ONCE:
@@ -48,16 +50,16 @@ def _evict(trial: Trial, group: Group) -> int:
     if not has_active(state, group.key):
         return 0
     pods = [pod for pod in active_pods(state, group.key) if isinstance(pod.state, Placed)]
-    mark = state.mark()
+    mark = state.occupancy.mark()
     gone, stay = [], Counter[str]()
     for pod in pods:
-        if state.disrupt(pod):
+        if state.occupancy.disrupt(pod):
             gone.append(pod)
         else:
             stay[pod.pod_set] += 1
     had_minimum = is_satisfied(group.root, Counter(pod.pod_set for pod in pods))
     if stay and had_minimum and not is_satisfied(group.root, stay):
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         return 0
     for pod in gone:
         trial.evict(pod, Action.DRAIN, group.key)
@@ -66,8 +68,8 @@ def _evict(trial: Trial, group: Group) -> int:
 
 def _leaving(state: State, group: str) -> int:
     """How many pods of a group are leaving. Those that do not end hold nobody up."""
-    members = state.members.get(group)
+    members = state.occupancy.members.get(group)
     if members is None:
         return 0
-    states = (state.pods[pod].state for pods in members.by_set.values() for pod in pods)
+    states = (state.occupancy.pods[pod].state for pods in members.by_set.values() for pod in pods)
     return sum(isinstance(each, Evicting) and not each.stuck for each in states)

@@ -36,7 +36,7 @@ class Eligibility:
         self._asked = asked
         self.action = action
         self.is_due = is_due(state, group)
-        self._before = state.accounts.allocated[group.queue]
+        self._before = state.occupancy.accounts.allocated[group.queue]
         self._involved = [at for at, amount in enumerate(asked) if amount > 0]
 
     def may_lose(self, victim: Group) -> bool:
@@ -51,7 +51,7 @@ class Eligibility:
             case Action.RECLAIM:
                 return victim.queue != self.group.queue
             case Action.CONSOLIDATE:
-                return victim.moves and self._state.tree.takes_work(victim.queue)
+                return victim.moves and self._state.occupancy.tree.takes_work(victim.queue)
             case Action.STALE | Action.DRAIN:
                 return False
         assert_never(self.action)
@@ -68,7 +68,7 @@ class Eligibility:
 
     def safety(self, victim: Group) -> Safe | None:
         """How long a group is safe since it started (min-runtimes); None if it is not."""
-        tree, settings = self._state.tree, self._state.settings
+        tree, settings = self._state.occupancy.tree, self._state.settings
         if victim.started is None or victim.queue not in tree.queues:
             return None
         if self.action in (Action.STALE, Action.DRAIN):
@@ -93,8 +93,8 @@ class Eligibility:
         """Why nothing is reclaimed for the group: it would exceed its queue's fair share."""
         if self.action is not Action.RECLAIM:
             return None
-        queue, tree = self.group.queue, self._state.tree
-        allocated, fair = self._state.accounts.allocated[queue], self._shares.fair(queue)
+        queue, tree = self.group.queue, self._state.occupancy.tree
+        allocated, fair = self._state.occupancy.accounts.allocated[queue], self._shares.fair(queue)
         for at in self._involved:
             if allocated[at] + self._asked[at] > fair[at]:
                 resource = tree.resources[at]
@@ -110,7 +110,7 @@ class Eligibility:
         """
         if self.action is not Action.PREEMPT:
             return None
-        queue, tree = self.group.queue, self._state.tree
+        queue, tree = self.group.queue, self._state.occupancy.tree
         fair = self._shares.fair(queue)
         for at in self._involved:
             if has[at] > self._before[at] and has[at] > fair[at]:
@@ -128,7 +128,7 @@ class Eligibility:
         """
         if self.action is not Action.RECLAIM:
             return True
-        tree, accounts = self._state.tree, self._state.accounts
+        tree, accounts = self._state.occupancy.tree, self._state.occupancy.accounts
         if victim in tree.paths[self.group.queue] or victim not in tree.queues:
             return True
         ours, theirs = self._sides(victim)
@@ -145,12 +145,15 @@ class Eligibility:
 
     def is_below(self, queue: str) -> bool:
         """Whether a queue that gives, or one up to its side, has less than it may count on."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         if queue not in tree.queues or queue in tree.paths[self.group.queue]:
             return False
         path = tree.paths[queue]
         for name in path[: path.index(self._sides(queue)[1]) + 1]:
-            has, allocatable = self._state.accounts.allocated[name], self._shares.allocatable(name)
+            has, allocatable = (
+                self._state.occupancy.accounts.allocated[name],
+                self._shares.allocatable(name),
+            )
             if any(has[at] < allocatable[at] for at in self._involved):
                 return True
         return False
@@ -167,12 +170,14 @@ class Eligibility:
         """
         if not self._has_quota_of_devices or victim.queue == self.group.queue:
             return False
-        return self._counts_on_none(victim.queue) and not self._state.has_devices(victim.key)
+        return self._counts_on_none(victim.queue) and not self._state.occupancy.has_devices(
+            victim.key
+        )
 
     @cached_property
     def _has_quota_of_devices(self) -> bool:
         """Whether the group asks for devices within the quota of its queue."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         if self.action is not Action.RECLAIM or self.group.queue not in tree.queues:
             return False
         involved = [at for at in self._involved if is_of_devices(tree.resources[at])]
@@ -180,7 +185,7 @@ class Eligibility:
 
     def _counts_on_none(self, queue: str) -> bool:
         """Whether neither a queue nor one above names what pods take themselves."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         return queue in tree.queues and all(
             is_of_devices(resource)
             for name in tree.paths[queue]
@@ -196,7 +201,7 @@ class Eligibility:
 
         Only what is asked for counts.
         """
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         path = tree.paths[victim]
         if victim not in tree.paths[self.group.queue]:
             path = path[: path.index(self._sides(victim)[1]) + 1]
@@ -206,7 +211,7 @@ class Eligibility:
 
     def may_take_from_any(self) -> bool:
         """Whether a queue that has to give has pods that may go, as things are in the trial."""
-        holders = self._state.holders
+        holders = self._state.occupancy.holders
         match self.action:
             case Action.PREEMPT:
                 bound = self.group.priority + self.is_due
@@ -220,7 +225,8 @@ class Eligibility:
                 return any(map(self.may_take_from, others)) or (
                     self._has_quota_of_devices
                     and any(
-                        self._state.without_devices.get(queue) and self._counts_on_none(queue)
+                        self._state.occupancy.without_devices.get(queue)
+                        and self._counts_on_none(queue)
                         for queue in others
                     )
                 )
@@ -237,7 +243,11 @@ class Eligibility:
         """
         if self.action is not Action.RECLAIM:
             return True
-        tree, accounts, shares = self._state.tree, self._state.accounts, self._shares
+        tree, accounts, shares = (
+            self._state.occupancy.tree,
+            self._state.occupancy.accounts,
+            self._shares,
+        )
         gave = {name for victim in victims for name in tree.paths.get(victim, ())}
         for name in tree.paths[self.group.queue]:
             siblings = tree.children[tree.queues[name].parent or ""]
@@ -253,7 +263,7 @@ class Eligibility:
 
     def _is_within_quota(self, queue: str) -> bool:
         """Whether a queue above the group has quota for what the group asks for."""
-        accounts, quotas = self._state.accounts, self._state.tree.quotas(queue)
+        accounts, quotas = self._state.occupancy.accounts, self._state.occupancy.tree.quotas(queue)
         has, ours = accounts.allocated[queue], accounts.allocated[self.group.queue]
         return all(
             (quota := quotas[at]) is None
@@ -266,7 +276,7 @@ class Eligibility:
 
         Parts of more GPUs than its quota are more: nobody else could have these as whole ones.
         """
-        tree, accounts = self._state.tree, self._state.accounts
+        tree, accounts = self._state.occupancy.tree, self._state.occupancy.accounts
         has, keeps = accounts.allocated[queue], accounts.keeps(queue)
         quotas, kept = tree.quotas(queue), tree.kept_quotas(queue)
         return any(
@@ -276,7 +286,7 @@ class Eligibility:
 
     def _sides(self, victim: str) -> tuple[str, str]:
         """The queues just below where the ways up from both queues meet: ours, the victim's."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         ours, theirs = tree.paths[self.group.queue], tree.paths[victim]
         at = -1
         while ours[at] == theirs[at]:

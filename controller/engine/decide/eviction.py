@@ -110,7 +110,7 @@ class MakingRoom:
     ) -> Reason | Enough | None:
         """Gives a chunk its places with the evictions that it takes; why not, if not."""
         state, group = self._state, eligibility.group
-        before, mark = balance(state, group.queue), state.mark()
+        before, mark = balance(state, group.queue), state.occupancy.mark()
         cursor = self._known_cursor(group)
         hunt = self._hunt(eligibility, policy, cursor)
         taken = self._run(hunt, chunk, asked)
@@ -124,12 +124,12 @@ class MakingRoom:
         if not isinstance(taken, Sequence):
             return taken
         if group.key in self._has_room and not hunt.evictor.evicted:
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             return Enough()  # there is room, which needs no evictions: the next cycle uses it
         self._wait(hunt, taken)
         over = excess(state, before) or eligibility.exceeds_share(hunt.has)
         if over is not None:
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             return over
         self._has_room.add(group.key)
         self._trial.take_over(group.key, hunt.evictor.displaced())

@@ -47,7 +47,7 @@ class Evictor:
 
     def undo(self, mark: int) -> None:
         """Takes back everything since a mark at which nobody had been evicted for the group."""
-        self._state.rollback(mark)
+        self._state.occupancy.rollback(mark)
         self.evicted.cut(0)
 
     def evict(self, unit: EvictionUnit) -> bool:
@@ -63,7 +63,7 @@ class Evictor:
         grace = None
         if self._action is Action.RECLAIM:
             grace = self._guarded.grace(self._group, queue)
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         self._places.steps += len(unit.pods)  # about as much work as a search
         price = EVICTION * len(unit.pods)
         if self._action is Action.RECLAIM:
@@ -73,13 +73,13 @@ class Evictor:
             self._places.spend(price)
         for pod in unit.pods:
             is_new = pod.key not in self._trial.placed
-            past_budgets = is_new and not self._state.disrupt(pod)
+            past_budgets = is_new and not self._state.occupancy.disrupt(pod)
             if past_budgets:
                 if not is_overdue:
                     self._note_budgets(unit)
-                    self._state.rollback(mark)
+                    self._state.occupancy.rollback(mark)
                     return False
-                self._state.disrupt_anyway(pod)
+                self._state.occupancy.disrupt_anyway(pod)
             self._trial.evict(
                 pod, self._action, self._group.key, grace=grace, past_budgets=past_budgets
             )
@@ -99,23 +99,27 @@ class Evictor:
         evicted = {
             pod.key
             for pod in self.evicted.pods_of(group)
-            if pod.key not in self._state.holds and not isinstance(pod.state, Evicting)
+            if pod.key not in self._state.occupancy.holds and not isinstance(pod.state, Evicting)
         }
         return move(self._trial, group, evicted, all_pods=all_pods, take=take)
 
     def size(self, group: Group) -> int:
         """How many devices the largest of the evicted pods of a group had."""
         pods = self.evicted.pods_of(group)
-        return max(map(self._state.device_count_before, pods), default=0)
+        return max(map(self._state.occupancy.device_count_before, pods), default=0)
 
     def is_all_moved(self, group: Group) -> bool:
         """Whether all evicted pods of a group have another place."""
-        return all(pod.key in self._state.holds for pod in self.evicted.pods_of(group))
+        return all(pod.key in self._state.occupancy.holds for pod in self.evicted.pods_of(group))
 
     def gone(self) -> Iterator[EvictionUnit]:
         """Who has no other place: groups that fall, and single pods of others."""
         for group in self.evicted.groups():
-            pods = [pod for pod in self.evicted.pods_of(group) if pod.key not in self._state.holds]
+            pods = [
+                pod
+                for pod in self.evicted.pods_of(group)
+                if pod.key not in self._state.occupancy.holds
+            ]
             if pods and not is_satisfied(self._state, group):
                 yield EvictionUnit(group, tuple(pods), must_move=False)
             else:
@@ -127,7 +131,7 @@ class Evictor:
 
     def displaced(self) -> list[str]:
         """The groups that only had a place in this plan, and have lost it."""
-        evicted, holds = self._trial.evictions, self._state.holds
+        evicted, holds = self._trial.evictions, self._state.occupancy.holds
         return [
             unit.group.key
             for unit in self.evicted
@@ -136,7 +140,7 @@ class Evictor:
 
     def moved(self) -> list[str]:
         """The groups with pods that leave, and have another place."""
-        holds = self._state.holds
+        holds = self._state.occupancy.holds
         return list(
             {
                 unit.group.key: None

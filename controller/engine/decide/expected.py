@@ -24,19 +24,23 @@ def expected_devices(state: State, pod: Pod) -> dict[str, Allocation]:
     """
     if not isinstance(pod.state, Placed):
         return {}
-    node, needed = pod.state.node, set(state.claims_on(pod, pod.state.node))
-    keys = [key for _, key in pod.planned if key in needed and state.allocation(key) is None]
-    claims = [state.claims[key] for key in keys if key in state.claims]
-    if not claims or node not in state.nodes:
+    node, needed = pod.state.node, set(state.occupancy.claims_on(pod, pod.state.node))
+    keys = [
+        key for _, key in pod.planned if key in needed and state.occupancy.allocation(key) is None
+    ]
+    claims = [state.occupancy.claims[key] for key in keys if key in state.occupancy.claims]
+    if not claims or node not in state.occupancy.nodes:
         return {}
     placer = Placer(
-        state.cluster,
+        state.occupancy.cluster,
         Policy(devices=None),
         new_share_id=lambda: f"planned for {pod.key}",
         max_steps=_MAX_STEPS,
     )
     try:
-        request = PlacementRequest.of(claims, state.devices.classes, state.cluster.features)
+        request = PlacementRequest.of(
+            claims, state.occupancy.devices.classes, state.occupancy.cluster.features
+        )
         found = placer.place(request, [node], budget=StepBudget(attempt_limit(1)))
     except (AllocationError, OutOfStepsError):
         return {}

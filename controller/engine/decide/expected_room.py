@@ -63,7 +63,7 @@ class ExpectedRoom:
 
         How large the group is that may delay another, or be delayed, says nothing about this one.
         """
-        places, mark = self._trial.places, self._state.mark()
+        places, mark = self._trial.places, self._state.occupancy.mark()
         budget = places.budget
         places.budget = StepBudget(_TIMES_AN_ATTEMPT * budget.limit)
         try:
@@ -71,7 +71,7 @@ class ExpectedRoom:
         except OutOfStepsError:
             return None
         finally:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             budget.extend(places.budget.spent)
             places.budget = budget
 
@@ -87,19 +87,19 @@ class ExpectedRoom:
         roomy = self._roomy()
         self._end(endings[: fits + 1])
         found = self._places(group, endings[fits][0], roomy)
-        fails, mark, stride = fits, state.mark(), 1
+        fails, mark, stride = fits, state.occupancy.mark(), 1
         while found is None and fits < last:  # it fits once more have ended
-            fails, mark, fits = fits, state.mark(), min(fits + stride, last)
+            fails, mark, fits = fits, state.occupancy.mark(), min(fits + stride, last)
             self._end(endings[fails + 1 : fits + 1])
             found = self._places(group, endings[fits][0], roomy)
             stride *= 2
         while found is not None and fits - fails > 1:
             middle = (fails + fits) // 2
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             self._end(endings[fails + 1 : middle + 1])
             earlier = self._places(group, endings[middle][0], roomy)
             if earlier is None:
-                fails, mark = middle, state.mark()
+                fails, mark = middle, state.occupancy.mark()
             else:
                 fits, found = middle, earlier
         return found
@@ -130,28 +130,30 @@ class ExpectedRoom:
             for pod in pods
         ):
             return False
-        start = self._state.mark()
+        start = self._state.occupancy.mark()
         try:
             return all(self._has_room(node, expected, stays) for node in touched)
         finally:
-            self._state.rollback(start)
+            self._state.occupancy.rollback(start)
 
     def _is_local(self, pools: frozenset[PoolId], nodes: Sequence[str]) -> bool:
         """Whether pools are reached from these nodes only."""
-        return all(set(self._state.cluster.nodes_of(pool)) <= set(nodes) for pool in pools)
+        return all(
+            set(self._state.occupancy.cluster.nodes_of(pool)) <= set(nodes) for pool in pools
+        )
 
     def _has_room(self, node: str, expected: ExpectedPlaces, stays: str | None) -> bool:
         """Whether a node has room for the pods that are expected there."""
         state, at = self._state, expected.at
-        there = [state.pods[key] for key in state.on_node.get(node, ())]
+        there = [state.occupancy.pods[key] for key in state.occupancy.on_node.get(node, ())]
         self._end([(at, [pod for pod in there if self._ends_by(pod, at, stays)])])
         pods = expected.pods_on[node]
-        group = state.groups[pods[0].group or ""]
+        group = state.occupancy.groups[pods[0].group or ""]
         take = Assigner(self._trial, policy_of(state, group)).take
         return all(isinstance(take(pod, frozenset({node}), ()), Place) for pod in pods)
 
     def _ends_by(self, pod: Pod, at: float, stays: str | None) -> bool:
-        if pod.key not in self._state.holds or pod.group in (None, stays):
+        if pod.key not in self._state.occupancy.holds or pod.group in (None, stays):
             return False
         end = self._ends().get(pod.group)
         return end is not None and self._state.now <= end <= at
@@ -159,11 +161,12 @@ class ExpectedRoom:
     def _ends(self) -> Mapping[str, float]:
         """When groups end that run, or start now, as they have said."""
         state = self._state
-        started = {state.pods[key].group or "" for key in self._trial.placed}
+        started = {state.occupancy.pods[key].group or "" for key in self._trial.placed}
         new = {
             key: end
             for key in started - self._overruns.ends.keys()
-            if key in state.groups and (end := declared_end(state, state.groups[key])) is not None
+            if key in state.occupancy.groups
+            and (end := declared_end(state, state.occupancy.groups[key])) is not None
         }
         return {**self._overruns.ends, **new}
 
@@ -187,7 +190,7 @@ class ExpectedRoom:
         wanted = sum(map(self._trial.places.least_devices, chunk.all_pods()))
         free = self._state.most_to_spare()
         for index, (_, pods) in enumerate(endings):
-            free += sum(map(self._state.device_count, pods))
+            free += sum(map(self._state.occupancy.device_count, pods))
             if free >= wanted:
                 return index
         return None
@@ -197,14 +200,16 @@ class ExpectedRoom:
         for _, pods in endings:
             self._trial.places.budget.extend(_EVICTION * len(pods))
             for pod in pods:
-                self._state.evict(pod.key, here=False)  # it does not have to leave any more
+                self._state.occupancy.evict(
+                    pod.key, here=False
+                )  # it does not have to leave any more
                 for claim in pod.claims:
-                    if claim not in self._state.users:
-                        self._state.hide(claim)
+                    if claim not in self._state.occupancy.users:
+                        self._state.occupancy.hide(claim)
 
     def _roomy(self) -> frozenset[str]:
         """The nodes where others can start now."""
-        nodes, devices = self._state.nodes, self._state.devices
+        nodes, devices = self._state.occupancy.nodes, self._state.occupancy.devices
         return frozenset(name for name in nodes if devices.most_free(name))
 
     def _places(self, group: Group, at: float, roomy: frozenset[str]) -> ExpectedPlaces | None:
@@ -230,9 +235,9 @@ class ExpectedRoom:
                 left_out = frozenset()
             return taker.take(pod, within, avoided)
 
-        mark = state.mark()
+        mark = state.occupancy.mark()
         taken = Gang(self._trial, take).place(chunk)
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         if not isinstance(taken, Sequence):
             return None
         pods_on: dict[str, list[Pod]] = {}

@@ -86,7 +86,7 @@ class ExtendedResources:
         known = self._divided.get(names)
         if known is None:
             wanted, found = frozenset(names), dict[frozenset[str], list[str]]()
-            for name, node in state.nodes.items():
+            for name, node in state.occupancy.nodes.items():
                 found.setdefault(wanted & node.offered, []).append(name)
             if len(self._divided) >= _REMEMBERED:
                 self._divided.clear()
@@ -98,19 +98,19 @@ class ExtendedResources:
 
     def _is_counted(self, pod: Pod, offered: frozenset[str]) -> bool:
         """Whether the queue of a pod counts the GPUs that device plugins would serve it."""
-        gpus = self._state.asking.plugin_gpus(pod.needs.served_by(offered))
-        return self._state.accounts.counts(self._state.queue_of(pod), gpus)
+        gpus = self._state.occupancy.asking.plugin_gpus(pod.needs.served_by(offered))
+        return self._state.occupancy.accounts.counts(self._state.occupancy.queue_of(pod), gpus)
 
     def _exclusive(self, pod: Pod, offered: frozenset[str]) -> Iterator[str]:
         """The resources that a node would serve by devices that are for queues only."""
         if not self._state.settings.exclusive:
             return
         for name, key in pod.planned:
-            claim = self._state.claims.get(key)
+            claim = self._state.occupancy.claims.get(key)
             if name in offered or claim is None:
                 continue
             for request in claim.spec.devices.requests:
                 if isinstance(request.wants, Exactly):
                     devices = DevicesOf(request.wants.request.device_class_name)
-                    if self._state.devices.is_about_gpus(devices):
+                    if self._state.occupancy.devices.is_about_gpus(devices):
                         yield name

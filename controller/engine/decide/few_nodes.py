@@ -91,7 +91,7 @@ class FewNodes:
         places = self._trial.places
         if not self._occupants.pods or len(self._occupants.pods) > MOST:
             return None
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         budget, places.budget = places.budget, StepBudget(_STEPS)
         search: LeastDisturbance | None = None
         try:
@@ -99,7 +99,7 @@ class FewNodes:
             if search is not None:
                 search.search(known)
         except OutOfStepsError:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
         finally:
             budget.extend(places.budget.spent)
             places.budget = budget
@@ -114,7 +114,7 @@ class FewNodes:
         comers: dict[int, Comer] = {}
         nodes: dict[int, Sequence[str]] = {}
         for number, pod in enumerate(chunk.all_pods()):
-            is_shared = any(state.referrers(claim) > 1 for claim in pod.claims)
+            is_shared = any(state.occupancy.referrers(claim) > 1 for claim in pod.claims)
             if is_shared or number == _MOST_PODS:
                 return None
             at = number - _FIRST

@@ -55,11 +55,11 @@ class Gang:
     def place(self, chunk: PlacementUnit) -> Sequence[Taken] | Reason:
         """Gives all pods of a chunk a place, or changes nothing and says why not."""
         self._taken = []
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         reason = self._place(chunk, None)
         if reason is None:
             return self._taken
-        self._state.rollback(mark)
+        self._state.occupancy.rollback(mark)
         return reason
 
     def _place(self, chunk: PlacementUnit, within: frozenset[str] | None) -> Reason | None:
@@ -70,11 +70,11 @@ class Gang:
         tried = 0
         for nodes in self._candidates(chunk, constraint, within):
             tried += 1
-            mark, count = self._state.mark(), len(self._taken)
+            mark, count = self._state.occupancy.mark(), len(self._taken)
             failed = self._place_parts(chunk, nodes)
             if failed is None:
                 return None
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             del self._taken[count:]
         if tried == 1 and failed is not None:
             return failed
@@ -85,14 +85,14 @@ class Gang:
             reason = self._place(child, within)
             if reason is not None:
                 return reason
-        mark, count = self._state.mark(), len(self._taken)
+        mark, count = self._state.occupancy.mark(), len(self._taken)
         reason = self._place_in_turn(chunk.pods, within)
         if reason is None or not self._sorts:
             return reason
         large_first = sorted(chunk.pods, key=self._size, reverse=True)
         if large_first == list(chunk.pods):
             return reason
-        self._state.rollback(mark)
+        self._state.occupancy.rollback(mark)
         del self._taken[count:]
         return reason if self._place_in_turn(large_first, within) else None
 
@@ -110,7 +110,7 @@ class Gang:
         """Places pods that share claims: where the first one goes, the others must have room."""
         avoided: set[str] = set()
         while True:
-            mark, count = self._state.mark(), len(self._taken)
+            mark, count = self._state.occupancy.mark(), len(self._taken)
             reason = None
             for index, pod in enumerate(pods):
                 reason = self._place_one(pod, within, () if index else avoided)
@@ -121,7 +121,7 @@ class Gang:
             others = len(self._taken) > count
             if others:
                 avoided.add(self._taken[count].place.node)
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             del self._taken[count:]
             if not others or len(avoided) >= _TRIED:
                 return reason
@@ -155,7 +155,7 @@ class Gang:
         return frozenset(
             claim
             for claim in pod.claims
-            if state.referrers(claim) > 1 and state.allocation(claim) is None
+            if state.occupancy.referrers(claim) > 1 and state.occupancy.allocation(claim) is None
         )
 
     def _candidates(
@@ -167,7 +167,7 @@ class Gang:
             if level is None:
                 yield within
                 continue
-            steps = 1 + len(self._state.nodes) // _NODES_A_STEP
+            steps = 1 + len(self._state.occupancy.nodes) // _NODES_A_STEP
             self._places.budget.spend_once(("level", constraint.topology, level), steps)
             domains = self._domains.of(constraint.topology, level)
             if chunk.held:
@@ -199,7 +199,7 @@ class _Fullness:
 
 def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
     """Has pods wait that got a place, if their group lacks its minimum until others leave."""
-    if trial.state.nominated and not _stands_now(trial, group):
+    if trial.state.occupancy.nominated and not _stands_now(trial, group):
         for one in taken:
             trial.wait(one.pod)
 
@@ -207,15 +207,15 @@ def wait_together(trial: Trial, group: Group, taken: Sequence[Taken]) -> None:
 def keep_together(trial: Trial, isolation: Isolation) -> None:
     """Has all pods of a group wait that would start without its minimum: some of it has to move."""
     state = trial.state
-    if not state.nominated:
+    if not state.occupancy.nominated:
         return
     starting: dict[str, list[Pod]] = {}
     for key, decided in trial.placed.items():
-        pod = state.pods[key]
+        pod = state.occupancy.pods[key]
         if not decided.waits and pod.group is not None:
             starting.setdefault(pod.group, []).append(pod)
     for key, pods in starting.items():
-        group = state.groups[key]
+        group = state.occupancy.groups[key]
         if not isolation.run(group, partial(_stands_now, trial, group)):
             for pod in pods:
                 trial.wait(pod)

@@ -33,7 +33,7 @@ def givers(state: State, shares: Shares) -> Mapping[str, int]:
     found: dict[str, int] = {}
 
     def number(queue: str) -> None:
-        children = state.tree.children.get(queue)
+        children = state.occupancy.tree.children.get(queue)
         if children is None:
             found[queue] = len(found)
             return
@@ -49,7 +49,7 @@ def gives_before(state: State, shares: Shares, queue: str, other: str) -> bool:
 
     Of two that have equally too much, neither does; their age does not matter.
     """
-    paths = state.tree.paths
+    paths = state.occupancy.tree.paths
     if queue not in paths or other not in paths:
         return queue not in paths and other in paths
     ours, theirs = paths[queue][::-1], paths[other][::-1]
@@ -60,7 +60,7 @@ def gives_before(state: State, shares: Shares, queue: str, other: str) -> bool:
 
 
 def _rank_of_giver(state: State, shares: Shares, name: str) -> _GiverRank:
-    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
+    queue, allocated = state.occupancy.tree.queues[name], state.occupancy.accounts.allocated[name]
     is_over = any(has > fair for has, fair in zip(allocated, shares.fair(name), strict=True))
     dominant = dominant_share(allocated, shares.allocatable(name))
     return _GiverRank(not is_over, queue.priority, -dominant, -queue.created, name)

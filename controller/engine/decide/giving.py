@@ -64,7 +64,7 @@ class Giving:
             left = []
             while ranked:
                 rank, key = heappop(ranked)
-                group = self._state.groups[key]
+                group = self._state.occupancy.groups[key]
                 now = self._victims.rank(group)
                 if now != rank:  # it has shrunk to its minimum
                     heappush(ranked, (now, key))

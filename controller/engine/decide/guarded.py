@@ -45,7 +45,7 @@ class Guarded:
         if groups:
             return _Running(clock.since, groups, clock.idle)
         idle = state.now if clock.idle is None else clock.idle
-        if idle + state.tree.eviction_grace(giver) <= state.now:
+        if idle + state.occupancy.tree.eviction_grace(giver) <= state.now:
             return None
         return _Running(clock.since, groups, idle)
 
@@ -72,20 +72,20 @@ class Guarded:
     def _ends(self, asker: str) -> Iterator[tuple[str, float]]:
         """Until when budgets are respected, by queue that has to give."""
         for giver, clock in self._clocks.get(asker, {}).items():
-            yield giver, clock.since + self._state.tree.eviction_grace(giver)
+            yield giver, clock.since + self._state.occupancy.tree.eviction_grace(giver)
 
     def grace(self, group: Group, giver: str) -> float:
         """The longest grace period of pods of a queue that are reclaimed for a group, in seconds.
 
         What budgets have taken of the `evictionGrace` is not given a second time.
         """
-        whole = self._state.tree.eviction_grace(giver)
+        whole = self._state.occupancy.tree.eviction_grace(giver)
         end = dict(self._ends(group.queue)).get(giver)
         return whole if end is None else min(whole, max(end - self._state.now, LEAST_GRACE))
 
     def is_borrowed(self, victim: Group, eligibility: Eligibility) -> bool:
         """Whether budgets guard the pods of a group for a time only."""
-        respect = self._state.tree.respect_budgets(victim.queue)
+        respect = self._state.occupancy.tree.respect_budgets(victim.queue)
         return respect is RespectBudgets.WITHIN_QUOTA and eligibility.has_borrowed(victim)
 
     def refuse(self, group: Group, queues: Iterable[str]) -> None:

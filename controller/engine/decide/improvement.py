@@ -128,13 +128,13 @@ class Improvement:
     def _is_free(self, chunk: PlacementUnit, nodes: frozenset[str]) -> bool:
         """Whether nodes have free together what a chunk needs, so that moving may help."""
         pods, places = list(chunk.all_pods()), self._places
-        rooms = [self._state.rooms[node] for node in nodes]
+        rooms = [self._state.occupancy.rooms[node] for node in nodes]
         places.spend((len(pods) + len(rooms)) // _PODS_A_STEP)
         return (
             sum(room.pods for room in rooms) >= len(pods)
             and sum(max(0, room.cpu) for room in rooms) >= sum(pod.needs.cpu for pod in pods)
             and sum(max(0, room.memory) for room in rooms) >= sum(pod.needs.memory for pod in pods)
-            and sum(map(self._state.devices.most_free, nodes))
+            and sum(map(self._state.occupancy.devices.most_free, nodes))
             >= sum(map(places.least_devices, pods))
         )
 
@@ -144,9 +144,9 @@ class Improvement:
         That is where the fewest devices are missing, and where most are free for those who move.
         """
         state, places = self._state, self._places
-        if len(state.nodes) <= FEW:
-            return frozenset(state.nodes)
-        places.spend(len(state.nodes) // _NODES_A_STEP)
+        if len(state.occupancy.nodes) <= FEW:
+            return frozenset(state.occupancy.nodes)
+        places.spend(len(state.occupancy.nodes) // _NODES_A_STEP)
         found = dict.fromkeys(
             [
                 *(chosen.place.node for chosen in (known.taken if known is not None else ())),
@@ -156,11 +156,15 @@ class Improvement:
         pod = max(chunk.all_pods(), key=places.least_devices)
         wanted = places.least_devices(pod)
         missing = {
-            name: max(0, wanted - state.devices.most_free(name))
+            name: max(0, wanted - state.occupancy.devices.most_free(name))
             for name in places.candidates(pod, None)
         }
         near = nsmallest(FEW, missing, key=lambda name: (missing[name], name))
-        free = nsmallest(FEW, state.nodes, key=lambda name: (-state.devices.free_cards(name), name))
+        free = nsmallest(
+            FEW,
+            state.occupancy.nodes,
+            key=lambda name: (-state.occupancy.devices.free_cards(name), name),
+        )
         for pair in zip(near, free, strict=False):
             found |= dict.fromkeys(pair)
         return frozenset(list(found)[:FEW])
@@ -181,7 +185,7 @@ class Improvement:
         pods = [pod for unit in units for pod in unit.pods]
         if not all(isinstance(pod.state, Placed) and self._trial.is_evicted(pod) for pod in pods):
             return None
-        moved = [pod.key for pod in pods if pod.key in self._state.holds]
+        moved = [pod.key for pod in pods if pod.key in self._state.occupancy.holds]
         keys = [*(one.pod.key for one in taken), *moved]
         placed = tuple((key, self._trial.placed[key]) for key in keys)
         return _Known(taken, has, units, placed)
@@ -190,9 +194,9 @@ class Improvement:
         for unit in known.units:
             self._evictor.evict(unit)
         for key, decided in known.placed:
-            self._trial.take(self._state.pods[key], decided.place)
+            self._trial.take(self._state.occupancy.pods[key], decided.place)
             if decided.waits:
-                self._trial.wait(self._state.pods[key])
+                self._trial.wait(self._state.occupancy.pods[key])
         self.has = known.has
         return known.taken
 
@@ -200,11 +204,13 @@ class Improvement:
         self, few: FewNodes, chunk: PlacementUnit, plan: Rearrangement
     ) -> Disturbance | None:
         """How much a plan disturbs; None if it cannot be carried out. Nothing has changed."""
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         try:
             if self._carry_out(plan, chunk) is None:
                 return None
-            members = (self._state.members[group.key] for group in self._evictor.evicted.groups())
+            members = (
+                self._state.occupancy.members[group.key] for group in self._evictor.evicted.groups()
+            )
             pods = sum(
                 len(of_set) for group_pods in members for of_set in group_pods.by_set.values()
             )
@@ -216,7 +222,7 @@ class Improvement:
 
     def _carry_out(self, plan: Rearrangement, chunk: PlacementUnit) -> Sequence[Taken] | None:
         """Evicts and gives places as a plan says; None, and no change, if that is not possible."""
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         taken = self._carried_out(plan, chunk)
         if taken is None:
             self._evictor.undo(mark)
@@ -227,7 +233,7 @@ class Improvement:
         if not all(map(evictor.evict, (*plan.gone, *plan.moved))):
             return None
         taken = Gang(self._trial, self._on(plan.nodes, self._policy)).place(chunk)
-        self.has = self._state.accounts.allocated[self._eligibility.group.queue]
+        self.has = self._state.occupancy.accounts.allocated[self._eligibility.group.queue]
         if not isinstance(taken, Sequence):
             return None
         groups = {unit.group.key: unit.group for unit in plan.moved}

@@ -53,14 +53,14 @@ class Isolation:
         self.set_aside = {
             key: known
             for key, known in self._state.memory.set_aside.items()
-            if known.until > self._state.now and key in self._state.groups
+            if known.until > self._state.now and key in self._state.occupancy.groups
         }
         """By group: those that are not asked now."""
         self.failures: list[Failure] = []
         self.undecided: list[str] = []
         """The groups of which an attempt has cost too much."""
         settings = self._state.settings
-        nodes = len(self._state.nodes)
+        nodes = len(self._state.occupancy.nodes)
         self.gave_way: set[str] = set()
         """The groups of which an attempt was given up in this cycle."""
         self._gives_way_since = {
@@ -129,16 +129,16 @@ class Isolation:
         self, group: Group, work: Callable[[], T], budget: StepBudget, over: Callable[[], None]
     ) -> T | None:
         """Does some work for a group within a budget; `over` is told that it does not suffice."""
-        places, mark = self._trial.places, self._state.mark()
+        places, mark = self._trial.places, self._state.occupancy.mark()
         before, places.budget = places.budget, budget
         try:
             return work()
         except OutOfStepsError:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             over()
             return None
         except GaveWayError:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             self.gave_way.add(group.key)
             return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this group only
@@ -150,7 +150,7 @@ class Isolation:
 
     def run(self, group: Group, work: Callable[[], T]) -> T | None:
         """Does some work for a group; None if it has failed and is undone."""
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         try:
             return work()
         except (OutOfStepsError, GaveWayError):
@@ -161,7 +161,7 @@ class Isolation:
 
     def _undo(self, group: Group, mark: int, error: Exception) -> None:
         """Takes back what has failed."""
-        self._state.rollback(mark)
+        self._state.occupancy.rollback(mark)
         self._trial.places.forget()
         self._fail(group, error)
 
@@ -211,7 +211,7 @@ class Isolation:
 
     def _most(self, group: Group) -> int:
         """The most that an attempt for a group may cost, in steps."""
-        members = self._state.members.get(group.key)
+        members = self._state.occupancy.members.get(group.key)
         pods = 0 if members is None else sum(map(len, members.pending.values()))
         return self.limit + self._state.settings.attempt_steps_per_pod * pods
 

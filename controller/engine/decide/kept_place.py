@@ -31,7 +31,7 @@ def keep_places(trial: Trial, isolation: Isolation) -> tuple[KeptPlace, ...]:
         by_group.setdefault(pod.group or "", []).append((kept, pod))
     taken: set[str] = set()
     for key in sorted(by_group.keys() - isolation.set_aside.keys()):
-        group, nominations = state.groups[key], [_for(*pair) for pair in by_group[key]]
+        group, nominations = state.occupancy.groups[key], [_for(*pair) for pair in by_group[key]]
         isolation.run_within_limit(group, partial(keep_all, trial, group, nominations))
         taken.update(kept.pod for kept, pod in by_group[key] if pod.key in trial.placed)
     left = [kept for kept in lasting if kept.pod not in taken]
@@ -44,13 +44,13 @@ def places_to_keep(
     """The places that evicted pods have got in the same plan, if their owners replace them."""
     evicted = {eviction.pod for eviction in evictions}
     for key, decided in placed:
-        pod = state.pods[key]
+        pod = state.occupancy.pods[key]
         if key in evicted and pod.line:
             allocations = tuple(
                 (pod.claims.index(claim), allocation)
                 for claim, allocation in decided.place.allocations
             )
-            group = None if pod.group is None else state.groups.get(pod.group)
+            group = None if pod.group is None else state.occupancy.groups.get(pod.group)
             yield KeptPlace(
                 key,
                 pod.line,
@@ -68,29 +68,29 @@ def _affordable(state: State, places: Iterable[KeptPlace]) -> list[KeptPlace]:
 
     A queue that has given the room to others meanwhile could not start the replacement either.
     """
-    affordable, mark = [], state.mark()
+    affordable, mark = [], state.occupancy.mark()
     for kept in places:
-        if kept.queue not in state.tree.paths:
+        if kept.queue not in state.occupancy.tree.paths:
             affordable.append(kept)
             continue
-        before, place_mark = balance(state, kept.queue), state.mark()
+        before, place_mark = balance(state, kept.queue), state.occupancy.mark()
         allocations = [allocation for _, allocation in kept.allocations]
-        needs = state.needs_on(kept.needs, kept.node)
-        state.charge_place(kept.queue, needs, allocations, preemptible=kept.preemptible)
+        needs = state.occupancy.needs_on(kept.needs, kept.node)
+        state.occupancy.charge_place(kept.queue, needs, allocations, preemptible=kept.preemptible)
         if excess(state, before) is None:
             affordable.append(kept)
         else:
-            state.rollback(place_mark)
-    state.rollback(mark)
+            state.occupancy.rollback(place_mark)
+    state.occupancy.rollback(mark)
     return affordable
 
 
 def _lasting(state: State, kept: KeptPlace) -> KeptPlace | None:
     """A place that is still kept; its time runs from when the pod that moves is gone."""
-    pod = state.pods.get(kept.pod)
+    pod = state.occupancy.pods.get(kept.pod)
     if pod is not None and isinstance(pod.state, Placed):
         return None  # it has not been evicted after all
-    if kept.node not in state.rooms:
+    if kept.node not in state.occupancy.rooms:
         return None
     if pod is not None and isinstance(pod.state, Evicting) and not pod.state.stuck:
         return kept
@@ -107,13 +107,13 @@ def _pairs(state: State, places: Iterable[KeptPlace]) -> Iterator[tuple[KeptPlac
     for group in sorted(state.waiting):
         if not by_line:
             return
-        if group not in state.groups:
+        if group not in state.occupancy.groups:
             continue
-        for pods in state.members[group].pending.values():
+        for pods in state.occupancy.members[group].pending.values():
             for key in pods:
-                pod = state.pods[key]
+                pod = state.occupancy.pods[key]
                 found = by_line.get((pod.line, pod.pod_set))
-                if found and state.is_pending(key):
+                if found and state.occupancy.is_pending(key):
                     yield found.pop(), pod
                     if not found:
                         del by_line[pod.line, pod.pod_set]
@@ -131,19 +131,19 @@ def _for(kept: KeptPlace, pod: Pod) -> Nomination:
 
 def _keep(state: State, kept: KeptPlace) -> bool:
     """Has nobody else get a place; false if others have it already."""
-    if state.rooms[kept.node].lacks(kept.needs) is not None:
+    if state.occupancy.rooms[kept.node].lacks(kept.needs) is not None:
         return False
-    mark = state.mark()
+    mark = state.occupancy.mark()
     for index, allocation in kept.allocations:
         if not _reserve(state, kept.node, f"{kept.pod} moves: {index}", allocation):
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             return False
-    state.keep_room(kept.node, kept.needs)
+    state.occupancy.keep_room(kept.node, kept.needs)
     return True
 
 
 def _reserve(state: State, node: str, holder: str, allocation: Allocation) -> bool:
-    if not state.cluster.fits(allocation):
+    if not state.occupancy.cluster.fits(allocation):
         return False
-    state.keep_devices(node, holder, allocation)
+    state.occupancy.keep_devices(node, holder, allocation)
     return True

@@ -38,7 +38,7 @@ class LabelledNodes:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        budget.spend_once(("label", key), 1 + len(self._state.nodes) // _NODES_A_STEP)
+        budget.spend_once(("label", key), 1 + len(self._state.occupancy.nodes) // _NODES_A_STEP)
         return self._of_key(key)
 
     def with_key(self, key: str, budget: StepBudget) -> frozenset[str]:
@@ -59,7 +59,7 @@ class LabelledNodes:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        budget.spend_once(selector, 1 + len(self._state.nodes) // _NODES_A_STEP)
+        budget.spend_once(selector, 1 + len(self._state.occupancy.nodes) // _NODES_A_STEP)
         return self.select(selector)
 
     def select(self, selector: NodeSelector) -> frozenset[str]:
@@ -67,7 +67,7 @@ class LabelledNodes:
         self._refresh()
         known = self._selected.get(selector)
         if known is None:
-            if len(self._selected) >= most_sets(len(self._state.nodes)):
+            if len(self._selected) >= most_sets(len(self._state.occupancy.nodes)):
                 self._selected.clear()
             known = self._selected[selector] = NO_NODES.union(
                 *(self._of_term(term) for term in selector.node_selector_terms)
@@ -76,12 +76,12 @@ class LabelledNodes:
 
     def labelled(self, selector: LabelSelector) -> frozenset[str]:
         """The nodes whose labels a selector selects."""
-        names: Iterable[str] = self._state.nodes
+        names: Iterable[str] = self._state.occupancy.nodes
         for requirement in selector.requirements:
             if requirement.operator is LabelSelectorOperator.IN:
                 names = self._with_values(requirement.key, requirement.values)
                 break
-        nodes = self._state.nodes
+        nodes = self._state.occupancy.nodes
         return frozenset(name for name in names if selector.matches(nodes[name].node.labels))
 
     def _of_key(self, key: str) -> Mapping[str, frozenset[str]]:
@@ -92,7 +92,7 @@ class LabelledNodes:
                 self._by_key.clear()
                 self._with_key.clear()
             found: dict[str, set[str]] = {}
-            for name, node in self._state.nodes.items():
+            for name, node in self._state.occupancy.nodes.items():
                 value = node.node.labels.get(key)
                 if value is not None:
                     found.setdefault(value, set()).add(name)
@@ -100,15 +100,15 @@ class LabelledNodes:
         return known
 
     def _of_term(self, term: NodeSelectorTerm) -> frozenset[str]:
-        names: Iterable[str] = self._state.nodes
+        names: Iterable[str] = self._state.occupancy.nodes
         for requirement in term.match_expressions:
             if requirement.operator is NodeSelectorOperator.IN:
                 names = self._with_values(requirement.key, requirement.values)
                 break
         for requirement in term.match_fields:
             if requirement.operator is NodeSelectorOperator.IN:
-                names = [name for name in requirement.values if name in self._state.nodes]
-        only, nodes = NodeSelector((term,)), self._state.nodes
+                names = [name for name in requirement.values if name in self._state.occupancy.nodes]
+        only, nodes = NodeSelector((term,)), self._state.occupancy.nodes
         try:
             return frozenset(name for name in names if selects(only, nodes[name].node))
         except AllocationError:

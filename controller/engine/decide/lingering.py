@@ -13,8 +13,8 @@ def hastened(
     state: State, eligibility: Eligibility, group: Group, node: str | None = None
 ) -> tuple[Pod, ...]:
     """A pod of a group, on a node or anywhere, that can be made to end sooner; or nothing."""
-    for key in state.lingering.get(group.key, ()):
-        is_here = node is None or state.holds[key].node == node
-        if is_here and eligibility.can_hasten(state.pods[key]):
-            return (state.pods[key],)
+    for key in state.occupancy.lingering.get(group.key, ()):
+        is_here = node is None or state.occupancy.holds[key].node == node
+        if is_here and eligibility.can_hasten(state.occupancy.pods[key]):
+            return (state.occupancy.pods[key],)
     return ()

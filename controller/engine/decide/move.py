@@ -28,9 +28,9 @@ def move(
     It returns false, and moves none, if its minimum has no place, or (`all_pods`) one of the pods.
     """
     state = trial.state
-    if not state.tree.takes_work(group.queue):
+    if not state.occupancy.tree.takes_work(group.queue):
         return False  # its pods could not start again
-    mark = state.mark()
+    mark = state.occupancy.mark()
     if take is None:
         take = Assigner(trial, policy_of(state, group), _nobody_asks).take
     gang = Gang(trial, take)
@@ -48,7 +48,7 @@ def move(
         wait_together(trial, group, taken)
         moved += len(taken)
     if (all_pods and moved < len(evicted)) or not is_satisfied(state, group):
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         return False
     return True
 

@@ -94,13 +94,13 @@ class NodeLosses:
         """What such a pod costs on each node, if it has no devices."""
         self._catch_up()
         wish = Wish(_rounded(needs.cpu), _rounded(needs.memory), 0, WHOLE)
-        changes = self._state.cluster.changed_nodes
+        changes = self._state.occupancy.cluster.changed_nodes
         epoch, moment, known = self._lists.pop(wish, (-1, -1, {}))
         if epoch != self._epoch or not changes.is_known_since(moment):
-            known = {name: self._loss(wish, name) for name in self._state.nodes}
+            known = {name: self._loss(wish, name) for name in self._state.occupancy.nodes}
         else:
             for name in changes.since(moment):
-                if name in self._state.nodes:
+                if name in self._state.occupancy.nodes:
                     known[name] = self._loss(wish, name)
                 else:
                     known.pop(name, None)
@@ -117,7 +117,7 @@ class NodeLosses:
         rest = after(before, wish, breaking=breaking)
         if rest is None:
             return _NO_ROOM
-        whole = self._state.nodes[node]
+        whole = self._state.occupancy.nodes[node]
         has = Left(whole.cpu, whole.memory, whole.pods, (WHOLE,) * len(before.parts))
         lost = self._usable_of(before) - self._usable_of(rest)
         return round(_UNIT * loss(lost, before, rest, has, self._abundance(node)))
@@ -131,7 +131,7 @@ class NodeLosses:
         return known
 
     def _asked(self, request: PlacementRequest) -> _Asked:
-        devices = self._state.devices
+        devices = self._state.occupancy.devices
         if self._class_moment != devices.class_moment:
             self._class_moment = devices.class_moment
             self._parts.clear()
@@ -167,7 +167,10 @@ class NodeLosses:
                 first.setdefault((gpus.model, gpus.ways), node)
             self._samples = [first[key] for key in sorted(first)[:_SAMPLES]]
         try:
-            found = (self._state.devices.least_part(wanted, node, budget) for node in self._samples)
+            found = (
+                self._state.occupancy.devices.least_part(wanted, node, budget)
+                for node in self._samples
+            )
             return min(filter(None, found), default=WHOLE)
         except OutOfStepsError:
             return WHOLE
@@ -178,10 +181,10 @@ class NodeLosses:
         if known is None:
             state = self._state
             try:
-                parts = state.devices.free_parts(node)
+                parts = state.occupancy.devices.free_parts(node)
             except AllocationError:
                 return None
-            room = state.rooms[node]
+            room = state.occupancy.rooms[node]
             known = self._left[node] = Left(room.cpu, room.memory, room.pods, parts)
         return known
 
@@ -192,14 +195,14 @@ class NodeLosses:
 
     def _catch_up(self) -> None:
         state = self._state
-        changes = state.cluster.changed_nodes
+        changes = state.occupancy.cluster.changed_nodes
         if self._moment == changes.now:
             self._learn()
             return
         if changes.is_known_since(self._moment):
             changed = list(changes.since(self._moment))
         else:
-            changed = list(state.cluster.nodes.keys() | self._gpus.keys())
+            changed = list(state.occupancy.cluster.nodes.keys() | self._gpus.keys())
         self._moment = changes.now
         for name in changed:
             self._left.pop(name, None)
@@ -207,12 +210,14 @@ class NodeLosses:
         self._learn()
 
     def _count_devices(self, node: str) -> None:
-        offer = self._state.devices.offered(node)
+        offer = self._state.occupancy.devices.offered(node)
         known = self._gpus.pop(node, None)
         before = _NO_GPUS if known is None else known[1]
         gpus = _NO_GPUS
-        if node in self._state.nodes:
-            gpus = before if known and offer is known[0] else self._state.devices.model(node)
+        if node in self._state.occupancy.nodes:
+            gpus = (
+                before if known and offer is known[0] else self._state.occupancy.devices.model(node)
+            )
             self._gpus[node] = offer, gpus
         self._count_beside(node, gpus.number)
         if before != gpus:
@@ -226,7 +231,7 @@ class NodeLosses:
 
     def _count_beside(self, node: str, gpus: int) -> None:
         before = self._beside.pop(node, _NOTHING)
-        has = self._state.nodes.get(node)
+        has = self._state.occupancy.nodes.get(node)
         present = (has.cpu, has.memory, gpus) if has is not None and gpus else _NOTHING
         if present != _NOTHING:
             self._beside[node] = present

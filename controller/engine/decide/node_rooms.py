@@ -48,17 +48,17 @@ class NodeRooms:
     def weigh(self, node: str, occupants: Sequence[Comer]) -> None:
         """Takes down how much each of the pods of a node has of its devices."""
         state = self._state
-        mark, free = state.mark(), state.devices.free_cards(node)
+        mark, free = state.occupancy.mark(), state.occupancy.devices.free_cards(node)
         for comer in occupants:
             self._evict(comer.pod)
-            self.cards[comer.kind, node] = state.devices.free_cards(node) - free
-            state.rollback(mark)
+            self.cards[comer.kind, node] = state.occupancy.devices.free_cards(node) - free
+            state.occupancy.rollback(mark)
         for comer in occupants:
             self._evict(comer.pod)
         freed = sum(self.cards[comer.kind, node] for comer in occupants)
-        if state.devices.free_cards(node) == free + freed:
+        if state.occupancy.devices.free_cards(node) == free + freed:
             self._free[node] = free
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
 
     def has_room(self, node: str, without: Sequence[Comer], comers: Sequence[Comer]) -> bool:
         """Whether there is room for pods on a node without some of its pods."""
@@ -88,12 +88,12 @@ class NodeRooms:
 
     def _try(self, node: str, without: Sequence[Comer], comers: Sequence[Comer]) -> bool:
         state = self._state
-        mark = state.mark()
+        mark = state.occupancy.mark()
         leaving = {comer.pod.key: comer.pod for comer in (*without, *comers) if comer.has_place}
         for pod in leaving.values():
             self._evict(pod)
         largest_first = sorted(comers, key=lambda comer: -self.cards.get((comer.kind, node), 0))
-        tried = state.mark()
+        tried = state.occupancy.mark()
         fits = False
         for number, order in enumerate(permutations(largest_first)):
             if number == _ORDERS:
@@ -101,17 +101,17 @@ class NodeRooms:
             fits = all(self._place(node, comer) for comer in order)
             if fits:
                 break
-            state.rollback(tried)
-        state.rollback(mark)
+            state.occupancy.rollback(tried)
+        state.occupancy.rollback(mark)
         return fits
 
     def _place(self, node: str, comer: Comer) -> bool:
         place = self._places.find(comer.pod, comer.policy, frozenset([node]))
         if not isinstance(place, Place):
             return False
-        free = self._state.devices.free_cards(node)
+        free = self._state.occupancy.devices.free_cards(node)
         self._trial.take(comer.pod, place)
-        cards = free - self._state.devices.free_cards(node)
+        cards = free - self._state.occupancy.devices.free_cards(node)
         known = self.cards.get((comer.kind, node), cards)
         self.cards[comer.kind, node] = min(known, cards)
         return True

@@ -89,7 +89,7 @@ def occupants(
         ):
             continue
         gives = eligibility.action is not Action.CONSOLIDATE and eligibility.may_take(group)
-        moves = state.tree.takes_work(group.queue)
+        moves = state.occupancy.tree.takes_work(group.queue)
         if not gives:
             is_bystander = eligibility.action is not Action.CONSOLIDATE
             if (is_bystander and not bystanders) or not group.moves or giving.rests(group):
@@ -98,10 +98,10 @@ def occupants(
         if first > MOST:
             break
         ages = ages_of(state, group)
-        here = [pod for pod in pods if state.holds[pod.key].node in nodes]
+        here = [pod for pod in pods if state.occupancy.holds[pod.key].node in nodes]
         falls = len(pods) - len(here) <= _MOST_ELSEWHERE
         for pod in pods if falls else here:
-            node = state.holds[pod.key].node
+            node = state.occupancy.holds[pod.key].node
             found.pods.append(Occupant(pod, node, group, gives, moves, ages[pod.key]))
         root = group.root
         spare = max(0, len(pods) - root.min_count) if isinstance(root, PodSet) else 0

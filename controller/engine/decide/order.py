@@ -50,8 +50,8 @@ def rank_of_queue(state: State, shares: Shares, name: str, asked: Amounts) -> Qu
     those come first whose quota covers it. Then count priority, and the dominant share that the
     queue would have: the largest part that it has of what it may count on, over all resources.
     """
-    queue, allocated = state.tree.queues[name], state.accounts.allocated[name]
-    fair, quotas = shares.fair(name), state.tree.quotas(name)
+    queue, allocated = state.occupancy.tree.queues[name], state.occupancy.accounts.allocated[name]
+    fair, quotas = shares.fair(name), state.occupancy.tree.quotas(name)
     allocatable = shares.allocatable(name)
     wanted = [at for at, amount in enumerate(asked) if amount > 0]
     is_over = any(allocated[at] > fair[at] for at in wanted)
@@ -136,7 +136,9 @@ class QueueOrder:
             if asked is not None:
                 return asked
             if queue != first.queue:
-                return self._state.accounts.zero  # what was known of it below has changed since
+                return (
+                    self._state.occupancy.accounts.zero
+                )  # what was known of it below has changed since
             self._take(queue)
         return None
 
@@ -148,14 +150,14 @@ class QueueOrder:
         return group
 
     def _update(self, leaf: str) -> None:
-        for name in self._state.tree.paths[leaf]:
+        for name in self._state.occupancy.tree.paths[leaf]:
             asked = self._asked_by_first(name)
-            parent = self._state.tree.queues[name].parent or ROOT
+            parent = self._state.occupancy.tree.queues[name].parent or ROOT
             if asked is None:
                 self._current.pop(name, None)
                 self._ranked_by.pop(name, None)
                 continue
-            ranked_by = self._state.accounts.moment, asked
+            ranked_by = self._state.occupancy.accounts.moment, asked
             if self._ranked_by.get(name) == ranked_by:
                 continue
             self._ranked_by[name] = ranked_by
@@ -179,10 +181,10 @@ def asked_by_next(state: State, group: Group) -> Amounts:
     """What a group asks for with what is placed of it next."""
     chunk = next_chunk(state, group)
     if not isinstance(chunk, PlacementUnit):
-        return state.accounts.zero
+        return state.occupancy.accounts.zero
     return asked_by(state, chunk)
 
 
 def asked_by(state: State, chunk: PlacementUnit) -> Amounts:
     """What the pods of a chunk ask for together; a claim that they share counts once."""
-    return state.asked_by(chunk.all_pods())
+    return state.occupancy.asked_by(chunk.all_pods())

@@ -37,8 +37,8 @@ def is_due(state: State, group: Group) -> bool:
 
 def overran(state: State, eviction: Eviction) -> bool:
     """Whether a pod goes for a reservation since its group runs for longer than it said."""
-    late = state.groups.get(state.pods[eviction.pod].group or "")
-    first = state.groups.get(eviction.group)
+    late = state.occupancy.groups.get(state.occupancy.pods[eviction.pod].group or "")
+    first = state.occupancy.groups.get(eviction.group)
     if late is None or first is None or eviction.action not in (Action.PREEMPT, Action.RECLAIM):
         return False
     return is_due(state, first) and overruns(state, late)
@@ -61,10 +61,10 @@ class Overruns:
         self.barred: dict[str, float] = {}
         """By namespace: until when it is not believed, beside the time of groups that overrun."""
         self._overrun: frozenset[str] = frozenset()
-        if not any(queue.reserves for queue in state.tree.queues.values()):
+        if not any(queue.reserves for queue in state.occupancy.tree.queues.values()):
             return
-        for key in sorted({state.pods[pod].group or "" for pod in state.holds}):
-            group = state.groups.get(key)
+        for key in sorted({state.occupancy.pods[pod].group or "" for pod in state.occupancy.holds}):
+            group = state.occupancy.groups.get(key)
             end = None if group is None else declared_end(state, group)
             if end is not None:
                 self.ends[key] = end

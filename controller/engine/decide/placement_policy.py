@@ -7,4 +7,4 @@ from controller.engine.state.state import State
 
 def policy_of(state: State, group: Group) -> Policy:
     """The policy of a group: its own, or that of its queue or one above, or that of all."""
-    return group.placement or state.tree.placement(group.queue, state.settings.placement)
+    return group.placement or state.occupancy.tree.placement(group.queue, state.settings.placement)

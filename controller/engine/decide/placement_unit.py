@@ -69,8 +69,8 @@ def _among(state: State, group: Group, keys: Collection[str]) -> Mapping[str, Or
     """Those of some pods of a group that have no place, by pod set."""
     found: dict[str, OrderedPods] = {}
     for key in keys:
-        if not state.is_active(key):
-            pod = state.pods[key]
+        if not state.occupancy.is_active(key):
+            pod = state.occupancy.pods[key]
             found.setdefault(set_of(pod, group), OrderedPods()).add(pod)
     return found
 
@@ -90,18 +90,18 @@ def is_satisfied(state: State, group: Group) -> bool:
 
 def has_nominated(state: State, group: Group) -> bool:
     """Whether pods of a group have a place, but wait for others to leave it."""
-    members = state.members.get(group.key)
+    members = state.occupancy.members.get(group.key)
     return members is not None and bool(members.nominated)
 
 
 def stands(state: State, group: Group, without: Iterable[Pod] = ()) -> bool:
     """Whether a group has its minimum by pods that wait for nobody, `without` some of its pods."""
     missing: Counter[str] = Counter()
-    members = state.members.get(group.key)
+    members = state.occupancy.members.get(group.key)
     if members is not None:
         missing.update(members.nominated)
     for pod in without:
-        if state.is_active(pod.key) and not state.is_nominated(pod.key):
+        if state.occupancy.is_active(pod.key) and not state.occupancy.is_nominated(pod.key):
             missing[set_of(pod, group)] += 1
     return _Tally(state, group, missing).is_satisfied(group.root)
 
@@ -117,16 +117,16 @@ def surplus(state: State, group: Group, node: str | None = None) -> Iterator[tup
 
 def active_pods(state: State, group: str) -> list[Pod]:
     """The pods of a group that have a place, in the order in which they are placed."""
-    members = state.members.get(group)
+    members = state.occupancy.members.get(group)
     if members is None:
         return []
-    pods = (state.pods[key] for of in members.active.values() for key in of)
+    pods = (state.occupancy.pods[key] for of in members.active.values() for key in of)
     return sorted(pods, key=order_of_pod)
 
 
 def has_active(state: State, group: str) -> bool:
     """Whether a pod of a group has a place."""
-    members = state.members.get(group)
+    members = state.occupancy.members.get(group)
     return members is not None and bool(members.active)
 
 
@@ -140,7 +140,7 @@ class _Tally:
         self._state = state
         self._group = group
         self._missing = missing
-        self._members = state.members.get(group.key, _NOBODY)
+        self._members = state.occupancy.members.get(group.key, _NOBODY)
         self.pending: Mapping[str, OrderedPods] = self._members.pending
         """By pod set: the pods that may be placed."""
 
@@ -223,7 +223,7 @@ class _Tally:
             case PodSet(name=name, min_count=least):
                 if self.active(part) > least:
                     for key in self._last_first(name, node):
-                        yield (self._state.pods[key],)
+                        yield (self._state.occupancy.pods[key],)
             case SubGroups(children=children, min_count=least):
                 used = [child for child in children if self.active(child)]
                 spare = sum(map(self.is_satisfied, used)) > least
@@ -241,20 +241,20 @@ class _Tally:
             return reversed(self._members.active[pod_set])
         if node not in self._members.nodes.get(pod_set, ()):
             return iter(())
-        pods = map(self._state.pods.__getitem__, self._state.on_node[node])
+        pods = map(self._state.occupancy.pods.__getitem__, self._state.occupancy.on_node[node])
         here = [
             pod
             for pod in pods
             if pod.group == self._group.key
             and set_of(pod, self._group) == pod_set
-            and self._state.is_active(pod.key)
+            and self._state.occupancy.is_active(pod.key)
         ]
         return (pod.key for pod in sorted(here, key=order_of_pod, reverse=True))
 
     def _chunk(
         self, part: SubGroup, keys: Iterable[str], children: Sequence[PlacementUnit] = ()
     ) -> PlacementUnit:
-        pods = tuple(map(self._state.pods.__getitem__, keys))
+        pods = tuple(map(self._state.occupancy.pods.__getitem__, keys))
         held = self._nodes(part) if part.topology is not None else frozenset[str]()
         return PlacementUnit(part, pods, tuple(children), held)
 
@@ -271,7 +271,7 @@ class _Tally:
         match part:
             case PodSet(name=name):
                 keys = self._members.active.get(name, ())
-                return [self._state.pods[key] for key in keys]
+                return [self._state.occupancy.pods[key] for key in keys]
             case SubGroups(children=children):
                 return sorted(
                     (pod for child in children for pod in self._active_pods(child)),

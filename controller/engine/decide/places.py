@@ -153,7 +153,7 @@ class PlaceFinder:
         """
         if self.budget is not self._unlimited:
             return self._find(pod, policy, within, avoided)
-        self.budget = StepBudget(attempt_limit(len(self._state.nodes)))
+        self.budget = StepBudget(attempt_limit(len(self._state.occupancy.nodes)))
         try:
             return self._find(pod, policy, within, avoided)
         except OutOfStepsError as error:
@@ -183,7 +183,7 @@ class PlaceFinder:
         if not names:
             return None
         if pod.planned:
-            self.spend(len(self._state.nodes) * len(pod.planned) // _NODES_A_STEP)
+            self.spend(len(self._state.occupancy.nodes) * len(pod.planned) // _NODES_A_STEP)
         services = self._extended.services(pod, names, open_claims)
         if isinstance(services, ExclusiveDevices):
             return services
@@ -203,9 +203,13 @@ class PlaceFinder:
         request = self._request(claims)
         if isinstance(request, BadClaim):
             return BadClaim(pod.key, request.reason)
-        rooms = self._state.rooms
+        rooms = self._state.occupancy.rooms
         awaited = self._rules.awaited(pod, self.budget)
-        leaving = self._state.leaving.keys() | awaited if awaited else self._state.leaving
+        leaving = (
+            self._state.occupancy.leaving.keys() | awaited
+            if awaited
+            else self._state.occupancy.leaving
+        )
         fitting = Fitting(names, rooms, pod.needs, avoided, leaving)
         if service.is_planned and request is not None:
             policy = replace(policy, devices=None)
@@ -241,9 +245,9 @@ class PlaceFinder:
     def why_not(self, pod: Pod, within: frozenset[str] | None = None) -> NoRoom:
         """On how many nodes each constraint is the first that keeps the pod away."""
         state = self._state
-        self.spend(1 + len(state.nodes) // _NODES_A_STEP)
+        self.spend(1 + len(state.occupancy.nodes) // _NODES_A_STEP)
         allowed = self._tied_to(pod)
-        names = state.nodes if within is None else within
+        names = state.occupancy.nodes if within is None else within
         suitable, others, fell_of_all = self._divided(pod.needs)
         fell = (
             Counter(fell_of_all)
@@ -257,7 +261,7 @@ class PlaceFinder:
             elif name in refused:
                 constraint = refused[name]
             else:
-                constraint = state.rooms[name].lacks(pod.needs) or "devices"
+                constraint = state.occupancy.rooms[name].lacks(pod.needs) or "devices"
             fell[constraint] += 1
         counted = sorted(fell.items(), key=lambda pair: (-pair[1], pair[0]))
         noted, notes = self._noted
@@ -283,7 +287,7 @@ class PlaceFinder:
             self._masks.clear()
             self._within.clear()
         key = needs.node_selector, needs.affinity, needs.tolerations
-        steps = steps_of_looks(needs, len(state.nodes)) if any(key) else 0
+        steps = steps_of_looks(needs, len(state.occupancy.nodes)) if any(key) else 0
         was_charged = key in self.budget.charged
         if steps:
             self.budget.spend_once(key, steps)
@@ -291,11 +295,11 @@ class PlaceFinder:
         if known is None:
             if was_charged:
                 self.budget.spend(steps)  # the attempt has more unlike pods than are remembered
-            found = {name: unsuitable(needs, node) for name, node in state.nodes.items()}
+            found = {name: unsuitable(needs, node) for name, node in state.occupancy.nodes.items()}
             others = {name: reason for name, reason in found.items() if reason is not None}
             suitable = frozenset(found.keys() - others.keys())
             known = _Division(suitable, others, Counter(others.values()))
-            if len(self._masks) >= most_sets(len(state.nodes)):
+            if len(self._masks) >= most_sets(len(state.occupancy.nodes)):
                 del self._masks[next(iter(self._masks))]
         self._masks[key] = known
         return known
@@ -316,14 +320,14 @@ class PlaceFinder:
         cpu, memory, devices = least.cpu, least.memory, least.devices
         slots, wanted = 0, least.count
         for name in nodes:
-            room = self._state.rooms[name]
+            room = self._state.occupancy.rooms[name]
             here = room.pods
             if cpu:
                 here = min(here, room.cpu // cpu)
             if memory:
                 here = min(here, room.memory // memory)
             if devices and here > 0:
-                here = min(here, self._state.devices.most_free(name) // devices)
+                here = min(here, self._state.occupancy.devices.most_free(name) // devices)
             slots += max(0, here)
             if slots >= wanted:
                 return True
@@ -331,11 +335,11 @@ class PlaceFinder:
 
     def has_free_devices(self) -> bool:
         """Whether a device of a node is free."""
-        return any(map(self._state.devices.most_free, self._state.nodes))
+        return any(map(self._state.occupancy.devices.most_free, self._state.occupancy.nodes))
 
     def free_cards(self, nodes: frozenset[str]) -> int:
         """What is free of the devices of nodes, in millionths of a card."""
-        return sum(map(self._state.devices.free_cards, nodes))
+        return sum(map(self._state.occupancy.devices.free_cards, nodes))
 
     def is_free_now(self, pod: Pod, place: Place) -> bool:
         """Whether a place that a pod has not taken yet is free without anybody leaving."""
@@ -343,21 +347,21 @@ class PlaceFinder:
         is_awaited = node in self._rules.awaited(pod, self.budget)
         if not self._would_choose_what_is_free(pod, place):
             return False
-        if node not in state.leaving:
+        if node not in state.occupancy.leaving:
             return not is_awaited
         if not self._has_room_now(pod, node):
             return False
-        mark = state.mark()
+        mark = state.occupancy.mark()
         self._show_present(node)
-        fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
-        state.rollback(mark)
+        fits = all(state.occupancy.cluster.fits(allocation) for _, allocation in place.allocations)
+        state.occupancy.rollback(mark)
         return fits
 
     def _would_choose_what_is_free(self, pod: Pod, place: Place) -> bool:
         """Whether kube-scheduler, where it chooses devices, takes nothing promised to others."""
         if not (pod.planned and self._has_promised(place.node)):
             return True
-        claims = tuple(self._state.claims[key] for key, _ in place.allocations)
+        claims = tuple(self._state.occupancy.claims[key] for key, _ in place.allocations)
         if not _is_planned(pod, claims):
             return True
         request = self._request(claims)
@@ -428,7 +432,7 @@ class PlaceFinder:
 
     def _has_promised(self, node: str) -> bool:
         """Whether devices of a node may be promised to pods to come."""
-        return node in self._state.nominated or node in self._state.kept
+        return node in self._state.occupancy.nominated or node in self._state.occupancy.kept
 
     def _best_of_left(
         self,
@@ -473,16 +477,16 @@ class PlaceFinder:
         if not self._has_room_now(pod, node):
             return None
         state = self._state
-        mark = state.mark()
+        mark = state.occupancy.mark()
         self._show_present(node, to_scheduler=_is_planned(pod, claims))
         try:
             found = self._placer(policy).place(request, [node], budget=self.budget)
         finally:
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
         if not isinstance(found, PlacedClaims):
             return None
         place = self._place(claims, found, waits=False)
-        fits = all(state.cluster.fits(allocation) for _, allocation in place.allocations)
+        fits = all(state.occupancy.cluster.fits(allocation) for _, allocation in place.allocations)
         return place if fits else None
 
     def _show_present(self, node: str, *, to_scheduler: bool = False) -> None:
@@ -492,28 +496,28 @@ class PlaceFinder:
         for its choice, too, has some of the same devices; which ones does not matter.
         """
         state = self._state
-        for key in list(state.nominated.get(node, ())):
-            pod = state.pods[key]
+        for key in list(state.occupancy.nominated.get(node, ())):
+            pod = state.occupancy.pods[key]
             planned = {claim for _, claim in pod.planned} if to_scheduler else ()
             for claim in pod.claims:
                 if claim not in planned:
-                    state.hide(claim)
-        for holder in list(state.kept.get(node, ())) if to_scheduler else ():
-            state.hide(holder)
-        for key in list(state.leaving.get(node, ())):
-            for claim in state.pods[key].claims:
-                state.show(claim)
+                    state.occupancy.hide(claim)
+        for holder in list(state.occupancy.kept.get(node, ())) if to_scheduler else ():
+            state.occupancy.hide(holder)
+        for key in list(state.occupancy.leaving.get(node, ())):
+            for claim in state.occupancy.pods[key].claims:
+                state.occupancy.show(claim)
 
     def _has_room_now(self, pod: Pod, node: str) -> bool:
         """Whether a node has room for a pod, devices aside, without anybody leaving."""
         state = self._state
         if node in self._rules.awaited(pod, self.budget):
             return False
-        room = Room(state.nodes[node])
-        nominated = state.nominated.get(node, {})
-        for key in (*state.on_node.get(node, ()), *state.leaving.get(node, ())):
+        room = Room(state.occupancy.nodes[node])
+        nominated = state.occupancy.nominated.get(node, {})
+        for key in (*state.occupancy.on_node.get(node, ()), *state.occupancy.leaving.get(node, ())):
             if key not in nominated and key != pod.key:
-                room.take(state.pods[key].needs)
+                room.take(state.occupancy.pods[key].needs)
         return room.lacks(pod.needs) is None
 
     def _place(
@@ -529,7 +533,7 @@ class PlaceFinder:
             key = within, names
             known = self._within.get(key)
             if known is None:
-                if len(self._within) >= most_sets(len(self._state.nodes)):
+                if len(self._within) >= most_sets(len(self._state.occupancy.nodes)):
                     self._within.clear()
                 known = self._within[key] = within & names
             names = known
@@ -542,7 +546,7 @@ class PlaceFinder:
         """The nodes where the devices are that its claims have; None for all nodes."""
         tied: frozenset[str] | None = None
         for claim in pod.claims:
-            allocation = self._state.allocation(claim)
+            allocation = self._state.occupancy.allocation(claim)
             if allocation is None or allocation.node_selector is None:
                 continue
             self.spend(_TIED)
@@ -569,9 +573,9 @@ class PlaceFinder:
         losses = self._losses.without_devices(pod.needs) if is_balanced else _NO_LOSSES
         best: tuple[bool, int, int, int, str] | None = None
         for name in nodes:
-            room = state.rooms[name]
+            room = state.occupancy.rooms[name]
             rank = (
-                state.devices.has_any(name),
+                state.occupancy.devices.has_any(name),
                 losses.get(name, 0),
                 sign * room.cpu,
                 sign * room.memory,
@@ -585,16 +589,16 @@ class PlaceFinder:
         """Its claims without devices."""
         found = []
         for key in pod.claims:
-            claim = self._state.claims.get(key)
+            claim = self._state.occupancy.claims.get(key)
             if claim is None:
                 return BadClaim(pod.key, f"claim {key} does not exist")
             if self._is_full(claim, pod):
                 return BadClaim(pod.key, f"claim {key} has {_USERS} users, the most there can be")
             queue = claim.metadata.labels.get(QUEUE_LABEL)
-            group = None if pod.group is None else self._state.groups.get(pod.group)
+            group = None if pod.group is None else self._state.occupancy.groups.get(pod.group)
             if queue is not None and group is not None and queue != group.queue:
                 return BadClaim(pod.key, f"claim {key} is for groups of queue {queue}")
-            if self._state.allocation(key) is None:
+            if self._state.occupancy.allocation(key) is None:
                 found.append(claim)
         return tuple(found)
 
@@ -603,7 +607,7 @@ class PlaceFinder:
 
         Those count that it is reserved for, and the pods that get their place in this cycle.
         """
-        reserved, users = claim.status.reserved_for, self._state.users.get(claim.key, {})
+        reserved, users = claim.status.reserved_for, self._state.occupancy.users.get(claim.key, {})
         if len(reserved) + len(users) < _USERS:
             return False
         known = {
@@ -620,26 +624,32 @@ class PlaceFinder:
         if isinstance(claims, BadClaim) or any(self._shared(claim.key) for claim in claims):
             return 0
         if pod.planned:  # some nodes may serve it without
-            needed = set(pod.claims_where(self._state.capacity.offered))
+            needed = set(pod.claims_where(self._state.occupancy.capacity.offered))
             claims = tuple(claim for claim in claims if claim.key in needed)
         request = self._request(claims)
         return request.least_devices if isinstance(request, PlacementRequest) else 0
 
     def _shared(self, claim: str) -> bool:
-        return self._state.referrers(claim) > 1
+        return self._state.occupancy.referrers(claim) > 1
 
     def _request(self, claims: tuple[ResourceClaim, ...]) -> PlacementRequest | BadClaim | None:
         return self._requests.of(claims, self.budget) if claims else None
 
     def _is_own(self, claim: str) -> bool:
         """Whether a claim has no devices yet, and one pod only that refers to it."""
-        return self._state.allocation(claim) is None and self._state.referrers(claim) == 1
+        return (
+            self._state.occupancy.allocation(claim) is None
+            and self._state.occupancy.referrers(claim) == 1
+        )
 
     def _placer(self, policy: Policy) -> Placer:
         known = self._placers.get(policy)
         if known is None:
             known = self._placers[policy] = Placer(
-                self._state.cluster, policy, new_share_id=self._share_id, max_steps=_MAX_STEPS
+                self._state.occupancy.cluster,
+                policy,
+                new_share_id=self._share_id,
+                max_steps=_MAX_STEPS,
             )
         return known
 

@@ -39,7 +39,7 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        neighbours, terms = self._state.neighbours, _terms(pod)
+        neighbours, terms = self._state.occupancy.neighbours, _terms(pod)
         away: set[str] = set()
         for guard in neighbours.guards_against(pod, budget):
             budget.spend(1 + len(guard.by_node) // _NODES_A_STEP)
@@ -68,9 +68,9 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        if not self._state.leaving:
+        if not self._state.occupancy.leaving:
             return NO_NODES
-        leavers = self._state.leavers
+        leavers = self._state.occupancy.leavers
         away: set[str] = set()
         for guard in leavers.guards_against(pod, budget):
             budget.spend(1 + len(guard.by_node) // _NODES_A_STEP)
@@ -88,18 +88,18 @@ class PodRules:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        neighbours = self._state.neighbours
+        neighbours = self._state.occupancy.neighbours
         guards = frozenset(guard.term for guard in neighbours.guards_against(pod, budget))
         together = _together(pod) if pod.needs.pod_affinity else ()
         return guards, neighbours.selects(together, pod) if together else False
 
     def _reach(self, key: str, selections: Selections, budget: StepBudget) -> frozenset[str]:
         """The nodes in domains that have a pod which is meant."""
-        counts = self._state.neighbours.counts(selections, budget)
+        counts = self._state.occupancy.neighbours.counts(selections, budget)
         budget.spend(1 + len(counts.by_node) // _NODES_A_STEP)
         self._nodes.by_value(key, budget)  # charged, whatever is remembered
         if self._moment != self._state.node_moment or len(self._reaches) >= most_sets(
-            len(self._state.nodes)
+            len(self._state.occupancy.nodes)
         ):
             self._moment = self._state.node_moment
             self._reaches.clear()
@@ -116,7 +116,7 @@ class PodRules:
         """The nodes in the domains of some nodes."""
         if not by_node:
             return NO_NODES
-        domains, nodes = self._nodes.by_value(key, budget), self._state.nodes
+        domains, nodes = self._nodes.by_value(key, budget), self._state.occupancy.nodes
         values = {nodes[name].node.labels.get(key) for name in by_node if name in nodes}
         return NO_NODES.union(*(domains[value] for value in values if value is not None))
 

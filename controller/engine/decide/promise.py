@@ -23,29 +23,29 @@ def keep_promises(trial: Trial, isolation: Isolation) -> None:
     state = trial.state
     by_group: dict[str, list[Nomination]] = {}
     for nomination in state.memory.nominations:
-        pod = state.pods.get(nomination.pod)
-        if pod is not None and pod.group in state.groups:
+        pod = state.occupancy.pods.get(nomination.pod)
+        if pod is not None and pod.group in state.occupancy.groups:
             by_group.setdefault(pod.group, []).append(nomination)
     for key in sorted(by_group):
-        group = state.groups[key]
+        group = state.occupancy.groups[key]
         is_held = group.refusal is not None and group.refusal.holds
-        if state.tree.takes_work(group.queue) and not is_held:
+        if state.occupancy.tree.takes_work(group.queue) and not is_held:
             isolation.run_within_limit(group, partial(keep_all, trial, group, by_group[key]))
 
 
 def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> None:
     """Gives the pods of a group the places that they have been promised, or none of them."""
     state = trial.state
-    mark, before = state.mark(), balance(state, group.queue)
+    mark, before = state.occupancy.mark(), balance(state, group.queue)
     taken: list[Taken] = []
     for nomination in nominations:
         kept = _keep(trial, nomination)
         if kept is None:
-            state.rollback(mark)
+            state.occupancy.rollback(mark)
             return
         taken.append(kept)
     if excess(state, before) is not None or not is_satisfied(state, group):
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
     else:
         wait_together(trial, group, taken)
 
@@ -53,19 +53,19 @@ def keep_all(trial: Trial, group: Group, nominations: Iterable[Nomination]) -> N
 def _keep(trial: Trial, nomination: Nomination) -> Taken | None:
     """Gives a pod its promised place, if it waits for it and the place is there."""
     state, places = trial.state, trial.places
-    pod, node = state.pods[nomination.pod], nomination.node
-    if not state.is_pending(pod.key) or node not in places.candidates(pod, None):
+    pod, node = state.occupancy.pods[nomination.pod], nomination.node
+    if not state.occupancy.is_pending(pod.key) or node not in places.candidates(pod, None):
         return None
-    if state.rooms[node].lacks(pod.needs) is not None:
+    if state.occupancy.rooms[node].lacks(pod.needs) is not None:
         return None
     for claim, allocation in nomination.allocations:
-        is_known = claim in pod.claims and claim in state.claims
-        is_open = is_known and state.allocation(claim) is None
-        if not is_open or not state.cluster.fits(allocation):
+        is_known = claim in pod.claims and claim in state.occupancy.claims
+        is_open = is_known and state.occupancy.allocation(claim) is None
+        if not is_open or not state.occupancy.cluster.fits(allocation):
             return None
     given = {claim for claim, _ in nomination.allocations}
-    needed = state.claims_on(pod, node)
-    if any(state.allocation(claim) is None for claim in needed if claim not in given):
+    needed = state.occupancy.claims_on(pod, node)
+    if any(state.occupancy.allocation(claim) is None for claim in needed if claim not in given):
         return None  # the pod that was to bring them is gone
     promised = Place(node, nomination.allocations, waits=False)
     waits = not places.is_free_now(pod, promised)

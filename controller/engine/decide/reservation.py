@@ -24,7 +24,9 @@ class Reservations:
         self.held: dict[str, float] = {
             key: at
             for key, at in sorted(state.memory.reservations.items())
-            if key in state.waiting and key in state.groups and self._may_hold(state.groups[key])
+            if key in state.waiting
+            and key in state.occupancy.groups
+            and self._may_hold(state.occupancy.groups[key])
         }
         """By group: when there is room for it, as a Unix time."""
         self.overruns = Overruns(state)
@@ -38,19 +40,19 @@ class Reservations:
         self.end(group)  # what it knew of the others may have changed
         if not self._may_hold(group):
             return
-        groups, memory = self._state.groups, self._state.memory
+        groups, memory = self._state.occupancy.groups, self._state.memory
         rivals = [key for key in self.held if groups[key].queue == group.queue]
         if any(groups[key].priority >= group.priority for key in rivals):
             return
         expected = self._room.earliest(group)
         if expected is None:
             if group.key in memory.reservations or group.key in memory.delayed:
-                self._state.journal.put(self._delayed, group.key, None)
+                self._state.occupancy.journal.put(self._delayed, group.key, None)
         else:
             for key in rivals:
-                self._state.journal.drop(self.held, key)
+                self._state.occupancy.journal.drop(self.held, key)
             self._expected[group.key] = expected
-            self._state.journal.put(self.held, group.key, expected.at)
+            self._state.occupancy.journal.put(self.held, group.key, expected.at)
 
     def end(self, group: Group) -> None:
         """Ends the reservation of a group that has its place, or waits for other things than room.
@@ -58,7 +60,7 @@ class Reservations:
         Nobody may be kept from starting by a group that could not start itself.
         """
         if group.key in self.held:
-            self._state.journal.drop(self.held, group.key)
+            self._state.occupancy.journal.drop(self.held, group.key)
 
     @property
     def delayed(self) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ class Reservations:
         for key, at in self.held.items():
             if own is not None and (own, group.key) <= (at, key):
                 continue
-            first = self._state.groups[key]
+            first = self._state.occupancy.groups[key]
             if group.queue == first.queue and group.priority > first.priority:
                 continue  # it comes before the group in their queue
             is_believed = self.overruns.is_believed(group)
@@ -122,7 +124,7 @@ class Reservations:
         )
 
     def _may_hold(self, group: Group) -> bool:
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         return tree.takes_work(group.queue) and tree.queues[group.queue].reserves
 
     def _leaves_room(self, newcomer: Group, first: Group, at: float, stays: str | None) -> bool:

@@ -37,11 +37,16 @@ class Shares:
         """Takes the state as it is now."""
         state = self._state
         self.totals = self._totals()
-        inputs = self.totals, state.accounts, dict(state.accounts.requested), state.usage
+        inputs = (
+            self.totals,
+            state.occupancy.accounts,
+            dict(state.occupancy.accounts.requested),
+            state.usage,
+        )
         if inputs == self._known:
             return
         self._known = inputs
-        tree = state.tree
+        tree = state.occupancy.tree
         self._requested = {}
         for name in tree.children[ROOT]:
             self._roll_up(name)
@@ -56,7 +61,7 @@ class Shares:
 
     def allocatable(self, queue: str) -> Sequence[int]:
         """What a queue may count on: its quota, or its fair share if that is more, to its limit."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         return [
             _allocatable(quota, limit, share, total)
             for quota, limit, share, total in zip(
@@ -66,9 +71,13 @@ class Shares:
 
     def _roll_up(self, name: str) -> Amounts:
         """What a queue asks for: what its children do, each up to its limit."""
-        tree = self._state.tree
+        tree = self._state.occupancy.tree
         below = [self._roll_up(child) for child in tree.children.get(name, ())]
-        asked = total(below, len(self.totals)) if below else self._state.accounts.requested[name]
+        asked = (
+            total(below, len(self.totals))
+            if below
+            else self._state.occupancy.accounts.requested[name]
+        )
         limits = tree.limits(name)
         capped = tuple(
             amount if limit is None else min(amount, limit)
@@ -79,7 +88,7 @@ class Shares:
 
     def _divided(self, at: int) -> Mapping[str, int]:
         state = self._state
-        tree, requested = state.tree, self._requested
+        tree, requested = state.occupancy.tree, self._requested
         resource = tree.resources[at]
         children: dict[str | None, Sequence[Claimant]] = {}
         for parent, names in tree.children.items():
@@ -90,7 +99,10 @@ class Shares:
         return divide_tree(self.totals[at], children, unit=unit, k=state.settings.usage_weight)
 
     def _claimant(self, name: str, at: int, request: int, resource: Resource) -> Claimant:
-        queue, entitlement = self._state.tree.queues[name], self._state.tree.entitlements(name)[at]
+        queue, entitlement = (
+            self._state.occupancy.tree.queues[name],
+            self._state.occupancy.tree.entitlements(name)[at],
+        )
         return Claimant(
             name=name,
             priority=queue.priority,
@@ -105,10 +117,10 @@ class Shares:
     def _totals(self) -> Amounts:
         """What nodes and devices offer, without what no queue is responsible for."""
         state = self._state
-        foreign = state.accounts.allocated[ROOT]
+        foreign = state.occupancy.accounts.allocated[ROOT]
         return tuple(
             max(0, cluster_total(state, resource) - foreign[at])
-            for at, resource in enumerate(state.tree.resources)
+            for at, resource in enumerate(state.occupancy.tree.resources)
         )
 
 
@@ -118,18 +130,18 @@ def cluster_total(state: State, resource: Resource) -> int:
         case Gpus(model=""):
             plugin = sum(
                 plugin_gpus(node.extended.items())
-                for node in state.nodes.values()
+                for node in state.occupancy.nodes.values()
                 if not node.unschedulable
             )
-            return state.devices.total(resource) + GPU * plugin
+            return state.occupancy.devices.total(resource) + GPU * plugin
         case Gpus() | DevicesOf() | CapacityOf():
-            return state.devices.total(resource)
+            return state.occupancy.devices.total(resource)
         case Cpu():
-            return state.capacity.cpu
+            return state.occupancy.capacity.cpu
         case Memory():
-            return state.capacity.memory
+            return state.occupancy.capacity.memory
         case Pods():
-            return state.capacity.pods
+            return state.occupancy.capacity.pods
     assert_never(resource)
 
 

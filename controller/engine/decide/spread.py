@@ -78,14 +78,14 @@ class SpreadRules:
         if selector is None or not selector.requirements:
             return NO_NODES  # no pod is counted
         if self._moment != self._state.node_moment or len(self._full) >= most_sets(
-            len(self._state.nodes)
+            len(self._state.occupancy.nodes)
         ):
             self._moment = self._state.node_moment
             self._counted.clear()
             self._full.clear()
-        counts = self._state.neighbours.counts((constraint.selection,), budget)
+        counts = self._state.occupancy.neighbours.counts((constraint.selection,), budget)
         inclusion = _inclusion(pod.needs, constraint, constraints)
-        nodes = len(self._state.nodes)
+        nodes = len(self._state.occupancy.nodes)
         looks = nodes * len(constraints) // _NODES_A_STEP + steps_of_looks(pod.needs, nodes)
         budget.spend_once(inclusion, 1 + looks)
         budget.spend(1 + len(counts.by_node) // _NODES_A_STEP)
@@ -110,7 +110,7 @@ class SpreadRules:
         counted = self._counted.get(inclusion)
         if counted is None:
             counted = self._counted[inclusion] = self._included(pod.needs, constraint)
-        nodes, totals = self._state.nodes, dict[str, int]()
+        nodes, totals = self._state.occupancy.nodes, dict[str, int]()
         for name, count in counts.by_node.items():
             if name in counted.nodes:
                 value = nodes[name].node.labels[constraint.topology_key]
@@ -128,7 +128,7 @@ class SpreadRules:
     def _included(self, needs: PodNeeds, constraint: SpreadConstraint) -> _Counted:
         keys = [term.topology_key for term in needs.spread[:MOST_TERMS]]
         found, domains = [], set()
-        for name, node in self._state.nodes.items():
+        for name, node in self._state.occupancy.nodes.items():
             labels = node.node.labels
             if (
                 all(key in labels for key in keys)

@@ -36,7 +36,7 @@ def evict_stale(
     stale: list[Group] = []
     wake: float | None = None
     for key in broken:
-        group = trial.state.groups[key]
+        group = trial.state.occupancy.groups[key]
         until = isolation.run(group, partial(_stale_at, trial.state, group))
         if until is not None:
             found.append(key)
@@ -85,14 +85,14 @@ def _evict_if_useful(
 ) -> bool:
     """Whether one that waits can use what stale groups have; a single one of them is evicted."""
     state = trial.state
-    mark = state.mark()
+    mark = state.occupancy.mark()
     for group in stale:
         _evict_all(trial, group)
     keys = {group.key for group in stale}
     others = waiting if len(stale) > 1 else [group for group in waiting if group.key not in keys]
     is_useful = _can_use(trial, others, isolation)
     if not is_useful or len(stale) > 1:
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
     return is_useful
 
 
@@ -105,7 +105,7 @@ def _grace(state: State, group: Group) -> float:
 
 def _evict_all(trial: Trial, group: Group) -> None:
     for pod in active_pods(trial.state, group.key):
-        if isinstance(pod.state, Placed) and trial.state.disrupt(pod):
+        if isinstance(pod.state, Placed) and trial.state.occupancy.disrupt(pod):
             trial.evict(pod, Action.STALE, group.key)
 
 
@@ -113,14 +113,18 @@ def _can_use(trial: Trial, waiting: Sequence[Group], isolation: Isolation) -> bo
     """Whether one of the first groups that wait has a place now."""
     allocation, state = Allocating(trial, Reservations(trial)), trial.state
     for group in waiting[:_TRIED]:
-        mark = state.mark()
+        mark = state.occupancy.mark()
         outcome = isolation.run(group, partial(allocation.attempt, group))
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         if isinstance(outcome, Got):
             return True
     return False
 
 
 def _has_succeeded(state: State, group: str) -> bool:
-    pods = (state.pods[pod] for of in state.members[group].by_set.values() for pod in of)
+    pods = (
+        state.occupancy.pods[pod]
+        for of in state.occupancy.members[group].by_set.values()
+        for pod in of
+    )
     return any(isinstance(pod.state, Ended) and pod.state.succeeded for pod in pods)

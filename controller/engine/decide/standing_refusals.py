@@ -34,8 +34,11 @@ def still_refused(
 
 def fair_shares(state: State, shares: Shares) -> Mapping[str, Mapping[str, int]]:
     """The fair shares by queue and resource, as plans have them."""
-    names = [describe(resource) for resource in state.tree.resources]
-    return {queue: dict(zip(names, shares.fair(queue), strict=True)) for queue in state.tree.queues}
+    names = [describe(resource) for resource in state.occupancy.tree.resources]
+    return {
+        queue: dict(zip(names, shares.fair(queue), strict=True))
+        for queue in state.occupancy.tree.queues
+    }
 
 
 def takes_no_work(tree: QueueTree, queue: str) -> Reason:

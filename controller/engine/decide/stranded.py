@@ -64,24 +64,24 @@ class StrandedGpus:
     def by_lack(self) -> Mapping[Lack, float]:
         """How many GPUs are stranded on nodes that take pods, by what is lacking."""
         state = self._state
-        changes, before = state.cluster.changed_nodes, self._moments
+        changes, before = state.occupancy.cluster.changed_nodes, self._moments
         self._moments = state.node_moment, changes.now
         if before[0] == self._moments[0] and changes.is_known_since(before[1]):
             changed = set(changes.since(before[1]))
         else:
-            changed = {*state.nodes, *self._of_node}
+            changed = {*state.occupancy.nodes, *self._of_node}
         for name in changed:
             self._gpus.pop(name, None)
-            gpus = state.devices.model(name) if name in state.nodes else None
+            gpus = state.occupancy.devices.model(name) if name in state.occupancy.nodes else None
             if gpus is not None and gpus.number:
                 self._gpus[name] = gpus
         wishes = self._typical()
         if wishes != self._wishes:
             self._wishes = wishes
-            changed = {*state.nodes, *self._of_node}
+            changed = {*state.occupancy.nodes, *self._of_node}
         for name in changed:
             self._total.subtract(self._of_node.pop(name, {}))
-            node = state.nodes.get(name)
+            node = state.occupancy.nodes.get(name)
             if node is not None and not node.unschedulable:
                 self._of_node[name] = found = self._count(name)
                 self._total.update(found)
@@ -99,17 +99,17 @@ class StrandedGpus:
     def _typical(self) -> Sequence[TypicalWish]:
         state = self._state
         beside = Beside.of(
-            sum(state.nodes[name].cpu for name in self._gpus),
-            sum(state.nodes[name].memory for name in self._gpus),
+            sum(state.occupancy.nodes[name].cpu for name in self._gpus),
+            sum(state.occupancy.nodes[name].memory for name in self._gpus),
             sum(gpus.number for gpus in self._gpus.values()),
         )
         in_parts = any(gpus.ways > 1 for gpus in self._gpus.values())
         return possible(state.wishes.typical(beside), in_parts=in_parts)
 
     def _count(self, node: str) -> Mapping[Lack, int]:
-        room = self._state.rooms[node]
+        room = self._state.occupancy.rooms[node]
         try:
-            parts = self._state.devices.free_parts(node)
+            parts = self._state.occupancy.devices.free_parts(node)
         except AllocationError:  # nothing can be allocated there
             return {}
         return stranded(Left(room.cpu, room.memory, room.pods, parts), self._wishes)

@@ -38,10 +38,10 @@ class Trial:
 
     def take(self, pod: Pod, place: Place) -> None:
         """Gives a pod a place."""
-        self.state.place(pod.key, place.node, place.allocations)
+        self.state.occupancy.place(pod.key, place.node, place.allocations)
         if pod.key in self._withdrawn:
-            self.state.journal.drop(self._withdrawn, pod.key)
-        self.state.journal.put(self.placed, pod.key, Decided(place, waits=False))
+            self.state.occupancy.journal.drop(self._withdrawn, pod.key)
+        self.state.occupancy.journal.put(self.placed, pod.key, Decided(place, waits=False))
         if place.waits or pod.key in self.evictions or self._waits_for_claim(pod, place):
             self.wait(pod)
 
@@ -49,16 +49,18 @@ class Trial:
         """Has a pod wait for its place until others have left theirs."""
         decided = self.placed[pod.key]
         if not decided.waits:
-            self.state.nominate(pod.key)
-            self.state.journal.put(self.placed, pod.key, Decided(decided.place, waits=True))
+            self.state.occupancy.nominate(pod.key)
+            self.state.occupancy.journal.put(
+                self.placed, pod.key, Decided(decided.place, waits=True)
+            )
 
     def _waits_for_claim(self, pod: Pod, place: Place) -> bool:
         """Whether a claim has devices that it must lose first, or gets them with pods that wait."""
-        claims = self.state.claims
+        claims = self.state.occupancy.claims
         if any(claims[key].status.allocation is not None for key, _ in place.allocations):
             return True
         for key in pod.claims:
-            others = [user for user in self.state.users.get(key, ()) if user != pod.key]
+            others = [user for user in self.state.occupancy.users.get(key, ()) if user != pod.key]
             if others and all(user in self.placed and self.placed[user].waits for user in others):
                 return True
         return False
@@ -76,15 +78,15 @@ class Trial:
 
         It has at most `grace` seconds to end.
         """
-        journal = self.state.journal
+        journal = self.state.occupancy.journal
         decided = self.placed.get(pod.key)
         if decided is not None:
             journal.drop(self.placed, pod.key)
             journal.put(self._withdrawn, pod.key, decided)
-            self.state.evict(pod.key, here=False)
+            self.state.occupancy.evict(pod.key, here=False)
             return
-        node = self.state.holds[pod.key].node
-        self.state.evict(pod.key, here=True)
+        node = self.state.occupancy.holds[pod.key].node
+        self.state.occupancy.evict(pod.key, here=True)
         eviction = Eviction(pod.key, node, action, group, grace=grace, past_budgets=past_budgets)
         journal.put(self.evictions, pod.key, eviction)
 
@@ -92,14 +94,14 @@ class Trial:
         """Has nobody evict these groups any more."""
         for key in groups:
             if key not in self.settled:
-                look_again = partial(self.state.look_again, self._nodes_of(key))
-                self.state.journal.record(look_again)
-                self.state.journal.put(self.settled, key, None)
+                look_again = partial(self.state.occupancy.look_again, self._nodes_of(key))
+                self.state.occupancy.journal.record(look_again)
+                self.state.occupancy.journal.put(self.settled, key, None)
                 look_again()
 
     def _nodes_of(self, group: str) -> list[str]:
         """The nodes where pods of a group have a place."""
-        holds, members = self.state.holds, self.state.members[group]
+        holds, members = self.state.occupancy.holds, self.state.occupancy.members[group]
         pods = (pod for of in members.by_set.values() for pod in of)
         return [hold.node for pod in pods if (hold := holds.get(pod))]
 
@@ -109,7 +111,7 @@ class Trial:
             for pod, eviction in list(self.evictions.items()):
                 if eviction.group in displaced:
                     taken = replace(eviction, group=group)
-                    self.state.journal.put(self.evictions, pod, taken)
+                    self.state.occupancy.journal.put(self.evictions, pod, taken)
 
     def is_evicted(self, pod: Pod) -> bool:
         """Whether a pod has to leave the place that it had before."""
@@ -124,22 +126,22 @@ class Trial:
                 self.wait(pod)
             return
         eviction = self.evictions[pod.key]
-        self.state.journal.drop(self.evictions, pod.key)
-        self.state.put_back(pod.key, eviction.node)
+        self.state.occupancy.journal.drop(self.evictions, pod.key)
+        self.state.occupancy.put_back(pod.key, eviction.node)
 
     def could_stay(self, pod: Pod) -> bool:
         """Whether the place that a pod has lost last, with its devices, is still free."""
         state, decided = self.state, self._withdrawn.get(pod.key)
         place = None if decided is None else decided.place
         node = self.evictions[pod.key].node if place is None else place.node
-        room = state.rooms.get(node)
+        room = state.occupancy.rooms.get(node)
         if room is None or room.lacks(pod.needs) is not None:
             return False
         if place is not None:
             allocations = dict(place.allocations)
-            needed = state.claims_on(pod, node)
+            needed = state.occupancy.claims_on(pod, node)
             shared = (key for key in needed if key not in allocations)
-            if any(state.allocation(key) is None for key in shared):
+            if any(state.occupancy.allocation(key) is None for key in shared):
                 return False  # who brought its devices has lost its place, too
             if node not in self.places.candidates(pod, None):
                 return False
@@ -147,13 +149,13 @@ class Trial:
             allocations = {
                 key: allocation
                 for key in pod.claims
-                if key in state.claims
-                and (allocation := state.claims[key].status.allocation) is not None
+                if key in state.occupancy.claims
+                and (allocation := state.occupancy.claims[key].status.allocation) is not None
             }
         for key, allocation in allocations.items():
-            now = state.allocation(key)
+            now = state.occupancy.allocation(key)
             if now == allocation:
                 continue  # others still hold them
-            if now is not None or not state.cluster.fits(allocation):
+            if now is not None or not state.occupancy.cluster.fits(allocation):
                 return False
         return True

@@ -82,12 +82,12 @@ class Turns:
         )
         best: _Order | None = None
         for turn, _, at in ranked[: _TRIED if len(left) <= _FEW else 1]:
-            mark = self._state.mark()
+            mark = self._state.occupancy.mark()
             for pod in units[at].pods:
                 self._trial.places.spend(_EVICTION)
                 self._trial.evict(pod, self._eligibility.action, self._eligibility.group.key)
             rest = self._order(units, left - {at}, known)
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             if rest is None:
                 continue
             fairness = rest[0]._replace(turn=max(turn, rest[0].turn))

@@ -106,7 +106,7 @@ class VictimSearch:
         """Whether groups may go whose queue need not give."""
         self.evictor = Evictor(trial, eligibility, guarded, past_budgets)
         self._giving = Giving(self._state, eligibility, victims)
-        self.has = self._state.accounts.allocated[self.group.queue]
+        self.has = self._state.occupancy.accounts.allocated[self.group.queue]
         """What the queue has with the chunk, and without those who were evicted."""
 
     @property
@@ -136,7 +136,7 @@ class VictimSearch:
         Raises:
             CutShortError: the limit is reached; nothing has changed.
         """
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         try:
             taken = self._attempt(chunk, asked)
             if self._may_be_improved(taken):
@@ -145,10 +145,10 @@ class VictimSearch:
             if moved and self._action is not Action.CONSOLIDATE and len(self._evicted) <= _FEW:
                 taken = self._without(moved, chunk, asked, mark)
         except CutShortError:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             raise
         if not isinstance(taken, Sequence):
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
         return taken
 
     def _may_be_improved(self, taken: Sequence[Taken] | Reason) -> bool:
@@ -158,7 +158,7 @@ class VictimSearch:
         """
         if self._limit.improvements <= 0:
             return False
-        is_small = len(self._state.nodes) <= FEW
+        is_small = len(self._state.occupancy.nodes) <= FEW
         if isinstance(taken, Sequence):
             pods = self._evicted.pods
             return pods <= _FEW and (is_small or pods > len(self._search.looked))
@@ -210,7 +210,7 @@ class VictimSearch:
         if over is not None:
             return over
         taken = self._gang().place(chunk)
-        self.has = self._state.accounts.allocated[self.group.queue]
+        self.has = self._state.occupancy.accounts.allocated[self.group.queue]
         if not isinstance(taken, Sequence):
             guarded = tuple(sorted(self.evictor.refused_by_budgets))
             return NoVictims(self._action, self._victims.count, taken, guarded)
@@ -268,11 +268,11 @@ class VictimSearch:
                 continue
             if self._is_over() and self._search.has_advanced:
                 raise CutShortError
-            mark, count = self._state.mark(), len(self._evicted)
+            mark, count = self._state.occupancy.mark(), len(self._evicted)
             made = self._make_room(pod, node)
             if made is not None:
                 return made
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
             self._evicted.cut(count)
             self._search.looked[at] += 1
             self._search.has_advanced = True
@@ -335,22 +335,22 @@ class VictimSearch:
 
     def _could_ever(self, pod: Pod, node: str, blocked: set[str]) -> bool:
         """Whether a pod has a place on a node if everybody goes who may be evicted there."""
-        mark, count = self._state.mark(), len(self._evicted)
+        mark, count = self._state.occupancy.mark(), len(self._evicted)
         tried = set(blocked)
         while (unit := self._next_unit(node, tried)) is not None:
             if not self.evictor.evict(unit):
                 tried.add(unit.group.key)
         fits = isinstance(self._places.find(pod, self._policy, frozenset([node])), Place)
-        self._state.rollback(mark)
+        self._state.occupancy.rollback(mark)
         self._evicted.cut(count)
         return fits
 
     def _spare(self, pod: Pod, place: Place, first: int) -> Place:
         """Puts back who need not have gone for a pod, the most important first; its place then."""
         for at in reversed(range(first, len(self._evicted) - 1)):
-            if not self._state.devices.most_free(place.node):
+            if not self._state.occupancy.devices.most_free(place.node):
                 break
-            mark = self._state.mark()
+            mark = self._state.occupancy.mark()
             self._trial.evict(pod, self._action, self.group.key)  # it has no other place yet
             if self._put_back(self._evicted[at]) and self._is_whole(at):
                 found = self._places.find(pod, self._policy, frozenset([place.node]))
@@ -359,7 +359,7 @@ class VictimSearch:
                     self._evicted.remove(at)
                     place = found
                     continue
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
         return place
 
     def _is_whole(self, at: int) -> bool:
@@ -371,18 +371,18 @@ class VictimSearch:
     def _put_back(self, unit: EvictionUnit) -> bool:
         """Puts evicted pods back if the places of all are free."""
         for pod in unit.pods:
-            if pod.key in self._state.holds or not self._trial.could_stay(pod):
+            if pod.key in self._state.occupancy.holds or not self._trial.could_stay(pod):
                 return False
             was_evicted = self._trial.is_evicted(pod)
             self._trial.put_back(pod)
             if was_evicted and not self._trial.is_evicted(pod):
-                self._state.undisrupt(pod)
+                self._state.occupancy.undisrupt(pod)
         return True
 
     def _disturbance(self) -> tuple[int, int]:
         """How many pods are evicted for good, and how many in all."""
         pods = [pod.key for unit in self._evicted for pod in unit.pods]
-        return sum(key not in self._state.holds for key in pods), len(pods)
+        return sum(key not in self._state.occupancy.holds for key in pods), len(pods)
 
     def _move_bound(self, first: int) -> bool:
         """Gives those another place who must have one, of the latest evictions."""
@@ -419,14 +419,14 @@ class VictimSearch:
         The group for which they go does not pay for them.
         """
         budget, self._places.budget = self._places.budget, StepBudget(_MOVES)
-        mark = self._state.mark()
+        mark = self._state.occupancy.mark()
         try:
             for group in self._evicted.groups():
-                mark = self._state.mark()
+                mark = self._state.occupancy.mark()
                 if not self.evictor.is_all_moved(group):
                     self.evictor.move(group, all_pods=False)
         except OutOfStepsError:
-            self._state.rollback(mark)
+            self._state.occupancy.rollback(mark)
         finally:
             budget.extend(self._places.budget.spent)
             self._places.budget = budget
@@ -436,5 +436,6 @@ class VictimSearch:
         return frozenset(
             unit.group.key
             for unit in self._evicted
-            if not unit.must_move and any(pod.key in self._state.holds for pod in unit.pods)
+            if not unit.must_move
+            and any(pod.key in self._state.occupancy.holds for pod in unit.pods)
         )

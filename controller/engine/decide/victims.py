@@ -87,10 +87,10 @@ class Victims:
 
     def of_queue(self, queue: str, eligibility: Eligibility) -> list[Group]:
         """The groups below a queue that may be evicted, in no order that matters."""
-        paths = self._state.tree.paths
+        paths = self._state.occupancy.tree.paths
         found = {
             group.key: group
-            for node in sorted(self._state.on_node)
+            for node in sorted(self._state.occupancy.on_node)
             for _, group, _ in self._ranked(node, eligibility)
             if queue in paths.get(group.queue, ()) and group.key != eligibility.group.key
         }
@@ -103,7 +103,7 @@ class Victims:
 
         `devices` is how many devices the pod needs at least.
         """
-        versions = self._state.versions
+        versions = self._state.occupancy.versions
         costs = self._costs.setdefault((needs, devices), {})
         for node in nodes:
             version, known = versions.get(node, 0), costs.get(node)
@@ -118,8 +118,8 @@ class Victims:
         ranked = self._ranked(node, eligibility)
         if not ranked:
             return None
-        missing = devices - self._state.devices.most_free(node) if devices > 1 else 0
-        lacks = self._state.rooms[node].lacks(needs) is not None
+        missing = devices - self._state.occupancy.devices.most_free(node) if devices > 1 else 0
+        lacks = self._state.occupancy.rooms[node].lacks(needs) is not None
         count = 0
         last = ranked[0][0]
         for rank, _, freed in ranked:
@@ -132,7 +132,7 @@ class Victims:
 
     def _ranked(self, node: str, eligibility: Eligibility) -> _Ranked:
         state = self._state
-        version, pods = state.versions.get(node, 0), state.on_node.get(node, {})
+        version, pods = state.occupancy.versions.get(node, 0), state.occupancy.on_node.get(node, {})
         known = self._by_node.get(node)
         if known is not None and known.version == version:
             return known.ranked
@@ -162,17 +162,19 @@ class Victims:
         for pod in changed:
             concerned.add(known.group_of.pop(pod, None))
             if pod in pods:
-                known.group_of[pod] = state.pods[pod].group
-                concerned.add(state.pods[pod].group)
+                known.group_of[pod] = state.occupancy.pods[pod].group
+                concerned.add(state.occupancy.pods[pod].group)
         freed: dict[str, int] = {}
         for pod, key in known.group_of.items():
-            if key is None or key not in concerned or key not in state.groups:
+            if key is None or key not in concerned or key not in state.occupancy.groups:
                 continue
-            if eligibility.may_go(state.pods[pod]) or pod in self._trial.placed:
-                freed[key] = freed.get(key, 0) + state.device_count(state.pods[pod])
+            if eligibility.may_go(state.occupancy.pods[pod]) or pod in self._trial.placed:
+                freed[key] = freed.get(key, 0) + state.occupancy.device_count(
+                    state.occupancy.pods[pod]
+                )
         known.ranked = [entry for entry in known.ranked if entry[1].key not in concerned]
         for key, devices in freed.items():
-            group = state.groups[key]
+            group = state.occupancy.groups[key]
             if key not in self._trial.settled and eligibility.may_lose(group):
                 insort(known.ranked, (self.rank(group), group, devices), key=itemgetter(0))
                 self._seen.add(key)
@@ -185,5 +187,5 @@ class Victims:
 
 
 def _has_several_pods(state: State, group: Group) -> bool:
-    members = state.members.get(group.key)
+    members = state.occupancy.members.get(group.key)
     return members is not None and sum(map(len, members.by_set.values())) > 1

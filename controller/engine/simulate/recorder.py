@@ -29,7 +29,11 @@ class Recorder:
         self._state = state
         self._gpus = gpus
         self._occupancy = occupancy
-        self.queues = tuple(sorted(name for name in state.tree.queues if state.tree.is_leaf(name)))
+        self.queues = tuple(
+            sorted(
+                name for name in state.occupancy.tree.queues if state.occupancy.tree.is_leaf(name)
+            )
+        )
         """Those that take work."""
         self.happenings: list[Happening] = []
         self.samples: list[Sample] = []
@@ -66,8 +70,8 @@ class Recorder:
 
         waiting: how many jobs of each queue have not what they need to run.
         """
-        resources = [describe(resource) for resource in self._state.tree.resources]
-        allocated = self._state.accounts.allocated
+        resources = [describe(resource) for resource in self._state.occupancy.tree.resources]
+        allocated = self._state.occupancy.accounts.allocated
         sample = Sample(
             at=now,
             gpus=self._gpus.total,
@@ -84,4 +88,4 @@ class Recorder:
             self.samples.append(sample)
 
     def _job_of(self, pod: str) -> str:
-        return self._state.pods[pod].group or ""
+        return self._state.occupancy.pods[pod].group or ""

@@ -207,12 +207,12 @@ class _Simulation:
         live.ended = self._now
         self._unready.discard(live.job.name)
         for pod in list(live.pods.values()):
-            if not isinstance(self._state.pods[pod.key].state, Evicting):
+            if not isinstance(self._state.occupancy.pods[pod.key].state, Evicting):
                 self._remove(live, pod, PodOutcome.ENDED)
         self._tidy(live)
 
     def _leave(self, key: str) -> None:
-        pod = self._state.pods.get(key)
+        pod = self._state.occupancy.pods.get(key)
         if pod is None or not isinstance(pod.state, Evicting):  # its node went first
             return
         live = self._live_of(pod)
@@ -220,10 +220,13 @@ class _Simulation:
         self._tidy(live)
 
     def _lose(self, event: NodeGone) -> None:
-        here = [*self._state.on_node.get(event.node, ()), *self._state.leaving.get(event.node, ())]
+        here = [
+            *self._state.occupancy.on_node.get(event.node, ()),
+            *self._state.occupancy.leaving.get(event.node, ()),
+        ]
         jobs: dict[str, None] = {}
         for key in here:
-            pod = self._state.pods[key]
+            pod = self._state.occupancy.pods[key]
             if pod.group not in self._live:
                 self._state.remove_pod(key)
                 continue
@@ -286,21 +289,21 @@ class _Simulation:
         for eviction in plan.evictions:
             self._evict(eviction)
         moved = [start.pod for start in plan.starts] + [eviction.pod for eviction in plan.evictions]
-        for live in dict.fromkeys(self._live_of(self._state.pods[pod]) for pod in moved):
+        for live in dict.fromkeys(self._live_of(self._state.occupancy.pods[pod]) for pod in moved):
             self._update(live)
         return not plan.is_empty or plan.is_unfinished
 
     def _start(self, start: Start) -> None:
-        pod = self._state.pods[start.pod]
+        pod = self._state.occupancy.pods[start.pod]
         for key, allocation in start.allocations:
-            claim = self._state.claims[key]
+            claim = self._state.occupancy.claims[key]
             status = replace(claim.status, allocation=allocation)
             self._state.put_claim(replace(claim, status=status))
         self._state.put_pod(replace(pod, state=Placed(start.node)))
         self._hold(self._live_of(pod), pod, start.node)
 
     def _evict(self, eviction: Eviction) -> None:
-        pod = self._state.pods[eviction.pod]
+        pod = self._state.occupancy.pods[eviction.pod]
         live = self._live_of(pod)
         self._state.put_pod(replace(pod, state=Evicting(eviction.node)))
         live.placed[pod.pod_set] -= 1
@@ -316,7 +319,7 @@ class _Simulation:
     def _hold(self, live: _Live, pod: Pod, node: str) -> None:
         live.placed[pod.pod_set] += 1
         queue = live.job.group.queue
-        self._occupancy.hold(pod, node, queue, self._state.claims, self._now)
+        self._occupancy.hold(pod, node, queue, self._state.occupancy.claims, self._now)
 
     def _release(self, live: _Live, pod: Pod, outcome: PodOutcome) -> None:
         """Records that a pod is gone from its node; what nobody else holds is free."""
@@ -325,12 +328,12 @@ class _Simulation:
             run, freed = released
             live.runs.append(run)
             for key in freed:
-                claim = self._state.claims[key]
+                claim = self._state.occupancy.claims[key]
                 self._state.put_claim(replace(claim, status=ResourceClaimStatus()))
 
     def _update(self, live: _Live) -> None:
         """Records that a job has more or fewer pods than before."""
-        group = self._state.groups[live.job.name]
+        group = self._state.occupancy.groups[live.job.name]
         placed = sum(live.placed.values())
         had, has = live.has_minimum, has_minimum(group, live.placed)
         live.has_minimum = has
@@ -355,7 +358,7 @@ class _Simulation:
         )
 
     def _put_group(self, live: _Live, **changes: float | None) -> None:
-        group = self._state.groups[live.job.name]
+        group = self._state.occupancy.groups[live.job.name]
         self._state.put_group(replace(group, **changes))  # type: ignore[arg-type] # of times
 
     # What is recorded.

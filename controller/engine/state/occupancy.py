@@ -56,8 +56,6 @@ class _Deleted(NamedTuple):
 class Occupancy:
     """Places, devices and charges, which are tried and undone."""
 
-    capacity: NodeCapacity
-
     def __init__(self, snapshot: Snapshot) -> None:
         self.journal = Journal()
         self.budgets = dict(snapshot.budgets)
@@ -65,6 +63,7 @@ class Occupancy:
         self.feed = Feed(self.cluster)
         self.devices = Devices(self.cluster, self.feed.classes, snapshot.settings.driver)
         self.nodes: dict[str, ClusterNode] = {}
+        self.capacity = NodeCapacity()
         self.rooms: dict[str, Room] = {}
         self.claims: dict[str, ResourceClaim] = {}
         self.groups: dict[str, Group] = {}
@@ -103,7 +102,7 @@ class Occupancy:
         """By claim: the pods that are being evicted and refer to it."""
         self._deleted: dict[str, _Deleted] = {}
         """The pods that have left their place and are charged until they are gone."""
-        self._referrers: dict[str, dict[str, None]] = {}
+        self.referring: dict[str, dict[str, None]] = {}
         """By claim: all pods that refer to it."""
         self._assigned: dict[str, Allocation] = {}
         """What claims get in a trial."""
@@ -268,7 +267,7 @@ class Occupancy:
 
     def referrers(self, claim: str) -> int:
         """How many pods refer to a claim."""
-        return len(self._referrers.get(claim, ()))
+        return len(self.referring.get(claim, ()))
 
     def allocation(self, claim: str) -> Allocation | None:
         """What a claim has, or gets in the trial; None if all who use it are leaving."""
@@ -335,7 +334,8 @@ class Occupancy:
             return ROOT
         return group.queue if group.queue in self.tree.queues else LOST
 
-    def _set_of(self, pod: Pod) -> str:
+    def pod_set_of(self, pod: Pod) -> str:
+        """The set of its group that a pod belongs to."""
         return set_of(pod, None if pod.group is None else self.groups.get(pod.group))
 
     def _is_preemptible(self, pod: Pod) -> bool:
@@ -407,7 +407,7 @@ class Occupancy:
         if pod.volumes:
             self.volumes.use(pod, hold.node)
         if pod.group is not None:
-            self.members[pod.group].take_place(pod, self._set_of(pod), hold.node)
+            self.members[pod.group].take_place(pod, self.pod_set_of(pod), hold.node)
 
     def _give_place(self, pod: Pod) -> None:
         hold = self.holds.pop(pod.key)
@@ -432,7 +432,7 @@ class Occupancy:
         if pod.volumes:
             self.volumes.leave(pod, hold.node)
         if pod.group is not None:
-            self.members[pod.group].give_place(pod, self._set_of(pod), hold.node)
+            self.members[pod.group].give_place(pod, self.pod_set_of(pod), hold.node)
 
     def _count_payer(self, claim: str, payer: tuple[str, bool], change: int) -> None:
         """Counts the pods that use a claim, so that charging it costs no look at each of them."""
@@ -587,7 +587,7 @@ class Occupancy:
         if pod.group is not None:
             members, pod_set, change = (
                 self.members[pod.group],
-                self._set_of(pod),
+                self.pod_set_of(pod),
                 1 if nominated else -1,
             )
             members.nominate(pod_set, change)

@@ -38,16 +38,15 @@ _SEVERAL: Final = 2
 _DeviceObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 
 
-class State(Occupancy):
+class State:
     """A cluster with its queues, groups and pods. Used by one thread at a time."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
+        self.occupancy = Occupancy(snapshot)
         self.now = snapshot.now
         self.settings = snapshot.settings
         self.topologies = snapshot.topologies
         self.usage = snapshot.usage
-        self.capacity = NodeCapacity()
         self.waiting: set[str] = set()
         """The groups with pods that wait for a place."""
         self.touched: set[str] = set()
@@ -72,15 +71,15 @@ class State(Occupancy):
         self.memory = snapshot.memory
         self._load(snapshot)
         self.memory = snapshot.memory  # what is remembered holds for the snapshot as a whole
-        self.journal.forget()
+        self.occupancy.journal.forget()
 
     def _load(self, snapshot: Snapshot) -> None:
         for device_class in snapshot.classes:
-            self.feed.put(device_class)
+            self.occupancy.feed.put(device_class)
         for rule in snapshot.rules:
-            self.feed.put(rule)
+            self.occupancy.feed.put(rule)
         for published in snapshot.slices:
-            self.feed.put(published)
+            self.occupancy.feed.put(published)
         for node in snapshot.nodes:
             self.put_node(node)
         self.put_queues(snapshot.queues)
@@ -95,52 +94,52 @@ class State(Occupancy):
         """The snapshot of the present, from which an equal state can be made."""
         return Snapshot(
             now=self.now,
-            nodes=tuple(self.nodes.values()),
-            slices=tuple(self.cluster.slices.values()),
-            classes=tuple(self.feed.classes.values()),
-            rules=tuple(self.cluster.rules.values()),
-            claims=tuple(self.claims.values()),
+            nodes=tuple(self.occupancy.nodes.values()),
+            slices=tuple(self.occupancy.cluster.slices.values()),
+            classes=tuple(self.occupancy.feed.classes.values()),
+            rules=tuple(self.occupancy.cluster.rules.values()),
+            claims=tuple(self.occupancy.claims.values()),
             queues=tuple(self._queues.values()),
-            groups=tuple(self.groups.values()),
-            pods=tuple(self.pods.values()),
+            groups=tuple(self.occupancy.groups.values()),
+            pods=tuple(self.occupancy.pods.values()),
             topologies=self.topologies,
-            budgets=self.budgets,
+            budgets=self.occupancy.budgets,
             usage=self.usage,
-            namespaces=self.namespaces,
-            storage=self.volumes.storage(),
-            features=self.cluster.features,
+            namespaces=self.occupancy.namespaces,
+            storage=self.occupancy.volumes.storage(),
+            features=self.occupancy.cluster.features,
             settings=self.settings,
             memory=self.memory,
         )
 
     def put_node(self, node: ClusterNode) -> None:
         """Adds or updates a node."""
-        before = self.nodes.get(node.name)
+        before = self.occupancy.nodes.get(node.name)
         if before == node:
             return
         self._ask_again()
         self.node_moment += 1
         self._notice_devices()
         if before is not None:
-            self.capacity.remove(before)
-        self.capacity.add(node)
-        self.nodes[node.name] = node
-        self.cluster.put_node(node.node)
-        self.rooms[node.name] = room = Room(node)
-        for pod in self.on_node.setdefault(node.name, {}):
-            room.take(self.pods[pod].needs)
-        self.journal.forget()
+            self.occupancy.capacity.remove(before)
+        self.occupancy.capacity.add(node)
+        self.occupancy.nodes[node.name] = node
+        self.occupancy.cluster.put_node(node.node)
+        self.occupancy.rooms[node.name] = room = Room(node)
+        for pod in self.occupancy.on_node.setdefault(node.name, {}):
+            room.take(self.occupancy.pods[pod].needs)
+        self.occupancy.journal.forget()
 
     def remove_node(self, name: str) -> None:
         """Removes a node, if it is known; the pods on it keep their place until they are gone."""
-        node = self.nodes.pop(name, None)
+        node = self.occupancy.nodes.pop(name, None)
         if node is not None:
             self._ask_again()
             self._notice_devices()
-            self.capacity.remove(node)
+            self.occupancy.capacity.remove(node)
             self.node_moment += 1
-            self.cluster.remove_node(name)
-            del self.rooms[name]
+            self.occupancy.cluster.remove_node(name)
+            del self.occupancy.rooms[name]
 
     def put_devices(self, watched: _DeviceObject) -> None:
         """Adds or updates what devices there are."""
@@ -149,17 +148,17 @@ class State(Occupancy):
             return
         self._ask_again()
         self._notice_devices(before, watched)
-        self.feed.put(watched)
+        self.occupancy.feed.put(watched)
         if isinstance(watched, DeviceClass):
-            self.devices.forget_classes()
+            self.occupancy.devices.forget_classes()
 
     def remove_devices(self, watched: _DeviceObject) -> None:
         """Applies that such an object was deleted."""
         self._ask_again()
         self._notice_devices(self._known(watched))
-        self.feed.remove(watched)
+        self.occupancy.feed.remove(watched)
         if isinstance(watched, DeviceClass):
-            self.devices.forget_classes()
+            self.occupancy.devices.forget_classes()
 
     def set_exclusive(self, *, exclusive: bool) -> None:
         """Applies whether GPUs are for the claims only that are allocated by a plan."""
@@ -172,11 +171,11 @@ class State(Occupancy):
         name = watched.metadata.name
         match watched:
             case ResourceSlice():
-                return self.cluster.slices.get(name)
+                return self.occupancy.cluster.slices.get(name)
             case DeviceClass():
-                return self.feed.classes.get(name)
+                return self.occupancy.feed.classes.get(name)
             case DeviceTaintRule():
-                return self.cluster.rules.get(name)
+                return self.occupancy.cluster.rules.get(name)
         assert_never(watched)
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
@@ -187,50 +186,50 @@ class State(Occupancy):
 
     def _charge_all_again(self) -> None:
         """Charges the present queues with all that pods have and ask for."""
-        pods = list(self.pods.values())
+        pods = list(self.occupancy.pods.values())
         for pod in pods:
             self._detach(pod)
-        self.set_tree(QueueTree(self._queues.values()))
+        self.occupancy.set_tree(QueueTree(self._queues.values()))
         for pod in pods:
             self._attach(pod)
-        self.journal.forget()
+        self.occupancy.journal.forget()
 
     def put_group(self, group: Group) -> None:
         """Adds or updates a group."""
-        before = self.groups.get(group.key)
+        before = self.occupancy.groups.get(group.key)
         if before == group:
             return
         if before is not None and _differ_in_history_only(before, group):
-            self.groups[group.key] = group
+            self.occupancy.groups[group.key] = group
             self._touch(group.key)
             return
         if before is not None:
             self._ask_again()
-        pods = [self.pods[pod] for pod in self._pods_of(group.key)]
+        pods = [self.occupancy.pods[pod] for pod in self._pods_of(group.key)]
         for pod in pods:
             self._detach(pod)
-        self.groups[group.key] = group
+        self.occupancy.groups[group.key] = group
         for pod in pods:
             self._attach(pod)
         self._touch(group.key)
-        self.journal.forget()
+        self.occupancy.journal.forget()
 
     def remove_group(self, key: str) -> None:
         """Removes a group, if it is known; no queue is responsible for its pods any more."""
-        if key in self.groups:
-            pods = [self.pods[pod] for pod in self._pods_of(key)]
+        if key in self.occupancy.groups:
+            pods = [self.occupancy.pods[pod] for pod in self._pods_of(key)]
             for pod in pods:
                 self._detach(pod)
-            del self.groups[key]
+            del self.occupancy.groups[key]
             for pod in pods:
                 self._attach(pod)
             self._touch(key)
             self._ask_again()
-            self.journal.forget()
+            self.occupancy.journal.forget()
 
     def put_pod(self, pod: Pod) -> None:
         """Adds or updates a pod."""
-        before = self.pods.get(pod.key)
+        before = self.occupancy.pods.get(pod.key)
         if before == pod:
             return
         if before is not None:
@@ -238,28 +237,28 @@ class State(Occupancy):
             if not isinstance(before.state, Pending | Gated):
                 self._ask_again()
         self._attach(pod)
-        if pod.key in self.holds and self.neighbours.is_awaited(pod):
+        if pod.key in self.occupancy.holds and self.occupancy.neighbours.is_awaited(pod):
             self._ask_again()
-        self.journal.forget()
+        self.occupancy.journal.forget()
 
     def remove_pod(self, key: str) -> None:
         """Removes a pod, if it is known."""
-        pod = self.pods.get(key)
+        pod = self.occupancy.pods.get(key)
         if pod is not None:
             self._detach(pod)
             if not isinstance(pod.state, Pending | Gated):
                 self._ask_again()
-            self.journal.forget()
+            self.occupancy.journal.forget()
 
     def put_claim(self, claim: ResourceClaim) -> None:
         """Adds or updates a claim."""
-        before = self.claims.get(claim.key)
+        before = self.occupancy.claims.get(claim.key)
         if before == claim:
             return
         if before is not None and _ask_and_have_the_same(before, claim):
-            self.claims[claim.key] = claim
-            for pod in self._referrers.get(claim.key, ()):
-                group = self.pods[pod].group
+            self.occupancy.claims[claim.key] = claim
+            for pod in self.occupancy.referring.get(claim.key, ()):
+                group = self.occupancy.pods[pod].group
                 if group is not None:
                     self._touch(group)
             return
@@ -269,27 +268,29 @@ class State(Occupancy):
 
     def remove_claim(self, key: str) -> None:
         """Removes a claim, if it is known; its devices are free."""
-        if key in self.claims:
+        if key in self.occupancy.claims:
             self._ask_again()
             self._replace_claim(key, None)
 
     def put_budgets(self, budgets: Mapping[str, int]) -> None:
         """Replaces how many pods each disruption budget still allows to be disrupted."""
-        if budgets != self.budgets:
+        if budgets != self.occupancy.budgets:
             self._ask_again()
-            self.budgets = dict(budgets)
+            self.occupancy.budgets = dict(budgets)
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Adds or updates the labels of a namespace; None if it is gone."""
-        if self.namespaces.get(name) == labels:
+        if self.occupancy.namespaces.get(name) == labels:
             return
         if labels is None:
-            del self.namespaces[name]
+            del self.occupancy.namespaces[name]
             self._keep_no_places_for(name)
         else:
-            self.namespaces[name] = labels
+            self.occupancy.namespaces[name] = labels
         gone = name if labels is None else None
-        if self.neighbours.forget_namespaces(gone) | self.leavers.forget_namespaces(gone):
+        if self.occupancy.neighbours.forget_namespaces(
+            gone
+        ) | self.occupancy.leavers.forget_namespaces(gone):
             self._ask_again()
 
     def _keep_no_places_for(self, namespace: str) -> None:
@@ -305,44 +306,44 @@ class State(Occupancy):
 
         Whether it was another before.
         """
-        pods = self.volumes.put(name, watched)
+        pods = self.occupancy.volumes.put(name, watched)
         self._touch_all(pods or ())
         return pods is not None
 
     def remove_storage(self, kind: type[StorageObject], name: str) -> None:
         """Applies that such an object is gone."""
-        self._touch_all(self.volumes.remove(kind, name))
+        self._touch_all(self.occupancy.volumes.remove(kind, name))
 
     def most_to_spare(self) -> int:
         """How many devices claims could have at most in addition, if nobody is evicted for good."""
-        return self.devices.spare() + sum(self._replaceable.values())
+        return self.occupancy.devices.spare() + sum(self._replaceable.values())
 
     def refresh(self) -> None:
         """Counts again what queues have and ask for, where devices or classes have changed."""
         if not self._devices_changed:
             return
         self._devices_changed = False
-        cordoned = [name for name, node in self.nodes.items() if node.unschedulable]
-        self.devices.leave_out(cordoned)
-        self.asking.forget_claims()
-        have = self._recount.take(self.tree.resources)
+        cordoned = [name for name, node in self.occupancy.nodes.items() if node.unschedulable]
+        self.occupancy.devices.leave_out(cordoned)
+        self.occupancy.asking.forget_claims()
+        have = self._recount.take(self.occupancy.tree.resources)
         for key in have:
             if key in self._counted:
                 self.wishes.put(key, self._claim_requests[key][0], self._wish(key))
-        if self.asking.look_again():
+        if self.occupancy.asking.look_again():
             touched, forgotten = set(self.touched), set(self._forgotten)
             self._charge_all_again()
             self.touched &= touched  # the groups are as they were
             self._forgotten &= forgotten
-        elif self.asking.depends_on_devices:
+        elif self.occupancy.asking.depends_on_devices:
             for key in have:
-                self.charge_again(key)
-            ask = [key for key in self._counted if self.allocation(key) is None]
+                self.occupancy.charge_again(key)
+            ask = [key for key in self._counted if self.occupancy.allocation(key) is None]
             for key in (*ask, *have):
                 self._count_claim_again(key)
             for key in self._asking_by_name:
-                self._count_pod_again(self.pods[key])
-            self.journal.forget()
+                self._count_pod_again(self.occupancy.pods[key])
+            self.occupancy.journal.forget()
 
     def advance(self, now: float) -> None:
         """Sets the time, in seconds; what was refused until now may be possible."""
@@ -356,12 +357,12 @@ class State(Occupancy):
         self._devices_changed = True
         for one in changed:
             self._recount.note(one)
-        self.devices.forget_published()
-        self.asking.forget_claims()
+        self.occupancy.devices.forget_published()
+        self.occupancy.asking.forget_claims()
 
     def _ask_again(self) -> None:
         """Something that was refused may be possible now."""
-        self.neighbours.all_are_asked_again()
+        self.occupancy.neighbours.all_are_asked_again()
         if (
             self._memory.refusals or self._memory.cursors
         ):  # what is forgotten is looked at once only
@@ -422,39 +423,39 @@ class State(Occupancy):
 
     def _touch_all(self, pods: Iterable[str]) -> None:
         for key in pods:
-            group = self.pods[key].group
+            group = self.occupancy.pods[key].group
             if group is not None:
                 self._touch(group)
 
     def _pods_of(self, group: str) -> Iterator[str]:
-        members = self.members.get(group)
+        members = self.occupancy.members.get(group)
         if members is not None:
             for pods in list(members.by_set.values()):
                 yield from list(pods)
 
     def _attach(self, pod: Pod) -> None:
-        self.pods[pod.key] = pod
-        self.volumes.refer(pod)
+        self.occupancy.pods[pod.key] = pod
+        self.occupancy.volumes.refer(pod)
         for claim in pod.claims:
-            self._referrers.setdefault(claim, {})[pod.key] = None
+            self.occupancy.referring.setdefault(claim, {})[pod.key] = None
         if pod.group is not None:
-            members = self.members.setdefault(pod.group, GroupPods())
+            members = self.occupancy.members.setdefault(pod.group, GroupPods())
             members.by_set.setdefault(pod.pod_set, {})[pod.key] = None
             self._touch(pod.group)
         match pod.state:
             case Pending():
                 if pod.group is not None:
-                    self.members[pod.group].wait(pod, self._set_of(pod))
+                    self.occupancy.members[pod.group].wait(pod, self.occupancy.pod_set_of(pod))
                     self.waiting.add(pod.group)
                 self._request(pod)
             case Placed(node=node) | Evicting(node=node, stuck=True):
                 # Who does not end is charged: a queue could exceed its limits by deleting pods.
                 self._request(pod)
-                self.occupy(pod, node)
+                self.occupancy.occupy(pod, node)
             case Evicting(node=node, charged=charged):
                 if charged:
                     self._request(pod)
-                self.leave(pod, node)
+                self.occupancy.leave(pod, node)
             case Gated() | Ended():
                 pass
             case _:
@@ -464,15 +465,15 @@ class State(Occupancy):
     def _detach(self, pod: Pod) -> None:
         self._end_state(pod)
         for claim in pod.claims:
-            discard(self._referrers, claim, pod.key)
+            discard(self.occupancy.referring, claim, pod.key)
         if pod.group is not None:
-            members = self.members[pod.group]
+            members = self.occupancy.members[pod.group]
             discard(members.by_set, pod.pod_set, pod.key)
             if not members.by_set:
-                del self.members[pod.group]
+                del self.occupancy.members[pod.group]
             self._touch(pod.group)
-        self.volumes.unrefer(pod)
-        del self.pods[pod.key]
+        self.occupancy.volumes.unrefer(pod)
+        del self.occupancy.pods[pod.key]
 
     def _end_state(self, pod: Pod) -> None:
         """Takes from a pod what follows from its state."""
@@ -480,17 +481,17 @@ class State(Occupancy):
             case Pending():
                 self._forget_request(pod)
                 if pod.group is not None:
-                    members = self.members[pod.group]
-                    members.wait_no_more(pod, self._set_of(pod))
+                    members = self.occupancy.members[pod.group]
+                    members.wait_no_more(pod, self.occupancy.pod_set_of(pod))
                     if not members.pending:
                         self.waiting.discard(pod.group)
             case Placed() | Evicting(stuck=True):
                 self._forget_request(pod)
-                self.vacate(pod)
+                self.occupancy.vacate(pod)
             case Evicting(node=node, charged=charged):
                 if charged:
                     self._forget_request(pod)
-                self.stay(pod, node)
+                self.occupancy.stay(pod, node)
             case Gated() | Ended():
                 pass
             case _:
@@ -498,21 +499,21 @@ class State(Occupancy):
         self._count_again(pod)
 
     def _replace_claim(self, key: str, claim: ResourceClaim | None) -> None:
-        pods = [self.pods[pod] for pod in list(self._referrers.get(key, ()))]
+        pods = [self.occupancy.pods[pod] for pod in list(self.occupancy.referring.get(key, ()))]
         for pod in pods:
             self._detach(pod)
-        self.cluster.release(key)
-        self._recount.follow(key, self.claims.get(key), claim)
+        self.occupancy.cluster.release(key)
+        self._recount.follow(key, self.occupancy.claims.get(key), claim)
         if claim is None:
-            del self.claims[key]
+            del self.occupancy.claims[key]
             self._replaceable.pop(key, None)
         else:
-            self.claims[key] = claim
+            self.occupancy.claims[key] = claim
             self._set_replaceable(claim)
-            self.settle(key)
+            self.occupancy.settle(key)
         for pod in pods:
             self._attach(pod)
-        self.journal.forget()
+        self.occupancy.journal.forget()
 
     def _set_replaceable(self, claim: ResourceClaim) -> None:
         count = replaceable(claim)
@@ -522,16 +523,20 @@ class State(Occupancy):
             self._replaceable.pop(claim.key, None)
 
     def _request(self, pod: Pod) -> None:
-        queue = self.queue_of(pod)
+        queue = self.occupancy.queue_of(pod)
         node = _node_of(pod)
-        needs = self.needs_as_asked(pod) if node is None else self.needs_on(pod.needs, node)
-        self._count(self._requests, pod.key, queue, Charge(self.asking.of_pod(needs)))
+        needs = (
+            self.occupancy.needs_as_asked(pod)
+            if node is None
+            else self.occupancy.needs_on(pod.needs, node)
+        )
+        self._count(self._requests, pod.key, queue, Charge(self.occupancy.asking.of_pod(needs)))
         if node is None and pod.planned:
             self._asking_by_name[pod.key] = None
-        for key in pod.claims if node is None else self.claims_on(pod, node):
+        for key in pod.claims if node is None else self.occupancy.claims_on(pod, node):
             counted = self._counted.get(key)
-            if key not in self.claims or (
-                counted is not None and self._rank(self.pods[counted]) < self._rank(pod)
+            if key not in self.occupancy.claims or (
+                counted is not None and self._rank(self.occupancy.pods[counted]) < self._rank(pod)
             ):
                 continue
             self._uncount_claim(key)
@@ -546,13 +551,15 @@ class State(Occupancy):
                 del self._counted[key]
                 self._uncount_claim(key)
                 others = (
-                    self.pods[referrer] for referrer in self._referrers[key] if referrer != pod.key
+                    self.occupancy.pods[referrer]
+                    for referrer in self.occupancy.referring[key]
+                    if referrer != pod.key
                 )
                 asking = (other for other in others if _asks(other))
                 other = min(asking, key=self._rank, default=None)
                 if other is not None:
                     self._counted[key] = other.key
-                    queue, amounts = self.queue_of(other), self._amounts(key)
+                    queue, amounts = self.occupancy.queue_of(other), self._amounts(key)
                     self._count_claim(key, queue, amounts)
 
     def _count_again(self, pod: Pod) -> None:
@@ -563,7 +570,7 @@ class State(Occupancy):
     def _count_pod_again(self, pod: Pod) -> None:
         """Counts what a pod that waits asks for besides its claims: that depends on devices."""
         queue, charge = self._requests[pod.key]
-        present = Charge(self.asking.of_pod(self.needs_as_asked(pod)))
+        present = Charge(self.occupancy.asking.of_pod(self.occupancy.needs_as_asked(pod)))
         if present != charge:
             self._uncount(self._requests, pod.key)
             self._count(self._requests, pod.key, queue, present)
@@ -578,7 +585,7 @@ class State(Occupancy):
 
     def _rank(self, pod: Pod) -> tuple[bool, str]:
         """The pod of the lowest rank counts for a claim: one of a queue, if there is one."""
-        return self.queue_of(pod) in (ROOT, LOST), pod.key
+        return self.occupancy.queue_of(pod) in (ROOT, LOST), pod.key
 
     def _count_claim(self, key: str, queue: str, charge: Charge) -> None:
         self._count(self._claim_requests, key, queue, charge)
@@ -593,38 +600,38 @@ class State(Occupancy):
 
         Whether it asks for a whole one or a part is known once it has one.
         """
-        allocation = self.allocation(key)
+        allocation = self.occupancy.allocation(key)
         if allocation is None:
-            devices, part = asked_devices(self.claims[key]), WHOLE
+            devices, part = asked_devices(self.occupancy.claims[key]), WHOLE
             if devices < _SEVERAL:
                 return None
         else:
-            parts = list(filter(None, map(self.devices.part, allocation.devices.results)))
+            parts = list(filter(None, map(self.occupancy.devices.part, allocation.devices.results)))
             if not parts:
                 return None
             devices, part = len(parts), max(parts)
-        needs = self.pods[self._counted[key]].needs
+        needs = self.occupancy.pods[self._counted[key]].needs
         return Wish(needs.cpu, needs.memory, devices, part)
 
     def _count(self, requests: _Requests, key: str, queue: str, charge: Charge) -> None:
         requests[key] = queue, charge
-        self.accounts.request(queue, charge.amounts, charge.gpus)
+        self.occupancy.accounts.request(queue, charge.amounts, charge.gpus)
 
     def _uncount(self, requests: _Requests, key: str) -> None:
         known = requests.pop(key, None)
         if known is not None:
             queue, charge = known
-            amounts = minus(self.accounts.zero, charge.amounts)
-            self.accounts.request(queue, amounts, charge.gpus, sign=-1)
+            amounts = minus(self.occupancy.accounts.zero, charge.amounts)
+            self.occupancy.accounts.request(queue, amounts, charge.gpus, sign=-1)
 
     def _amounts(self, key: str) -> Charge:
         """What a claim counts, as it is asked or given."""
-        claim, allocation = self.claims[key], self.allocation(key)
-        if allocation is None and self.is_charged(key):
-            allocation = self.charged_allocation(key)
+        claim, allocation = self.occupancy.claims[key], self.occupancy.allocation(key)
+        if allocation is None and self.occupancy.is_charged(key):
+            allocation = self.occupancy.charged_allocation(key)
         if allocation is None:
-            return Charge(self.asking.asked(claim))
-        return self.asking.given(claim, allocation)
+            return Charge(self.occupancy.asking.asked(claim))
+        return self.occupancy.asking.given(claim, allocation)
 
 
 def _node_of(pod: Pod) -> str | None:

@@ -84,7 +84,7 @@ class Rehearsal:
         """The events that follow from a plan."""
         begun = cpu_ms()
         for eviction in plan.evictions:
-            for claim in self.state.pods[eviction.pod].claims:
+            for claim in self.state.occupancy.pods[eviction.pod].claims:
                 self._put_claim(claim, None)
             self._put_pod(eviction.pod, Pending())
             self.evicted.append(eviction.pod)
@@ -109,8 +109,8 @@ class Rehearsal:
         raise WrongAnswerError(f"there is something to be done after {_MOST_CYCLES} cycles")
 
     def _put_pod(self, key: str, state: PodState) -> None:
-        self.state.put_pod(replace(self.state.pods[key], state=state))
+        self.state.put_pod(replace(self.state.occupancy.pods[key], state=state))
 
     def _put_claim(self, key: str, allocation: Allocation | None) -> None:
-        claim = self.state.claims[key]
+        claim = self.state.occupancy.claims[key]
         self.state.put_claim(replace(claim, status=ResourceClaimStatus(allocation)))

@@ -263,7 +263,12 @@ def _consolidation(bench: Bench, goal: Goal) -> None:
     rehearsal.submit(gangs)
     rehearsal.settle()
     wanted = {pod.key for gang in gangs for pod in gang.pods}
-    lost = {pod.key for job in running for pod in job.pods if rehearsal.state.is_pending(pod.key)}
+    lost = {
+        pod.key
+        for job in running
+        for pod in job.pods
+        if rehearsal.state.occupancy.is_pending(pod.key)
+    }
     expect(wanted <= rehearsal.started, f"{len(wanted - rehearsal.started)} pods did not start")
     expect(not lost, f"{len(lost)} of the moved jobs run no more")
     what = f"consolidation for {count} gangs of {_GANG_PODS} pods"

@@ -72,8 +72,8 @@ def run(nodes: Sequence[NodeKind], pods: Iterable[PodKind], policy: Policy) -> O
     total = sum(kind.count * kind.gpus for kind in nodes)
     state = rehearsal.state
     lost = sum(
-        sum(state.devices.free_parts(name))
-        for name, room in state.rooms.items()
+        sum(state.occupancy.devices.free_parts(name))
+        for name, room in state.occupancy.rooms.items()
         if room.cpu < _FEW_CORES
     )
     return Outcome(

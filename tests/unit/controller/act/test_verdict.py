@@ -73,7 +73,7 @@ def test_what_follows_from_a_refusal(
 def test_only_a_pod_that_is_not_pinned_is_decided_again(
     owner: dict[str, Any] | None, state: object
 ) -> None:
-    assert refused(devices=False, owner=owner).state.pods["t/p"].state == state
+    assert refused(devices=False, owner=owner).state.occupancy.pods["t/p"].state == state
 
 
 def test_a_refused_pod_that_has_ended_is_left_alone() -> None:

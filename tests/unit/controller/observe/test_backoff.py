@@ -276,13 +276,13 @@ def test_a_claim_that_is_there_now_ends_the_back_off_of_the_pods_that_lacked_it(
     group = "t/pod/b"
     mirror.refuse(pod, "t/pod/a", None)
     mirror.refresh(NOW + 1)
-    before = mirror.state.groups[group].refusal
+    before = mirror.state.occupancy.groups[group].refusal
     mirror.put_storage("elsewhere/data", VolumeClaim(VolumeClaimState.UNBOUND))
     mirror.refresh(NOW + 2)
-    elsewhere = mirror.state.groups[group].refusal
+    elsewhere = mirror.state.occupancy.groups[group].refusal
     mirror.put_storage("t/data", VolumeClaim(VolumeClaimState.UNBOUND))
     mirror.refresh(NOW + 3)
-    after = mirror.state.groups[group].refusal
+    after = mirror.state.occupancy.groups[group].refusal
     assert [each and each.evicts for each in (before, elsewhere, after)] == [False, False, True]
 
 

@@ -54,16 +54,16 @@ def test_an_object_that_the_state_cannot_take_is_set_aside_until_it_changes(
             mirror.put_pod(read_pod(pod_body(name, claims=[name])))
         mirror.refresh(NOW)
     assert mirror.set_aside.counts() == {resource: 1}
-    assert "t/pod/good" in mirror.state.groups
-    assert "t/good" in mirror.state.pods
+    assert "t/pod/good" in mirror.state.occupancy.groups
+    assert "t/good" in mirror.state.occupancy.pods
 
     mirror.put_claim(decode(ResourceClaim, claim_body("bad", version=2)))
     mirror.put_pod(read_pod(pod_body("bad", version=2, claims=["bad"], priority=7)))
     mirror.refresh(NOW)
 
     assert mirror.set_aside.counts() == {}
-    assert mirror.state.groups.keys() == {"t/pod/good", "t/pod/bad"}
-    assert mirror.state.pods.keys() == {"t/good", "t/bad"}
+    assert mirror.state.occupancy.groups.keys() == {"t/pod/good", "t/pod/bad"}
+    assert mirror.state.occupancy.pods.keys() == {"t/good", "t/bad"}
 
 
 def test_a_group_that_cannot_be_made_is_refused_and_others_are_not(
@@ -82,5 +82,5 @@ def test_a_group_that_cannot_be_made_is_refused_and_others_are_not(
     mirror.refresh(NOW)
     assert mirror.set_aside.counts() == {"groups": 1}
     assert "defect" in mirror.refusals()["t/pod/bad"]
-    assert "t/pod/good" in mirror.state.groups
+    assert "t/pod/good" in mirror.state.occupancy.groups
     assert "t/pod/good" not in mirror.refusals()

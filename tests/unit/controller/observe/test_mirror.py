@@ -92,7 +92,7 @@ def _beside_minimums(mirror: Mirror) -> Mapping[str, Group]:
     """The groups, without their minimums: those remember what was seen (`observe.minimum`)."""
     return {
         key: replace(group, root=PodSet("", 0), started=None)
-        for key, group in mirror.state.groups.items()
+        for key, group in mirror.state.occupancy.groups.items()
     }
 
 
@@ -104,7 +104,7 @@ def test_the_state_is_the_same_however_often_it_was_brought_up_to_date(
     # Versions are positions, so what is left out is replaced by something without effect.
     once = _mirror(_RemovePod("none") if change == _Refresh() else change for change in changes)
 
-    assert often.state.pods == once.state.pods
+    assert often.state.occupancy.pods == once.state.occupancy.pods
     assert _beside_minimums(often) == _beside_minimums(once)
     assert often.state.waiting == once.state.waiting
 

@@ -262,11 +262,11 @@ def seen(mirror: Mirror) -> dict[str, object]:
     found.pop("memory")
     groups = {
         key: replace(group, root=PodSet("", 0), started=None)
-        for key, group in mirror.state.groups.items()
+        for key, group in mirror.state.occupancy.groups.items()
     }
     return found | {
-        "pods": dict(mirror.state.pods),
-        "claims": dict(mirror.state.claims),
+        "pods": dict(mirror.state.occupancy.pods),
+        "claims": dict(mirror.state.occupancy.claims),
         "groups": groups,
         "tentative": dict(mirror.tentative()),
         "standalone": dict(mirror.standalone),

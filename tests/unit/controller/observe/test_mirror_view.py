@@ -37,7 +37,7 @@ def mirror() -> Mirror:
 
 def known(mirror: Mirror, pod: str) -> Pod:
     """A pod as the engine knows it."""
-    return mirror.state.pods[pod]
+    return mirror.state.occupancy.pods[pod]
 
 
 def pod(name: str = "p", **fields: object) -> ObservedPod:
@@ -80,8 +80,8 @@ def test_a_pod_that_loses_the_label_is_not_decided_on() -> None:
     seen.put_pod(pod())
     seen.put_pod(pod(queue=None, version=2))
     seen.refresh(NOW)
-    assert not seen.state.pods
-    assert not seen.state.groups
+    assert not seen.state.occupancy.pods
+    assert not seen.state.occupancy.groups
 
 
 def test_a_claim_that_is_being_written_counts_even_if_its_pod_goes() -> None:
@@ -94,10 +94,10 @@ def test_a_claim_that_is_being_written_counts_even_if_its_pod_goes() -> None:
     seen.put_pod(pod(uid="new", version=2, claims=["c"]))
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Pending()
-    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert seen.state.occupancy.claims["t/c"].status.allocation == GIVEN
     seen.forget(start)
     seen.refresh(NOW)
-    assert seen.state.claims["t/c"].status.allocation is None
+    assert seen.state.occupancy.claims["t/c"].status.allocation is None
 
 
 def test_an_answer_about_a_claim_that_was_created_again_is_too_late() -> None:
@@ -114,7 +114,7 @@ def test_a_tentative_allocation_is_offered_as_a_promise() -> None:
     seen.put_claim(claim(allocation=GIVEN, reserved_for=["p"]))
     seen.put_pod(pod(claims=["c"]))
     seen.refresh(NOW)
-    assert seen.state.claims["t/c"].status.allocation is None
+    assert seen.state.occupancy.claims["t/c"].status.allocation is None
     assert [one.pod for one in seen.state.memory.nominations] == ["t/p"]
 
 
@@ -124,7 +124,7 @@ def test_a_claim_of_a_pod_that_runs_is_in_effect_for_the_others() -> None:
     seen.put_pod(pod(claims=["c"]))
     seen.put_pod(pod("runs", claims=["c"], gates=(), node="n1"))
     seen.refresh(NOW)
-    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert seen.state.occupancy.claims["t/c"].status.allocation == GIVEN
 
 
 def test_devices_that_are_taken_back_are_in_use_until_they_are() -> None:
@@ -133,7 +133,7 @@ def test_devices_that_are_taken_back_are_in_use_until_they_are() -> None:
     seen.put_pod(pod(claims=["c"]))
     seen.release("t/c")
     seen.refresh(NOW)
-    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert seen.state.occupancy.claims["t/c"].status.allocation == GIVEN
     assert known(seen, "t/p").state == Gated()
     seen.put_claim(claim(version=2))
     seen.end_release(claim(version=2), NOW)
@@ -151,7 +151,7 @@ def test_an_answer_about_a_claim_that_was_created_again_does_not_end_its_release
     seen.release("t/c")
     seen.end_release(before, NOW)
     seen.refresh(NOW)
-    assert seen.state.claims["t/c"].status.allocation == GIVEN
+    assert seen.state.occupancy.claims["t/c"].status.allocation == GIVEN
     assert not seen.tentative()
 
 
@@ -163,7 +163,7 @@ def test_a_group_that_met_a_race_keeps_what_is_written() -> None:
         seen.hold_back("t/pod/p", NOW + 1, keeps=keeps)
         seen.refresh(NOW)
         assert known(seen, "t/p").state == Gated()
-        assert seen.state.claims["t/c"].status.allocation == allocation
+        assert seen.state.occupancy.claims["t/c"].status.allocation == allocation
         assert seen.wake == NOW + 1
         seen.refresh(NOW + 1)
         assert known(seen, "t/p").state == Pending()
@@ -235,7 +235,7 @@ def test_a_pod_that_is_deleted_with_an_endless_grace_period_stays_charged() -> N
     seen.put_pod(gone)
     seen.refresh(NOW)
     assert known(seen, "t/p").state == Evicting("n1", stuck=True, lingers=True)
-    assert seen.state.accounts.allocated["q"] == (1,)
+    assert seen.state.occupancy.accounts.allocated["q"] == (1,)
     assert seen.wake is None
 
 
@@ -304,7 +304,7 @@ def refused_eviction() -> Mirror:
 def test_a_pod_can_be_chosen_for_eviction_again_some_time_after_a_refusal() -> None:
     seen = refused_eviction()
     (budget,) = known(seen, "t/p").budgets
-    assert seen.state.budgets[budget] == 0
+    assert seen.state.occupancy.budgets[budget] == 0
     assert seen.wake == NOW + 5
     seen.refresh(NOW + 5)
     assert known(seen, "t/p").budgets == ()
@@ -398,7 +398,7 @@ def test_a_pod_that_was_created_again_uses_its_new_claims_only() -> None:
     seen.put_pod(pod(uid="new", version=2, claims=["d"]))
     seen.refresh(NOW)
     assert not list(seen.users_of("t/c"))
-    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+    assert Evicting("n1") in [each.state for each in seen.state.occupancy.pods.values()]
 
 
 def test_versions_are_compared_as_numbers() -> None:
@@ -436,7 +436,7 @@ def test_a_pod_without_a_queue_holds_its_node_until_it_ends() -> None:
     assert known(seen, "t/p").state == Evicting("n1")
     seen.put_pod(pod(**other, phase="Succeeded", version=3))
     seen.refresh(NOW)
-    assert not seen.state.pods
+    assert not seen.state.occupancy.pods
 
 
 def test_a_release_that_is_tried_again_ends_with_its_last_try() -> None:
@@ -493,11 +493,11 @@ def test_devices_of_a_pod_that_is_gone_are_about_to_become_free() -> None:
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.remove_pod(running)
     seen.refresh(NOW)
-    [leaver] = seen.state.pods.values()
+    [leaver] = seen.state.occupancy.pods.values()
     assert (leaver.state, leaver.claims) == (Evicting("n1"), ("t/c",))
     seen.put_claim(claim("c", version=9))
     seen.refresh(NOW)
-    assert not seen.state.pods
+    assert not seen.state.occupancy.pods
 
 
 def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
@@ -505,10 +505,10 @@ def test_devices_of_a_pod_that_has_ended_are_about_to_become_free() -> None:
     seen.put_pod(pod("p", claims=["c"], gates=(), node="n1"))
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.refresh(NOW)
-    assert set(seen.state.pods) == {"t/p"}
+    assert set(seen.state.occupancy.pods) == {"t/p"}
     seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Succeeded", version=2))
     seen.refresh(NOW)
-    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+    assert Evicting("n1") in [each.state for each in seen.state.occupancy.pods.values()]
 
 
 def test_devices_of_a_pod_that_has_failed_are_about_to_become_free() -> None:
@@ -516,7 +516,7 @@ def test_devices_of_a_pod_that_has_failed_are_about_to_become_free() -> None:
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.put_pod(pod("p", claims=["c"], gates=(), node="n1", phase="Failed"))
     seen.refresh(NOW)
-    assert Evicting("n1") in [each.state for each in seen.state.pods.values()]
+    assert Evicting("n1") in [each.state for each in seen.state.occupancy.pods.values()]
 
 
 def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -> None:
@@ -526,10 +526,10 @@ def test_devices_that_nobody_takes_back_from_a_claim_are_in_use_after_a_time() -
     assert seen.wake == NOW + 60
     seen.put_claim(claim(allocation=GIVEN, reserved_for=["gone"], version=2))
     seen.refresh(NOW + 59)
-    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    assert [each.state for each in seen.state.occupancy.pods.values()] == [Evicting("n1")]
     seen.refresh(NOW + 60)
-    assert not seen.state.pods
-    assert seen.state.cluster.allocation("t/c") == GIVEN
+    assert not seen.state.occupancy.pods
+    assert seen.state.occupancy.cluster.allocation("t/c") == GIVEN
     assert seen.wake is None
 
 
@@ -537,8 +537,8 @@ def test_devices_that_are_reserved_for_nobody_are_in_use() -> None:
     seen = mirror()
     seen.put_claim(claim(allocation=GIVEN))
     seen.refresh(NOW)
-    assert not seen.state.pods
-    assert seen.state.cluster.allocation("t/c") == GIVEN
+    assert not seen.state.occupancy.pods
+    assert seen.state.occupancy.cluster.allocation("t/c") == GIVEN
 
 
 def test_devices_are_waited_for_again_when_other_pods_have_used_them() -> None:
@@ -549,7 +549,7 @@ def test_devices_are_waited_for_again_when_other_pods_have_used_them() -> None:
     seen.refresh(NOW + 60)
     seen.remove_pod(pod("p"))
     seen.refresh(NOW + 61)
-    assert [each.state for each in seen.state.pods.values()] == [Evicting("n1")]
+    assert [each.state for each in seen.state.occupancy.pods.values()] == [Evicting("n1")]
     assert seen.wake == NOW + 61 + 60
 
 
@@ -579,7 +579,7 @@ def test_a_claim_that_stands_for_itself_leaves_nothing_behind() -> None:
     alone = claim(labels={QUEUE_LABEL: "q"})
     seen.put_claim(alone)
     seen.refresh(NOW)
-    (key,) = seen.state.pods
+    (key,) = seen.state.occupancy.pods
     start = {key: Assumed("n1", {"t/c": GIVEN})}
     seen.assume(key, start[key])
     seen.forget(start)
@@ -595,7 +595,7 @@ def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> 
     seen.put_pod(pod("other", owner=JOB, priority=7))
     seen.refresh(NOW)
     [group] = seen.roster.refused
-    assert seen.state.groups[group].queue == "q"
+    assert seen.state.occupancy.groups[group].queue == "q"
     assert known(seen, "t/runs").group == group
     assert known(seen, "t/other").state == Gated()
 
@@ -603,8 +603,8 @@ def test_pods_that_run_count_for_their_queue_though_their_group_is_refused() -> 
 def firm(mirror: Mirror) -> int:
     """How many GPUs count against the quota for what is not preemptible."""
     mirror.refresh(NOW)
-    at = mirror.state.tree.resources.index(GPU)
-    return mirror.state.accounts.firm["q"][at]
+    at = mirror.state.occupancy.tree.resources.index(GPU)
+    return mirror.state.occupancy.accounts.firm["q"][at]
 
 
 def started(name: str, says: str, **fields: object) -> ObservedPod:
@@ -621,16 +621,16 @@ def test_what_started_as_firm_counts_as_firm_whatever_its_group_is_now() -> None
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.put_pod(started("p", "false", group="g"))
     seen.declare("t/g", declared(preemptible=True))
-    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, True)
+    assert (firm(seen), seen.state.occupancy.groups["t/g"].preemptible) == (1, True)
     seen.declare("t/g", declared(preemptible=False))
-    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, False)
+    assert (firm(seen), seen.state.occupancy.groups["t/g"].preemptible) == (1, False)
 
 
 def test_what_started_as_firm_counts_as_firm_though_its_group_is_refused() -> None:
     seen = mirror()
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.put_pod(started("p", "false", group="g"))
-    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (1, False)
+    assert (firm(seen), seen.state.occupancy.groups["t/g"].preemptible) == (1, False)
     assert set(seen.roster.refused) == {"t/g"}
 
 
@@ -638,7 +638,7 @@ def test_a_group_that_is_refused_is_not_firm_if_it_has_not_started_so() -> None:
     seen = mirror()
     seen.put_claim(claim("c", allocation=GIVEN, reserved_for=["p"]))
     seen.put_pod(started("p", "true", group="g"))
-    assert (firm(seen), seen.state.groups["t/g"].preemptible) == (0, True)
+    assert (firm(seen), seen.state.occupancy.groups["t/g"].preemptible) == (0, True)
 
 
 def test_what_is_being_started_as_firm_counts_as_firm_whatever_its_group_is_now() -> None:

@@ -69,7 +69,7 @@ def put(mirror: Mirror, body: Body) -> Pod:
     """Has the mirror see a pod; as the engine knows it then."""
     mirror.put_pod(read_pod(body))
     mirror.refresh(NOW)
-    return mirror.state.pods["t/p"]
+    return mirror.state.occupancy.pods["t/p"]
 
 
 def special_claim(allocation: Allocation | None = None, **metadata: Any) -> ResourceClaim:
@@ -93,7 +93,7 @@ def send(mirror: Mirror, allocation: Allocation | None = None) -> None:
 
 def given(mirror: Mirror) -> list[str]:
     """The devices that the planned claim has."""
-    allocation = mirror.state.claims[PLANNED].status.allocation
+    allocation = mirror.state.occupancy.claims[PLANNED].status.allocation
     return [] if allocation is None else [one.device for one in allocation.devices.results]
 
 
@@ -103,7 +103,7 @@ def test_pod_that_waits_has_a_planned_claim(mirror: Mirror) -> None:
     assert pod.claims == (PLANNED,)
     assert pod.planned == ((NAME, PLANNED),)
     assert pod.needs == PodNeeds(mapped=((NAME, 1),))
-    [request] = mirror.state.claims[PLANNED].spec.devices.requests
+    [request] = mirror.state.occupancy.claims[PLANNED].spec.devices.requests
     assert request.name == "container-0-request-0"
 
 
@@ -127,24 +127,24 @@ def test_mapping_to_a_class_may_come_and_go(mirror: Mirror) -> None:
     assert not put(mirror, asking()).planned
     mirror.put_devices(gpu_class())
     mirror.refresh(NOW)
-    assert mirror.state.pods["t/p"].planned
+    assert mirror.state.occupancy.pods["t/p"].planned
     mirror.put_devices(gpu_class(None))
     mirror.refresh(NOW)
-    assert not mirror.state.pods["t/p"].planned
-    assert PLANNED not in mirror.state.claims
+    assert not mirror.state.occupancy.pods["t/p"].planned
+    assert PLANNED not in mirror.state.occupancy.claims
 
 
 def test_planned_claim_goes_with_its_pod(mirror: Mirror) -> None:
     put(mirror, asking())
     mirror.remove_pod(read_pod(asking()))
     mirror.refresh(NOW)
-    assert not mirror.state.claims
+    assert not mirror.state.occupancy.claims
 
 
 def test_planned_devices_count_until_kube_scheduler_has_chosen(mirror: Mirror) -> None:
     put(mirror, asking())
     send(mirror)
-    assert mirror.state.pods["t/p"].state == Placed("n1")
+    assert mirror.state.occupancy.pods["t/p"].state == Placed("n1")
     assert given(mirror) == ["gpu-1"]
 
 
@@ -156,8 +156,8 @@ def test_claim_that_kube_scheduler_made_takes_its_place(mirror: Mirror) -> None:
     assert pod.claims == ("t/made",)
     assert not pod.planned
     assert pod.needs == PodNeeds()
-    assert PLANNED not in mirror.state.claims
-    assert mirror.state.users["t/made"] == {"t/p": None}
+    assert PLANNED not in mirror.state.occupancy.claims
+    assert mirror.state.occupancy.users["t/made"] == {"t/p": None}
 
 
 def test_claim_is_not_special_unless_the_pod_names_it(mirror: Mirror) -> None:
@@ -165,7 +165,7 @@ def test_claim_is_not_special_unless_the_pod_names_it(mirror: Mirror) -> None:
     annotation = {"resource.kubernetes.io/extended-resource-claim": "true"}
     mirror.put_claim(special_claim(annotations=annotation))
     mirror.refresh(NOW)
-    assert mirror.state.pods["t/p"].claims == (PLANNED,)
+    assert mirror.state.occupancy.pods["t/p"].claims == (PLANNED,)
 
 
 def test_claim_is_not_special_unless_the_pod_controls_it(mirror: Mirror) -> None:
@@ -178,10 +178,10 @@ def test_special_claim_that_is_seen_after_its_pod_counts_as_soon_as_it_is(mirror
     put(mirror, asking())
     send(mirror)
     put(mirror, asking(special="made", gates=(), given="n1", version=3))
-    assert mirror.state.pods["t/p"].claims == (PLANNED,)
+    assert mirror.state.occupancy.pods["t/p"].claims == (PLANNED,)
     mirror.put_claim(special_claim(gpus_of("n1", 0)))
     mirror.refresh(NOW)
-    assert mirror.state.pods["t/p"].claims == ("t/made",)
+    assert mirror.state.occupancy.pods["t/p"].claims == ("t/made",)
 
 
 def test_special_claim_that_kube_scheduler_deletes_is_planned_again(mirror: Mirror) -> None:
@@ -189,7 +189,7 @@ def test_special_claim_that_kube_scheduler_deletes_is_planned_again(mirror: Mirr
     put(mirror, asking(special="made", gates=(), given="n1"))
     mirror.remove_claim(special_claim(gpus_of("n1", 0)))
     mirror.refresh(NOW)
-    assert mirror.state.pods["t/p"].claims == (PLANNED,)
+    assert mirror.state.occupancy.pods["t/p"].claims == (PLANNED,)
     assert given(mirror) == ["gpu-0"]
 
 
@@ -205,7 +205,7 @@ def test_special_claim_of_a_pod_without_a_queue_is_in_use_as_long_as_it_runs(
     mirror.put_claim(special_claim(gpus_of("n1", 0)))
     pod = put(mirror, asking(special="made", queue=None, gates=(), node="n1"))
     assert pod.claims == ("t/made",)
-    assert list(mirror.state.pods) == ["t/p"]  # nobody stands for users who have ended
+    assert list(mirror.state.occupancy.pods) == ["t/p"]  # nobody stands for users who have ended
 
 
 def test_what_was_sent_to_kube_scheduler_is_planned_by_the_next_leader(mirror: Mirror) -> None:

@@ -151,7 +151,7 @@ def shown(of: ResourceClaim, *, at: float = NOW) -> Mirror:
     ],
 )
 def test_a_queue_is_charged_for_what_a_claim_has(of: ResourceClaim, charged: int) -> None:
-    accounts = shown(of).state.accounts
+    accounts = shown(of).state.occupancy.accounts
     assert accounts.allocated["q"] == accounts.firm["q"] == (charged,)
 
 
@@ -162,9 +162,9 @@ def test_what_a_claim_has_for_its_pods_only_is_as_firm_as_they_are(preemptible: 
     user = pod_body("p", claims=["c"], gates=(), node="n1", given="n1", annotations=declared)
     found.put_pod(read_pod(user))
     found.refresh(NOW)
-    accounts = found.state.accounts
+    accounts = found.state.occupancy.accounts
     assert (accounts.allocated["q"], accounts.firm["q"]) == ((1,), (0 if preemptible else 1,))
-    assert found.state.pods.keys() == {"t/p"}
+    assert found.state.occupancy.pods.keys() == {"t/p"}
 
 
 def test_the_claim_is_charged_itself_while_only_pods_of_others_use_it() -> None:
@@ -178,14 +178,14 @@ def test_the_claim_is_charged_itself_while_only_pods_of_others_use_it() -> None:
     for number, fields in enumerate(others):
         found.put_pod(read_pod(pod_body(f"p{number}", claims=["c"], **fields)))
     found.refresh(NOW)
-    assert "t/resourceclaim/c" in found.state.pods
+    assert "t/resourceclaim/c" in found.state.occupancy.pods
     user = read_pod(pod_body("p", claims=["c"], gates=(), node="n1"))
     found.put_pod(user)
     found.refresh(NOW)
-    assert "t/resourceclaim/c" not in found.state.pods
+    assert "t/resourceclaim/c" not in found.state.occupancy.pods
     found.remove_pod(user)
     found.refresh(NOW)
-    assert "t/resourceclaim/c" in found.state.pods
+    assert "t/resourceclaim/c" in found.state.occupancy.pods
 
 
 def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobody() -> None:
@@ -195,8 +195,8 @@ def test_devices_of_another_queue_than_the_namespace_may_use_are_in_use_of_nobod
     found.put_claim(claim(has=True, users=("p",)))
     found.put_pod(read_pod(pod_body("p", queue=None, claims=["c"], gates=(), node="n1")))
     found.refresh(NOW)
-    assert found.state.accounts.allocated["q"] == (0,)
-    assert found.state.cluster.allocation("t/c") == GIVEN
+    assert found.state.occupancy.accounts.allocated["q"] == (0,)
+    assert found.state.occupancy.cluster.allocation("t/c") == GIVEN
     assert found.refusals().keys() == {"t/resourceclaim/c"}
 
 
@@ -215,7 +215,7 @@ def test_a_claim_counts_with_the_priority_that_its_queue_allows_nearest_to_none(
     found.put_claim(claim())
     found.refresh(NOW)
     assert found.refusals() == {}
-    assert found.state.groups["t/resourceclaim/c"].priority == 10
+    assert found.state.occupancy.groups["t/resourceclaim/c"].priority == 10
 
 
 def test_a_claim_asks_once_its_namespace_has_the_labels_that_its_queue_wants() -> None:
@@ -242,10 +242,10 @@ def test_claims_of_a_namespace_are_not_those_of_one_whose_name_begins_alike() ->
 
 def test_a_claim_whose_devices_are_gone_asks_again() -> None:
     found = shown(claim(has=True, users=("p",)))
-    states = [found.state.pods["t/resourceclaim/c"].state]
+    states = [found.state.occupancy.pods["t/resourceclaim/c"].state]
     found.put_claim(claim(resourceVersion="2"))
     found.refresh(NOW)
-    states.append(found.state.pods["t/resourceclaim/c"].state)
+    states.append(found.state.occupancy.pods["t/resourceclaim/c"].state)
     assert states == [Placed("n1"), Pending()]
 
 
@@ -279,7 +279,7 @@ def test_nothing_is_left_of_a_claim_that_is_gone() -> None:
     found = shown(of)
     found.remove_claim(of)
     found.refresh(NOW)
-    assert (found.ending, found.standalone, found.state.pods) == ({}, {}, {})
+    assert (found.ending, found.standalone, found.state.occupancy.pods) == ({}, {}, {})
 
 
 def test_devices_of_an_ended_claim_are_charged_until_its_pods_have_ended() -> None:
@@ -287,11 +287,11 @@ def test_devices_of_an_ended_claim_are_charged_until_its_pods_have_ended() -> No
     user = read_pod(pod_body("p", queue=None, claims=["c"], gates=(), node="n1"))
     found.put_pod(user)
     found.refresh(NOW)
-    assert found.state.accounts.allocated["q"] == (1,)
+    assert found.state.occupancy.accounts.allocated["q"] == (1,)
     found.remove_pod(user)
     found.put_claim(claim(resourceVersion="2", **DELETED))
     found.refresh(NOW)
-    assert found.state.accounts.allocated["q"] == (0,)
+    assert found.state.occupancy.accounts.allocated["q"] == (0,)
 
 
 def test_a_claim_whose_start_has_failed_waits_and_keeps_what_it_has() -> None:
@@ -304,10 +304,10 @@ def test_a_claim_whose_start_has_failed_waits_and_keeps_what_it_has() -> None:
         seen_states = []
         for at in (NOW, NOW + 1):
             found.refresh(at)
-            seen_states.append(found.state.pods["t/resourceclaim/c"].state)
+            seen_states.append(found.state.occupancy.pods["t/resourceclaim/c"].state)
         assert seen_states == states
 
 
 def test_an_ended_claim_without_devices_asks_for_nothing() -> None:
     found = shown(claim(annotations=OVER), at=LATER)
-    assert (found.state.pods, found.state.groups) == ({}, {})
+    assert (found.state.occupancy.pods, found.state.occupancy.groups) == ({}, {})

@@ -164,8 +164,8 @@ def test_a_plan_gives_the_outlook_of_the_groups_that_wait() -> None:
     scene = Scene().node("n", 4).queue("q", quota=4)
     scene.runs("old", "n", gpus=3).waits("fits").waits("large", gpus=2)
     state, plan = scene.state(), scene.plan()
-    found = outlooks(plan, lambda pod: state.pods[pod].group)
-    assert starting(plan, lambda pod: state.pods[pod].group) == {"fits"}
+    found = outlooks(plan, lambda pod: state.occupancy.pods[pod].group)
+    assert starting(plan, lambda pod: state.occupancy.pods[pod].group) == {"fits"}
     assert found == {"large": Waits(plan.waiting["large"])}
 
 

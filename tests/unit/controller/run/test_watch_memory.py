@@ -116,7 +116,11 @@ def _bytes_each(count: int) -> float:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         watches.stop()
-    assert len(mirror.state.volumes.claims) == len(mirror.state.volumes.volumes) == count
+    assert (
+        len(mirror.state.occupancy.volumes.claims)
+        == len(mirror.state.occupancy.volumes.volumes)
+        == count
+    )
     return (after - before) / (2 * count)
 
 

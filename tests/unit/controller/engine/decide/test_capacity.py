@@ -82,13 +82,13 @@ class TestExcess:
         scene = _scene(NO, entitlement).waits("new", gpus=2, preemptible=preemptible)
         state = scene.state()
         before = balance(state, "q")
-        state.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6, 7))])
+        state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6, 7))])
         assert excess(state, before) == expected
 
     def test_a_queue_above_may_be_the_one_that_is_exceeded(self) -> None:
         state = _scene({"limit": 3}, NO).waits("new").state()
         before = balance(state, "q")
-        state.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6))])
+        state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 6))])
         assert excess(state, before) == OverLimit("top", GPU, 3, 3, 1)
 
     def test_what_was_exceeded_before_is_no_reason(self) -> None:
@@ -122,13 +122,13 @@ class TestClaimOfSeveralQueues:
         scene = self._scene(None, preemptible=True).group("second", "q")
         scene.pod("second", "n", name="b", claims=("shared",)).pod(None, "n", claims=("shared",))
         state = scene.state()
-        at = state.tree.resources.index(GPU)
-        before = {name: has[at] for name, has in state.accounts.allocated.items()}
-        mark = state.mark()
-        state.evict("t/a", here=False)
+        at = state.occupancy.tree.resources.index(GPU)
+        before = {name: has[at] for name, has in state.occupancy.accounts.allocated.items()}
+        mark = state.occupancy.mark()
+        state.occupancy.evict("t/a", here=False)
         assert before == {"q": 4, "other": 4, ROOT: 0, LOST: 0}
-        assert {name: has[at] for name, has in state.accounts.allocated.items()} == {
+        assert {name: has[at] for name, has in state.occupancy.accounts.allocated.items()} == {
             "q": 4, "other": 0, ROOT: 0, LOST: 0,
         }  # fmt: skip
-        state.rollback(mark)
-        assert {name: has[at] for name, has in state.accounts.allocated.items()} == before
+        state.occupancy.rollback(mark)
+        assert {name: has[at] for name, has in state.occupancy.accounts.allocated.items()} == before

@@ -118,7 +118,7 @@ class TestMemory:
     def test_a_group_that_has_changed_is_asked_again(self) -> None:
         state = _refused().state()
         self._cycle(state)
-        state.put_group(replace(state.groups["new"], priority=2))
+        state.put_group(replace(state.occupancy.groups["new"], priority=2))
         assert self._cycle(state) == 1
 
     def test_another_group_that_waits_changes_nothing_for_it(self) -> None:

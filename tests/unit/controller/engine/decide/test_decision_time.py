@@ -135,7 +135,7 @@ class TestCycles:
         for turn in (1, 2):
             self._arrive(state, f"good/p{turn}", "good")
             for key in list(state.memory.set_aside):  # they change, so that they are asked again
-                state.put_group(replace(state.groups[key], priority=turn))
+                state.put_group(replace(state.occupancy.groups[key], priority=turn))
             decided = self._cycle(state)
             assert f"good/p{turn}-0" in started_keys(decided)
             assert decided.undecided == ()
@@ -148,7 +148,7 @@ class TestCycles:
         for turn in range(cycles):
             self._arrive(state, f"good/p{turn}", "good")
             for index in range(6):  # a changed group has a fresh first limit
-                state.put_group(replace(state.groups[f"evil/g{index}"], priority=turn))
+                state.put_group(replace(state.occupancy.groups[f"evil/g{index}"], priority=turn))
             decided = self._cycle(state)
             assert f"good/p{turn}-0" in started_keys(decided)
             assert decided.steps <= 20_000 + 1_000, "one first attempt, and who has come"
@@ -171,7 +171,7 @@ class TestCycles:
             decided = Engine(state).decide(lambda: 0.1)  # after an attempt in vain time is up
             state.memory = decided.memory
             for key in decided.undecided:  # it changes, so that it is asked again
-                group = state.groups[key]
+                group = state.occupancy.groups[key]
                 state.put_group(replace(group, priority=1 - group.priority))
             assert decided.undecided
         self._arrive(state, "good/p", "good")
@@ -195,7 +195,7 @@ class TestCycles:
     def test_an_attempt_of_who_asks_expensively_gives_way_to_who_comes(self) -> None:
         state = self._state(1)
         self._cycle(state)
-        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
         asked: list[Container[str]] = []
 
         def come(besides: Container[str]) -> bool:
@@ -211,14 +211,14 @@ class TestCycles:
     def test_others_that_ask_expensively_are_nobody_to_give_way_to(self) -> None:
         state = self._state(1)
         self._cycle(state)
-        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
         decided = Engine(state).decide(newcomers=lambda besides: "evil" not in besides)
         assert decided.undecided == ("evil/g0",)
 
     def test_it_gives_way_for_five_minutes_at_most(self) -> None:
         state = self._state(1)
         self._cycle(state)
-        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
         for _ in range(3):
             decided = Engine(state).decide(newcomers=lambda _: True)
             assert decided.undecided == ()
@@ -267,14 +267,14 @@ class TestCycles:
     def test_it_is_asked_when_nobody_else_asks(self) -> None:
         state = self._state(1)
         self._cycle(state)
-        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
         assert self._cycle(state).undecided == ("evil/g0",)
 
     def test_a_namespace_that_asks_expensively_keeps_no_other_of_its_queue_waiting(self) -> None:
         state = self._state()
         self._cycle(state)
         for key in list(state.memory.set_aside):
-            state.put_group(replace(state.groups[key], priority=1))
+            state.put_group(replace(state.occupancy.groups[key], priority=1))
         self._arrive(state, "honest/p", "evil")
         decided = self._cycle(state)
         assert started_keys(decided) == ["honest/p-0"]
@@ -331,7 +331,7 @@ class TestCycles:
 
     def test_a_group_that_an_attempt_in_vain_kept_waiting_is_asked_by_the_next_cycle(self) -> None:
         state = self._state(1)
-        state.put_group(replace(state.groups["evil/g0"], priority=1))
+        state.put_group(replace(state.occupancy.groups["evil/g0"], priority=1))
         self._arrive(state, "evil/p", "evil")
         first = self._cycle(state)
         assert (started(first), first.memory.held_back) == ({}, ("evil/p",))
@@ -349,7 +349,7 @@ class TestCycles:
         cycles, undecided = 20, 0
         for turn in range(cycles):
             self._arrive(state, f"good/p{turn}", "good")
-            state.put_group(replace(state.groups["evil/g0"], priority=turn))
+            state.put_group(replace(state.occupancy.groups["evil/g0"], priority=turn))
             decided = self._cycle(state)
             undecided += len(decided.undecided)
             assert f"good/p{turn}-0" in started_keys(decided)
@@ -380,7 +380,7 @@ class TestCycles:
         state = scene.state()
         before = self._cycle(state).waiting["big"]
         state.memory = replace(state.memory, debts={"q": 50_000})
-        state.put_node(replace(state.nodes["n"], cpu=1_000))
+        state.put_node(replace(state.occupancy.nodes["n"], cpu=1_000))
         self._arrive(state, "a/p", "r")
         decided = self._cycle(state)
         assert decided.memory.held_back == ("big",)

@@ -12,7 +12,7 @@ from tests.unit.controller.engine.scene import GPU, NOW, Scene, shares_of
 
 def _eligibility(scene: Scene, action: Action, group: str = "new", asked: int = 1) -> Eligibility:
     state = scene.state()
-    return Eligibility(state, shares_of(state), state.groups[group], (asked,), action)
+    return Eligibility(state, shares_of(state), state.occupancy.groups[group], (asked,), action)
 
 
 class TestMayLose:
@@ -148,7 +148,7 @@ class TestMayTakeFrom:
         scene.waits("sibling", gpus=10, queue="y2")
         assert not _eligibility(scene, Action.RECLAIM).may_take_from("y1")
         state = scene.state()
-        sibling = state.groups["sibling"]
+        sibling = state.occupancy.groups["sibling"]
         own = Eligibility(state, shares_of(state), sibling, (1,), Action.RECLAIM)
         assert own.may_take_from("y1")
 
@@ -167,9 +167,9 @@ class TestMayTakeFrom:
         scene = Scene().node("n", 10).queue("q", quota=2).queue("other", quota=2, weight=3)
         scene.runs("mine", "n").runs("theirs", "n", gpus=3, queue="other").waits("new")
         state = scene.state()
-        new = state.groups["new"]
+        new = state.occupancy.groups["new"]
         eligibility = Eligibility(state, shares_of(state), new, (1,), Action.RECLAIM)
-        state.accounts.take("q", (1,), preemptible=True)
+        state.occupancy.accounts.take("q", (1,), preemptible=True)
         assert eligibility.may_take_from("other")
         full = Eligibility(state, shares_of(state), new, (1,), Action.RECLAIM)
         assert not full.may_take_from("other")

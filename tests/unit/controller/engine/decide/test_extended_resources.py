@@ -197,7 +197,7 @@ def test_what_waits_asks_for_as_many_gpus_of_either_kind(node: str, gpus: int) -
     _gpus_counted(scene, quota=None)
     state = asks(scene, "job", 2, gpus=2).state()
     state.refresh()
-    assert state.accounts.requested["q"] == (4 * WHOLE,)
+    assert state.occupancy.accounts.requested["q"] == (4 * WHOLE,)
     assert cluster_total(state, Gpus()) == 4 * WHOLE
 
 
@@ -206,10 +206,10 @@ def test_it_asks_for_no_less_once_devices_are_published() -> None:
     published = scene.slices.pop("claims")
     state = asks(scene, "job", gpus=2).state()
     state.refresh()
-    assert state.accounts.requested["q"] == (2 * WHOLE,)
+    assert state.occupancy.accounts.requested["q"] == (2 * WHOLE,)
     state.put_devices(published)
     state.refresh()
-    assert state.accounts.requested["q"] == (2 * WHOLE,)
+    assert state.occupancy.accounts.requested["q"] == (2 * WHOLE,)
 
 
 # What kube-scheduler does not know ----------------------------------------------------------------

@@ -53,7 +53,7 @@ class TestLingeringPods:
 
     def test_their_queue_is_charged_meanwhile(self) -> None:
         state = self._lingering().state()
-        assert state.accounts.allocated["thief"] == (4,)
+        assert state.occupancy.accounts.allocated["thief"] == (4,)
 
     def test_those_of_a_queue_within_its_quota_are_left_alone(self) -> None:
         scene = self._lingering().queue("thief", quota=4).queue("q", quota=0)

@@ -190,7 +190,7 @@ class TestTimes:
 
     def test_it_is_asked_again_when_it_has_changed(self) -> None:
         state = self._state()
-        state.put_group(replace(state.groups["bad"], priority=1))
+        state.put_group(replace(state.occupancy.groups["bad"], priority=1))
         assert self._cycle(state).failures[0].times == 1
 
     def test_what_is_refused_to_others_is_not_asked_again_for_it(self) -> None:
@@ -238,10 +238,10 @@ def test_work_for_others_that_costs_too_much_is_undone_and_sets_nobody_aside() -
     before, isolation = observe(state), Isolation(trial)
 
     def evict_and_search() -> None:
-        trial.evict(state.pods["t/old-0"], Action.STALE, "old")
+        trial.evict(state.occupancy.pods["t/old-0"], Action.STALE, "old")
         trial.places.budget.spend(isolation.limit + 1)
 
-    assert isolation.run_for_others(state.groups["bad"], evict_and_search) is None
+    assert isolation.run_for_others(state.occupancy.groups["bad"], evict_and_search) is None
     assert trial.evictions == {}
     assert observe(state) == before
     assert isolation.set_aside == {}

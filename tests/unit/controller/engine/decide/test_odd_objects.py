@@ -67,16 +67,16 @@ def test_a_running_pod_that_names_a_claim_twice_can_go() -> None:
 
     state.remove_pod("a/p")
 
-    assert state.accounts.allocated["q"] == (0,)
+    assert state.occupancy.accounts.allocated["q"] == (0,)
     assert not Engine(state).decide().waiting
 
 
 def test_a_pod_that_names_a_budget_twice_spends_one_disruption() -> None:
     state = State(snapshot(budgets={"b": 1}))
 
-    assert state.disrupt(running("a/p", "a/g", budgets=("b", "b")))
+    assert state.occupancy.disrupt(running("a/p", "a/g", budgets=("b", "b")))
 
-    assert state.budgets == {"b": 0}
+    assert state.occupancy.budgets == {"b": 0}
 
 
 def test_what_runs_in_a_queue_that_has_got_children_gives_to_them() -> None:
@@ -97,12 +97,12 @@ def test_a_claim_with_the_name_of_its_pod_is_not_asked_for_any_more_when_both_ar
     state.put_claim(claim("a/train"))
     state.put_group(group("a/train"))
     state.put_pod(waiting("a/train", "a/train", "a/train"))
-    assert state.accounts.requested["q"] == (1, 1)
+    assert state.occupancy.accounts.requested["q"] == (1, 1)
 
     state.remove_pod("a/train")
     state.remove_claim("a/train")
 
-    assert state.accounts.requested["q"] == (0, 0)
+    assert state.occupancy.accounts.requested["q"] == (0, 0)
 
 
 def test_nobody_is_promised_what_a_stuck_pod_holds() -> None:

@@ -21,7 +21,7 @@ def _turns(scene: Scene) -> list[str]:
     turns = QueueOrder(
         state,
         shares_of(state),
-        [state.groups[key] for key in sorted(state.waiting)],
+        [state.occupancy.groups[key] for key in sorted(state.waiting)],
         isolation_of(state),
     )
     found = []
@@ -63,12 +63,15 @@ class TestGroupsOfAQueue:
         scene = Scene().node("n", 4).queue("q").waits("a", 2, least=1).waits("b")
         state = scene.state()
         turns = QueueOrder(
-            state, shares_of(state), [state.groups["a"], state.groups["b"]], isolation_of(state)
+            state,
+            shares_of(state),
+            [state.occupancy.groups["a"], state.occupancy.groups["b"]],
+            isolation_of(state),
         )
         first = turns.pop()
         assert first is not None
         assert first.key == "a"
-        state.place("t/a-0", "n", ())
+        state.occupancy.place("t/a-0", "n", ())
         turns.push(first)
         turns.update(["q"])
         again = [turns.pop(), turns.pop()]
@@ -77,7 +80,7 @@ class TestGroupsOfAQueue:
 
     def test_rank(self) -> None:
         state = Scene().queue("q").waits("a", priority=3, created=7).state()
-        assert rank_of_group(state, state.groups["a"]) == (-3, 0, 7, "a")
+        assert rank_of_group(state, state.occupancy.groups["a"]) == (-3, 0, 7, "a")
 
 
 def _first(a: dict[str, Any], b: dict[str, Any], *, gpus: tuple[int, int] = (0, 0)) -> str:
@@ -133,13 +136,13 @@ class TestQueues:
         turns = QueueOrder(
             state,
             shares_of(state),
-            [state.groups[key] for key in ("a1", "a2", "b1")],
+            [state.occupancy.groups[key] for key in ("a1", "a2", "b1")],
             isolation_of(state),
         )
         found = []
         while (group := turns.pop()) is not None:
             found.append(group.key)
-            state.accounts.take(group.queue, (1,), preemptible=True)
+            state.occupancy.accounts.take(group.queue, (1,), preemptible=True)
             turns.update([group.queue])
         assert found == ["a1", "b1", "a2"]
 
@@ -183,23 +186,23 @@ class TestQueues:
 class TestAsked:
     def test_the_chunk_that_is_next_counts(self) -> None:
         state = Scene().queue("q").waits("g", 3, gpus=2, least=2).state()
-        assert asked_by_next(state, state.groups["g"]) == (4,)
+        assert asked_by_next(state, state.occupancy.groups["g"]) == (4,)
 
     def test_a_group_that_cannot_start_asks_for_nothing(self) -> None:
         state = Scene().queue("q").waits("g", 1, least=2).state()
-        assert asked_by_next(state, state.groups["g"]) == (0,)
+        assert asked_by_next(state, state.occupancy.groups["g"]) == (0,)
 
     def test_a_claim_that_pods_share_counts_once(self) -> None:
         scene = Scene().queue("q").claim("shared", 2).group("g", root=PodSet("", 2))
         scene.pod("g", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state, state.groups["g"]) == (2,)
+        assert asked_by_next(state, state.occupancy.groups["g"]) == (2,)
 
     def test_a_claim_that_a_placed_pod_uses_is_not_asked_for(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("shared", 2, "n").group("g")
         scene.pod("g", "n", claims=("shared",)).pod("g", claims=("shared",))
         state = scene.state()
-        assert asked_by_next(state, state.groups["g"]) == (0,)
+        assert asked_by_next(state, state.occupancy.groups["g"]) == (0,)
 
 
 def _givers(scene: Scene) -> list[str]:

@@ -24,7 +24,7 @@ BALANCED = Policy(Order.BALANCED, Order.BALANCED)
 
 def _find(scene: Scene, policy: Policy = BINPACK, **fields: Any) -> FoundPlace:
     trial = scene.trial()
-    return trial.places.find(trial.state.pods["t/new-0"], policy, **fields)
+    return trial.places.find(trial.state.occupancy.pods["t/new-0"], policy, **fields)
 
 
 def _node(found: FoundPlace) -> tuple[str, bool] | None:
@@ -75,11 +75,14 @@ class TestNowAndLater:
     def test_what_is_promised_to_others_is_not_given_now(self) -> None:
         scene = _leaves(Scene().node("a", 2), "a").queue("q").waits("new").waits("first")
         trial = scene.trial()
-        first = trial.state.pods["t/first-0"]
+        first = trial.state.occupancy.pods["t/first-0"]
         place = trial.places.find(first, BINPACK)
         assert isinstance(place, Place)
         trial.take(first, replace(place, waits=True))
-        assert _node(trial.places.find(trial.state.pods["t/new-0"], BINPACK)) == ("a", True)
+        assert _node(trial.places.find(trial.state.occupancy.pods["t/new-0"], BINPACK)) == (
+            "a",
+            True,
+        )
 
     @pytest.mark.parametrize(("cpu", "waits"), [(40, False), (41, True)])
     def test_a_pod_without_devices_waits_if_cpu_is_still_held(self, cpu: int, waits: bool) -> None:
@@ -162,11 +165,11 @@ class TestBalanced:
     def test_a_change_of_free_cpu_is_noticed(self) -> None:
         scene = Scene().node("a", 4).node("b", 4).queue("q").waits("new").waits("lean", gpus=0)
         trial = scene.trial()
-        pods, places = trial.state.pods, trial.places
+        pods, places = trial.state.occupancy.pods, trial.places
         assert _node(places.find(pods["t/new-0"], BALANCED)) == ("a", False)
-        trial.state.keep_room("b", PodNeeds(cpu=63_000))
+        trial.state.occupancy.keep_room("b", PodNeeds(cpu=63_000))
         assert _node(places.find(pods["t/new-0"], BALANCED)) == ("b", False)
-        trial.state.rollback(0)
+        trial.state.occupancy.rollback(0)
         assert _node(places.find(pods["t/new-0"], BALANCED)) == ("a", False)
 
     def test_the_node_is_the_same_whatever_was_asked_before(self) -> None:
@@ -175,13 +178,13 @@ class TestBalanced:
             scene.node(f"n{number}", 4, cpu=16_000 * (1 + number % 3))
             scene.runs(f"old{number}", f"n{number}", gpus=1 + number % 2)
         trial = scene.trial()
-        fresh = trial.places.find(trial.state.pods["t/new-0"], BALANCED)
-        mark = trial.state.mark()
+        fresh = trial.places.find(trial.state.occupancy.pods["t/new-0"], BALANCED)
+        mark = trial.state.occupancy.mark()
         for number in range(6):
-            trial.state.evict(f"t/old{number}-0", here=True)
-            trial.places.find(trial.state.pods["t/new-0"], BALANCED)
-        trial.state.rollback(mark)
-        assert trial.places.find(trial.state.pods["t/new-0"], BALANCED) == fresh
+            trial.state.occupancy.evict(f"t/old{number}-0", here=True)
+            trial.places.find(trial.state.occupancy.pods["t/new-0"], BALANCED)
+        trial.state.occupancy.rollback(mark)
+        assert trial.places.find(trial.state.occupancy.pods["t/new-0"], BALANCED) == fresh
 
 
 class TestBadClaims:
@@ -209,7 +212,7 @@ class TestBadClaims:
         scene = Scene().node("n", 2).queue("q").waits("new")
         snapshot = replace(scene.snapshot(), classes=())
         state = State(snapshot)
-        found = PlaceFinder(state).find(state.pods["t/new-0"], BINPACK)
+        found = PlaceFinder(state).find(state.occupancy.pods["t/new-0"], BINPACK)
         assert isinstance(found, BadClaim)
         assert found.pod == "t/new-0"
 
@@ -217,7 +220,7 @@ class TestBadClaims:
 class TestWhyNot:
     def _why(self, scene: Scene, **fields: Any) -> NoRoom:
         trial = scene.trial()
-        return trial.places.why_not(trial.state.pods["t/new-0"], **fields)
+        return trial.places.why_not(trial.state.occupancy.pods["t/new-0"], **fields)
 
     def test_the_first_constraint_of_each_node_is_counted_the_most_frequent_first(self) -> None:
         scene = Scene().queue("q").node("full", 1).node("bare").node("bare2")
@@ -245,7 +248,7 @@ class TestBounds:
         scene = Scene().node("a", 2, cpu=100).node("b", 3, cpu=100).queue("q")
         scene.waits("new", pods, gpus=gpus, needs=PodNeeds(cpu=cpu))
         trial = scene.trial()
-        waiting = [trial.state.pods[f"t/new-{number}"] for number in range(pods)]
+        waiting = [trial.state.occupancy.pods[f"t/new-{number}"] for number in range(pods)]
         return trial.places.may_have_room(trial.places.least_of(waiting), frozenset(nodes))
 
     @pytest.mark.parametrize(
@@ -268,7 +271,7 @@ class TestBounds:
         scene.claim("shared", 4).group("s")
         scene.pod("s", claims=("shared",)).pod("s", claims=("shared",))
         trial = scene.trial()
-        pods = trial.state.pods
+        pods = trial.state.occupancy.pods
         least = {key: trial.places.least_devices(pods[f"t/{key}"]) for key in ("new-0", "bare-0")}
         assert least == {"new-0": 3, "bare-0": 0}
         assert trial.places.least_devices(pods["t/s-0"]) == 0  # it may be the other that gets them
@@ -278,7 +281,7 @@ def test_kinds_are_equal_for_pods_of_one_template() -> None:
     scene = Scene().node("n", 2).queue("q").waits("a", 2).waits("b", gpus=2)
     scene.waits("c", needs=PodNeeds(cpu=1))
     trial = scene.trial()
-    kinds = {key: trial.places.kind(pod) for key, pod in trial.state.pods.items()}
+    kinds = {key: trial.places.kind(pod) for key, pod in trial.state.occupancy.pods.items()}
     assert kinds["t/a-0"] == kinds["t/a-1"]
     assert len({kinds["t/a-0"], kinds["t/b-0"], kinds["t/c-0"]}) == 3
 
@@ -286,7 +289,7 @@ def test_kinds_are_equal_for_pods_of_one_template() -> None:
 def test_a_place_is_free_now_if_nobody_holds_its_devices() -> None:
     scene = _leaves(Scene().node("a", 2).node("b", 2), "a").queue("q").waits("new")
     trial: Trial = scene.trial()
-    pod = trial.state.pods["t/new-0"]
+    pod = trial.state.occupancy.pods["t/new-0"]
 
     def is_free(node: str, index: int) -> bool:
         return trial.places.is_free_now(
@@ -298,14 +301,14 @@ def test_a_place_is_free_now_if_nobody_holds_its_devices() -> None:
 
 def test_places_that_were_looked_for_are_counted() -> None:
     trial = Scene().node("n", 2).queue("q").waits("new").trial()
-    trial.places.find(trial.state.pods["t/new-0"], BINPACK)
+    trial.places.find(trial.state.occupancy.pods["t/new-0"], BINPACK)
     assert trial.places.steps == 1
 
 
 def test_what_is_remembered_of_nodes_changes_with_them() -> None:
     scene = Scene().node("a", 1).node("b", 1).queue("q").waits("new")
     trial = scene.trial()
-    pod, both = trial.state.pods["t/new-0"], frozenset("ab")
+    pod, both = trial.state.occupancy.pods["t/new-0"], frozenset("ab")
     assert _node(trial.places.find(pod, BINPACK, both)) == ("a", False)
     trial.state.put_node(replace(scene.nodes["a"], unschedulable=True))
     assert _node(trial.places.find(pod, BINPACK, both)) == ("b", False)
@@ -316,7 +319,7 @@ def test_who_waits_for_a_place_does_not_take_room_from_who_can_start_now() -> No
     scene.pod(None, gpus=0, name="leaver", state=Evicting("a"), needs=PodNeeds(cpu=60))
     scene.waits("first", gpus=0, needs=PodNeeds(cpu=50))
     trial = scene.waits("new", gpus=0, needs=PodNeeds(cpu=40)).trial()
-    pods = trial.state.pods
+    pods = trial.state.occupancy.pods
     trial.take(pods["t/first-0"], Place("a", (), waits=True))
     assert _node(trial.places.find(pods["t/new-0"], BINPACK)) == ("a", False)
 
@@ -326,7 +329,7 @@ def test_pods_that_share_a_claim_are_of_a_kind_of_their_own() -> None:
     for claim in ("x", "x", "y", "y"):
         scene.pod("g", claims=(claim,))
     trial = scene.trial()
-    kinds = {key: trial.places.kind(pod) for key, pod in trial.state.pods.items()}
+    kinds = {key: trial.places.kind(pod) for key, pod in trial.state.occupancy.pods.items()}
     assert kinds["t/g-0"] == kinds["t/g-1"]
     assert kinds["t/g-0"] != kinds["t/g-2"]
 
@@ -339,6 +342,8 @@ def test_labels_make_a_kind_only_where_affinity_looks_at_them() -> None:
         for label in ("a", "b"):
             scene.pod("g", gpus=0, needs=needs, labels={"app": label})
     trial = scene.trial()
-    plain_a, plain_b, affine_a, affine_b = map(trial.places.kind, trial.state.pods.values())
+    plain_a, plain_b, affine_a, affine_b = map(
+        trial.places.kind, trial.state.occupancy.pods.values()
+    )
     assert plain_a == plain_b
     assert affine_a != affine_b

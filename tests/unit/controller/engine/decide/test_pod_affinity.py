@@ -22,13 +22,13 @@ def _allowed(scene: Scene, *terms: PodAffinity, labels: dict[str, str]) -> list[
     needs = PodNeeds(pod_affinity=terms)
     scene.group("g").pod("g", gpus=0, name="new", needs=needs, labels=labels)
     state = scene.state()
-    return _nodes(state, state.pods["t/new"])
+    return _nodes(state, state.occupancy.pods["t/new"])
 
 
 def _nodes(state: State, pod: Pod) -> list[str]:
     budget = StepBudget(UNLIMITED)
     return sorted(
-        PodRules(state, LabelledNodes(state)).allowed(pod, frozenset(state.nodes), budget)
+        PodRules(state, LabelledNodes(state)).allowed(pod, frozenset(state.occupancy.nodes), budget)
     )
 
 
@@ -110,7 +110,7 @@ def test_pods_of_other_namespaces_are_not_meant(anti: bool) -> None:
     needs = PodNeeds(pod_affinity=(_term(anti=anti),))
     scene.pod(None, gpus=0, name="new", needs=needs)
     state = scene.state()
-    stranger = replace(state.pods["t/new"], key="other/new")
+    stranger = replace(state.occupancy.pods["t/new"], key="other/new")
     stranger = replace(
         stranger, needs=PodNeeds(pod_affinity=(_term(anti=anti, namespaces=("other",)),))
     )
@@ -219,7 +219,7 @@ def test_what_terms_cost_is_spent() -> None:
     state = scene.state()
     with pytest.raises(OutOfStepsError):
         PodRules(state, LabelledNodes(state)).allowed(
-            state.pods["t/new"], frozenset(state.nodes), StepBudget(5)
+            state.occupancy.pods["t/new"], frozenset(state.occupancy.nodes), StepBudget(5)
         )
 
 
@@ -229,13 +229,13 @@ def test_counts_follow_trials() -> None:
     scene.group("g").pod("g", gpus=0, name="new", needs=needs, labels=WEB)
     scene.group("h").pod("h", gpus=0, name="other", labels=WEB)
     state, budget = scene.state(), StepBudget(UNLIMITED)
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.nodes)
-    before = rules.allowed(state.pods["t/new"], names, budget)
-    mark = state.mark()
-    state.place("t/other", "b1", ())
-    assert rules.allowed(state.pods["t/new"], names, budget) == {"none"}
-    state.rollback(mark)
-    assert rules.allowed(state.pods["t/new"], names, budget) == before
+    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.occupancy.nodes)
+    before = rules.allowed(state.occupancy.pods["t/new"], names, budget)
+    mark = state.occupancy.mark()
+    state.occupancy.place("t/other", "b1", ())
+    assert rules.allowed(state.occupancy.pods["t/new"], names, budget) == {"none"}
+    state.occupancy.rollback(mark)
+    assert rules.allowed(state.occupancy.pods["t/new"], names, budget) == before
 
 
 def test_of_many_terms_the_first_32_count() -> None:
@@ -254,12 +254,12 @@ def test_terms_that_have_been_counted_cost_no_look_at_the_pods() -> None:
     state = scene.state()
     rules, names, budget = (
         PodRules(state, LabelledNodes(state)),
-        frozenset(state.nodes),
+        frozenset(state.occupancy.nodes),
         StepBudget(1_000_000),
     )
-    rules.allowed(state.pods["t/new"], names, budget)
+    rules.allowed(state.occupancy.pods["t/new"], names, budget)
     spent = budget.spent
-    rules.allowed(state.pods["t/new"], names, budget)
+    rules.allowed(state.occupancy.pods["t/new"], names, budget)
     assert spent > 1_000
     assert budget.spent - spent < 50
 
@@ -269,9 +269,9 @@ def test_an_attempt_costs_the_same_whatever_has_been_asked_before() -> None:
     needs = PodNeeds(pod_affinity=(_term(anti=True), _term()))
     scene.pod("g", gpus=0, name="new", needs=needs)
     state = scene.state()
-    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.nodes)
+    rules, names = PodRules(state, LabelledNodes(state)), frozenset(state.occupancy.nodes)
     budgets = StepBudget(1_000_000), StepBudget(1_000_000)
     for budget in budgets:
-        rules.allowed(state.pods["t/new"], names, budget)
+        rules.allowed(state.occupancy.pods["t/new"], names, budget)
     assert budgets[0].spent > 0
     assert budgets[0].spent == budgets[1].spent

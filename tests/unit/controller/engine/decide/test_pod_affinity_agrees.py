@@ -136,14 +136,14 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
     for _ in range(3):
         for pod in pending:
             found = rules.allowed(pod, names, budget)
-            assert found == set(_expected(nodes, list(state.pods.values()), pod)), pod
+            assert found == set(_expected(nodes, list(state.occupancy.pods.values()), pod)), pod
         changed = random.choice(pods) if pods else None
         if changed is not None and isinstance(changed.state, Placed):
             key, node = changed.key, random.choice(list(nodes))
-            mark = state.mark()  # a trial leaves no trace in the counts
-            state.evict(key, here=True)
-            state.put_back(key, changed.state.node)
-            state.rollback(mark)
+            mark = state.occupancy.mark()  # a trial leaves no trace in the counts
+            state.occupancy.evict(key, here=True)
+            state.occupancy.put_back(key, changed.state.node)
+            state.occupancy.rollback(mark)
             moved = Pod(key, changed.needs, Placed(node), labels=_labels(random))
             state.put_pod(moved)
             pods[pods.index(changed)] = moved
@@ -164,14 +164,14 @@ def test_a_trial_that_is_rolled_back_changes_no_answer(seed: int) -> None:
     rules, names = PodRules(state, LabelledNodes(state)), frozenset(nodes)
     pending = [pod for pod in pods if isinstance(pod.state, Pending)]
     before = [rules.allowed(pod, names, budget) for pod in pending]
-    mark = state.mark()
+    mark = state.occupancy.mark()
     for pod in pods:
         if isinstance(pod.state, Placed) and random.random() < 0.5:
-            state.evict(pod.key, here=True)
+            state.occupancy.evict(pod.key, here=True)
         elif isinstance(pod.state, Pending) and random.random() < 0.5:
-            state.place(pod.key, random.choice(list(nodes)), ())
+            state.occupancy.place(pod.key, random.choice(list(nodes)), ())
         for one in pending:
             rules.allowed(one, names, budget)
             rules.awaited(one, budget)
-    state.rollback(mark)
+    state.occupancy.rollback(mark)
     assert [rules.allowed(pod, names, budget) for pod in pending] == before

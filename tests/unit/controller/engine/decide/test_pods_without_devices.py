@@ -64,13 +64,13 @@ def test_whether_a_group_has_devices_follows_its_pods_and_is_undone() -> None:
     scene = Scene().node("n", 4).queue("q", quota=4).group("g")
     scene.pod("g", "n", gpus=0).pod("g", "n", gpus=1)
     state = scene.state()
-    mark = state.mark()
-    assert state.has_devices("g")
-    assert state.without_devices == {"q": 1}
-    state.evict("t/g-1", here=True)
-    assert not state.has_devices("g")
-    state.evict("t/g-0", here=True)
-    assert state.without_devices == {"q": 0}
-    state.rollback(mark)
-    assert state.has_devices("g")
-    assert state.without_devices == {"q": 1}
+    mark = state.occupancy.mark()
+    assert state.occupancy.has_devices("g")
+    assert state.occupancy.without_devices == {"q": 1}
+    state.occupancy.evict("t/g-1", here=True)
+    assert not state.occupancy.has_devices("g")
+    state.occupancy.evict("t/g-0", here=True)
+    assert state.occupancy.without_devices == {"q": 0}
+    state.occupancy.rollback(mark)
+    assert state.occupancy.has_devices("g")
+    assert state.occupancy.without_devices == {"q": 1}

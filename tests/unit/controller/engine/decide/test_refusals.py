@@ -53,7 +53,7 @@ _CHANGES: dict[str, tuple[Callable[[State], None], set[str]]] = {
         {"b/ask"},
     ),
     "the pod of another queue that asked is held back": (
-        lambda state: state.put_pod(replace(state.pods["c/ask-0"], state=Gated())),
+        lambda state: state.put_pod(replace(state.occupancy.pods["c/ask-0"], state=Gated())),
         {"b/ask"},
     ),
     "the group that runs becomes less important": (

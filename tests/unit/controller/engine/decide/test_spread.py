@@ -60,8 +60,8 @@ def _allowed(scene: Scene, *constraints: SpreadConstraint, labels: Any = None) -
     scene.group("g").pod("g", gpus=0, name="new", needs=needs, labels=own)
     state = scene.state()
     rules = SpreadRules(state, LabelledNodes(state))
-    names = frozenset(state.nodes)
-    return sorted(rules.allowed(state.pods["t/new"], names, StepBudget(UNLIMITED)))
+    names = frozenset(state.occupancy.nodes)
+    return sorted(rules.allowed(state.occupancy.pods["t/new"], names, StepBudget(UNLIMITED)))
 
 
 def test_a_pod_goes_where_fewest_are() -> None:
@@ -81,14 +81,14 @@ def test_nodes_that_come_and_go_count_as_they_are() -> None:
     scene.pod("g", gpus=0, name="new", needs=PodNeeds(spread=(_spread(),)), labels=_WEB)
     state = scene.state()
     rules, found = SpreadRules(state, LabelledNodes(state)), []
-    node = replace(state.nodes["n1"], node=Node("n2", {"zone": "2"}))
+    node = replace(state.occupancy.nodes["n1"], node=Node("n2", {"zone": "2"}))
     for comes in (None, True, False):
         if comes:
             state.put_node(node)
         elif comes is not None:
             state.remove_node("n2")
-        names = frozenset(state.nodes)
-        found.append(rules.allowed(state.pods["t/new"], names, StepBudget(UNLIMITED)))
+        names = frozenset(state.occupancy.nodes)
+        found.append(rules.allowed(state.occupancy.pods["t/new"], names, StepBudget(UNLIMITED)))
     assert found == [{"n0", "n1"}, {"n2"}, {"n0", "n1"}]
 
 
@@ -159,7 +159,9 @@ def test_what_constraints_cost_is_spent() -> None:
     state = _zones(1, 1).group("g").pod("g", gpus=0, name="new", needs=needs).state()
     rules = SpreadRules(state, LabelledNodes(state))
     with pytest.raises(OutOfStepsError):
-        rules.allowed(state.pods["t/new"], frozenset(state.nodes), StepBudget(5))
+        rules.allowed(
+            state.occupancy.pods["t/new"], frozenset(state.occupancy.nodes), StepBudget(5)
+        )
 
 
 # By the rules one by one -------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def test_what_constraints_cost_is_spent() -> None:
 
 def _expected(state: State, pod: Pod) -> set[str]:
     """The nodes by the rules of kube-scheduler's filter, with no index."""
-    constraints, nodes = pod.needs.spread, state.nodes
+    constraints, nodes = pod.needs.spread, state.occupancy.nodes
     found = set(nodes)
     for each in constraints:
         selector = each.selection.selector
@@ -186,7 +188,7 @@ def _expected(state: State, pod: Pod) -> set[str]:
                 and other.namespace == pod.namespace
                 and selector.requirements != ()
                 and selector.matches(other.labels)
-                for other in state.pods.values()
+                for other in state.occupancy.pods.values()
             )
             value = node.node.labels[each.topology_key]
             counts[value] = counts.get(value, 0) + on_node[name]

@@ -58,7 +58,7 @@ def test_costly_claim_does_not_end_the_cycle(monkeypatch: pytest.MonkeyPatch) ->
 def test_attempt_has_one_budget_for_all_of_its_searches() -> None:
     trial = _scene(nodes=7).trial()
     trial.places.budget = budget = StepBudget(18_000)
-    pod = trial.state.pods["t/evil-0"]
+    pod = trial.state.occupancy.pods["t/evil-0"]
     trial.places.find(pod, Policy(), frozenset(["n05"]))
     with pytest.raises(OutOfStepsError):
         trial.places.find(pod, Policy(), frozenset(["n06"]))
@@ -67,7 +67,7 @@ def test_attempt_has_one_budget_for_all_of_its_searches() -> None:
 
 def test_question_of_an_attempt_costs_the_same_when_it_was_asked_before() -> None:
     trial = _scene(nodes=7).trial()
-    pod, spent = trial.state.pods["t/evil-0"], []
+    pod, spent = trial.state.occupancy.pods["t/evil-0"], []
     for _ in range(3):
         trial.places.budget = budget = StepBudget(10**9)
         assert trial.places.find(pod, Policy()) is None
@@ -78,7 +78,7 @@ def test_question_of_an_attempt_costs_the_same_when_it_was_asked_before() -> Non
 def test_claim_of_everybody_costs_an_attempt_little() -> None:
     trial = _scene().waits("good", queue="good").trial()
     trial.places.budget = budget = StepBudget(attempt_limit(20))
-    assert isinstance(trial.places.find(trial.state.pods["t/good-0"], Policy()), Place)
+    assert isinstance(trial.places.find(trial.state.occupancy.pods["t/good-0"], Policy()), Place)
     assert budget.spent < 60
 
 
@@ -89,12 +89,12 @@ def test_checking_a_claim_is_charged_by_what_is_written_in_it() -> None:
     trial = scene.trial()
     trial.places.budget = StepBudget(500)
     with pytest.raises(OutOfStepsError):
-        trial.places.kind(trial.state.pods["t/evil-0"])
+        trial.places.kind(trial.state.occupancy.pods["t/evil-0"])
 
 
 def test_attempt_that_has_run_out_leaves_no_trace() -> None:
     trial = _scene(nodes=7).trial()
-    pod = trial.state.pods["t/evil-0"]
+    pod = trial.state.occupancy.pods["t/evil-0"]
     for limit in range(0, 3_000, 250):
         trial.places.budget = StepBudget(limit)
         with pytest.raises(OutOfStepsError):
@@ -121,7 +121,7 @@ def test_conditions_of_a_pod_are_charged_for_each_node(needs: PodNeeds) -> None:
     scene = _scene(nodes=50).waits("choosy", queue="evil", needs=needs)
     trial = scene.trial()
     trial.places.budget = budget = StepBudget(10**9)
-    trial.places.find(trial.state.pods["t/choosy-0"], Policy())
+    trial.places.find(trial.state.occupancy.pods["t/choosy-0"], Policy())
     assert budget.spent > 50 * 200 * CONDITION // STEP
 
 
@@ -134,7 +134,7 @@ def test_spread_constraint_costs_as_much_as_the_conditions_that_it_honors() -> N
         scene.waits("even", needs=PodNeeds(spread=(spread,), affinity=affinity))
         trial = scene.trial()
         trial.places.budget = budget = StepBudget(10**9)
-        trial.places.find(trial.state.pods["t/even-0"], Policy())
+        trial.places.find(trial.state.occupancy.pods["t/even-0"], Policy())
         spent.append(budget.spent)
     assert spent[1] - spent[0] > 2 * 50 * 200 * CONDITION // STEP
 
@@ -146,7 +146,7 @@ def test_claims_that_have_devices_are_charged_to_the_pod_that_names_them() -> No
     scene.group("many").pod("many", claims=tuple(names))
     trial = scene.trial()
     trial.places.budget = budget = StepBudget(10**9)
-    place = trial.places.find(trial.state.pods["t/many-0"], Policy())
+    place = trial.places.find(trial.state.occupancy.pods["t/many-0"], Policy())
     assert isinstance(place, Place)
     assert place.node == "n00"
     assert budget.spent >= 100
@@ -157,7 +157,7 @@ def test_domains_of_a_level_are_charged_to_the_group_that_names_it() -> None:
     scene.group("far", root=PodSet("", 1, topology=constraint)).pod("far", gpus=0)
     trial = scene.trial()
     trial.places.budget = budget = StepBudget(10**9)
-    chunk = next_chunk(trial.state, trial.state.groups["far"])
+    chunk = next_chunk(trial.state, trial.state.occupancy.groups["far"])
     assert isinstance(chunk, PlacementUnit)
     for _ in range(2):
         Gang(trial, Assigner(trial, Policy()).take).place(chunk)

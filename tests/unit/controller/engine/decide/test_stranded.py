@@ -59,10 +59,10 @@ class TestOfState:
         state = State(self._scene().snapshot())
         found = StrandedGpus(state)
         assert found.by_lack()[Lack.CPU] == 2
-        mark = state.mark()
-        state.keep_room("a", PodNeeds(cpu=63_500))
+        mark = state.occupancy.mark()
+        state.occupancy.keep_room("a", PodNeeds(cpu=63_500))
         assert found.by_lack()[Lack.CPU] == 6
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         assert found.by_lack()[Lack.CPU] == 2
         state.remove_node("b")
         assert found.by_lack()[Lack.CPU] == 0

@@ -51,10 +51,12 @@ class Cluster:
         decided = self._engine.decide(looks(self.looks))
         self.state.memory = decided.memory
         for start in decided.starts:
-            self.state.put_pod(replace(self.state.pods[start.pod], state=Placed(start.node)))
+            self.state.put_pod(
+                replace(self.state.occupancy.pods[start.pod], state=Placed(start.node))
+            )
             self.started.append(start.pod)
         for eviction in decided.evictions:
-            gone = replace(self.state.pods[eviction.pod], state=Ended(succeeded=False))
+            gone = replace(self.state.occupancy.pods[eviction.pod], state=Ended(succeeded=False))
             self.state.put_pod(gone)
             self.evicted.append(eviction.pod)
         return decided
@@ -122,7 +124,7 @@ def test_a_group_that_has_changed_loses_its_reasons_until_it_has_been_asked() ->
     cluster.cycle()
     cluster.looks = 4
     cluster.change()
-    last = cluster.state.pods["team/large007-0"]
+    last = cluster.state.occupancy.pods["team/large007-0"]
     cluster.state.put_pod(replace(last, needs=replace(last.needs, cpu=1)))
     assert last.group not in cluster.cycle().waiting
 

@@ -89,7 +89,7 @@ def test_a_search_for_victims_is_bounded_as_well() -> None:
 def test_it_is_not_asked_before_its_time_although_much_changes() -> None:
     state = _scene().state()
     until = _cycle(state).memory.set_aside["t/gang"].until
-    state.put_node(replace(state.nodes["n"], cpu=1_000_000))
+    state.put_node(replace(state.occupancy.nodes["n"], cpu=1_000_000))
     state.advance(until - 1)
     decided = _cycle(state)
     assert decided.undecided == ()
@@ -101,7 +101,7 @@ def test_it_is_not_asked_before_its_time_although_much_changes() -> None:
 def test_it_is_asked_again_when_it_has_changed() -> None:
     state = _scene().state()
     _cycle(state)
-    state.put_group(replace(state.groups["t/gang"], priority=1))
+    state.put_group(replace(state.occupancy.groups["t/gang"], priority=1))
     assert _cycle(state).undecided == ("t/gang",)
 
 
@@ -110,7 +110,7 @@ def test_the_more_it_costs_the_longer_it_waits(steps: int, seconds: int) -> None
     limits = {"attempt_steps": steps, "attempt_steps_per_node": 0, "attempt_steps_per_pod": 0}
     scene = Scene(**limits).queue("q").waits("g")
     trial = scene.trial()
-    isolation, group = Isolation(trial), trial.state.groups["g"]
+    isolation, group = Isolation(trial), trial.state.occupancy.groups["g"]
     assert isolation.run_within_limit(group, partial(trial.places.spend, steps + 1)) is None
     assert isolation.set_aside["g"].until == pytest.approx(NOW + seconds, abs=0.01)
 
@@ -168,13 +168,13 @@ class TestLimits:
         state = self._state(gpus=20)
         self._limits(state, 2)
         assert isinstance(_cycle(state).waiting["t/gang"][0], NoRoom)
-        state.put_node(replace(state.nodes["n"], cpu=1_000_000))
+        state.put_node(replace(state.occupancy.nodes["n"], cpu=1_000_000))
         assert isinstance(_cycle(state).waiting["t/gang"][0], NoRoom)
 
     def test_it_ends_when_the_group_has_changed(self) -> None:
         state = self._state(200)
         self._limits(state, 2)
-        state.put_group(replace(state.groups["t/gang"], priority=1))
+        state.put_group(replace(state.occupancy.groups["t/gang"], priority=1))
         assert 700 < self._limits(state, 1)[0] < 800
 
     def test_it_ends_with_the_group(self) -> None:

@@ -28,8 +28,8 @@ def _crowded(seed: int) -> Trial:
 
 
 def _order(victims: Victims, trial: Trial, node: str) -> list[str]:
-    group = trial.state.groups["new"]
-    asked = trial.state.accounts.zero
+    group = trial.state.occupancy.groups["new"]
+    asked = trial.state.occupancy.accounts.zero
     shares = Shares(trial.state)
     shares.refresh()
     eligibility = Eligibility(trial.state, shares, group, asked, Action.PREEMPT)
@@ -44,15 +44,15 @@ def test_the_order_is_that_of_a_first_look_whoever_has_gone_or_come_back(seed: i
     for _ in range(20):
         if gone and dice.random() < 0.3:
             key, node = gone.pop()
-            trial.put_back(trial.state.pods[key])
+            trial.put_back(trial.state.occupancy.pods[key])
         else:
-            key = dice.choice(sorted(trial.state.holds))
-            node = trial.state.holds[key].node
+            key = dice.choice(sorted(trial.state.occupancy.holds))
+            node = trial.state.occupancy.holds[key].node
             gone.append((key, node))
-            trial.evict(trial.state.pods[key], Action.PREEMPT, "new")
+            trial.evict(trial.state.occupancy.pods[key], Action.PREEMPT, "new")
         first_look = _order(Victims(trial, {"q": 0}), trial, node)
         assert _order(victims, trial, node) == first_look
-        if not trial.state.holds:
+        if not trial.state.occupancy.holds:
             break
 
 

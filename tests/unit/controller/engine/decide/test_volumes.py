@@ -268,13 +268,13 @@ def test_a_trial_leaves_no_users_behind() -> None:
     scene = _scene(_bound(), volumes={"v": Volume()})
     scene.pod(None, "a", gpus=0, name="user", volumes=("t/data",))
     state = scene.state()
-    before = repr((state.volumes.users, state.volumes.on_node))
-    mark = state.mark()
-    state.evict("t/user", here=True)
-    state.place("t/user", "b", ())
-    state.place("t/g-0", "a", ())
-    state.rollback(mark)
-    assert repr((state.volumes.users, state.volumes.on_node)) == before
+    before = repr((state.occupancy.volumes.users, state.occupancy.volumes.on_node))
+    mark = state.occupancy.mark()
+    state.occupancy.evict("t/user", here=True)
+    state.occupancy.place("t/user", "b", ())
+    state.occupancy.place("t/g-0", "a", ())
+    state.occupancy.rollback(mark)
+    assert repr((state.occupancy.volumes.users, state.occupancy.volumes.on_node)) == before
 
 
 def test_the_snapshot_has_what_the_pods_refer_to() -> None:
@@ -287,9 +287,9 @@ def test_the_snapshot_has_what_the_pods_refer_to() -> None:
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
     state = _scene(_bound(), volumes={"v": Volume()}).state()
-    pod: Pod = state.pods["t/g-0"]
+    pod: Pod = state.occupancy.pods["t/g-0"]
     state.remove_pod(pod.key)
-    assert state.volumes.storage().claims == {}
+    assert state.occupancy.volumes.storage().claims == {}
 
 
 # By the rules one by one -------------------------------------------------------------------------
@@ -429,8 +429,8 @@ def test_allowed_nodes_are_those_of_the_rules(seed: int) -> None:
     scene.group("g").pod("g", gpus=0, name="new", volumes=tuple(wanted))
     scene.storage = storage
     state = scene.state()
-    pod = state.pods["t/new"]
-    others = [other for other in state.pods.values() if other.key != pod.key]
+    pod = state.occupancy.pods["t/new"]
+    others = [other for other in state.occupancy.pods.values() if other.key != pod.key]
     rules = VolumeRules(state, LabelledNodes(state))
     names = rules.allowed(pod, frozenset(zones), StepBudget(UNLIMITED))
     assert names == {

@@ -55,24 +55,27 @@ def _events(state: State, before: Snapshot, after: Snapshot) -> Iterator[Callabl
 
 def observe(state: State) -> dict[str, object]:
     """All that a decision may depend on, without the order in which it came about."""
-    pools = {PoolId(one.spec.driver, one.spec.pool.name) for one in state.cluster._slices.values()}
+    pools = {
+        PoolId(one.spec.driver, one.spec.pool.name)
+        for one in state.occupancy.cluster._slices.values()
+    }
     return {
-        "holds": dict(state.holds),
-        "on node": _members(state.on_node),
-        "leaving": _members(state.leaving),
-        "nominated": _members(state.nominated),
-        "users": _members(state.users),
-        "leavers": _members(state._leavers),
-        "referrers": _members(state._referrers),
-        "assigned": dict(state._assigned),
-        "charges": {claim: dict(of) for claim, of in state._charges.items()},
+        "holds": dict(state.occupancy.holds),
+        "on node": _members(state.occupancy.on_node),
+        "leaving": _members(state.occupancy.leaving),
+        "nominated": _members(state.occupancy.nominated),
+        "users": _members(state.occupancy.users),
+        "leavers": _members(state.occupancy._leavers),
+        "referrers": _members(state.occupancy.referring),
+        "assigned": dict(state.occupancy._assigned),
+        "charges": {claim: dict(of) for claim, of in state.occupancy._charges.items()},
         "requests": dict(state._requests),
         "claim requests": dict(state._claim_requests),
-        "allocated": dict(state.accounts.allocated),
-        "firm": dict(state.accounts.firm),
-        "requested": dict(state.accounts.requested),
-        "uncounted": dict(state.accounts.uncounted),
-        "budgets": dict(state.budgets),
+        "allocated": dict(state.occupancy.accounts.allocated),
+        "firm": dict(state.occupancy.accounts.firm),
+        "requested": dict(state.occupancy.accounts.requested),
+        "uncounted": dict(state.occupancy.accounts.uncounted),
+        "budgets": dict(state.occupancy.budgets),
         "members": {
             key: {
                 "by set": {name: set(pods) for name, pods in of.by_set.items()},
@@ -81,18 +84,20 @@ def observe(state: State) -> dict[str, object]:
                 "nodes": {name: dict(nodes) for name, nodes in of.nodes.items()},
                 "nominated": dict(of.nominated),
             }
-            for key, of in state.members.items()
+            for key, of in state.occupancy.members.items()
         },
         "waiting": set(state.waiting),
         "rooms": {
             name: (room.cpu, room.memory, room.pods, dict(room.extended), sorted(room.ports))
-            for name, room in state.rooms.items()
+            for name, room in state.occupancy.rooms.items()
         },
-        "capacity": vars(state.capacity).copy(),
-        "allocations": {key: state.cluster.allocation(key) for key in state.claims},
-        "usage": {pool: state.cluster._holdings.usage(pool) for pool in sorted(pools)},
+        "capacity": vars(state.occupancy.capacity).copy(),
+        "allocations": {
+            key: state.occupancy.cluster.allocation(key) for key in state.occupancy.claims
+        },
+        "usage": {pool: state.occupancy.cluster._holdings.usage(pool) for pool in sorted(pools)},
         "to spare": state.most_to_spare(),
-        "free": {name: state.devices.most_free(name) for name in state.nodes},
+        "free": {name: state.occupancy.devices.most_free(name) for name in state.occupancy.nodes},
         "memory": state.memory,
         "now": state.now,
     }

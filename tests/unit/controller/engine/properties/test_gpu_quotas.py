@@ -138,7 +138,7 @@ def test_accounts_agree_with_a_count_from_allocations(
     state = State(snapshot)
 
     def has(queue: str) -> Fraction:
-        return Fraction(state.accounts.allocated[queue][0], GPU)
+        return Fraction(state.occupancy.accounts.allocated[queue][0], GPU)
 
     def counted(names: Iterable[str]) -> Fraction:
         return _count(claims[name] for name in names)
@@ -150,13 +150,13 @@ def test_accounts_agree_with_a_count_from_allocations(
         assert abs(has("top") - counted(names)) < _ROUNDED
 
     check(claims)
-    before, mark = dict(state.accounts.allocated), state.mark()
+    before, mark = dict(state.occupancy.accounts.allocated), state.occupancy.mark()
     for index, (_, _, leaves) in enumerate(held):
         if leaves:
-            state.evict(f"t/c{index}", here=True)
+            state.occupancy.evict(f"t/c{index}", here=True)
     check(f"c{index}" for index, (_, _, leaves) in enumerate(held) if not leaves)
-    state.rollback(mark)
-    assert state.accounts.allocated == before
+    state.occupancy.rollback(mark)
+    assert state.occupancy.accounts.allocated == before
 
 
 _DEVICES = _SLICES[-1]

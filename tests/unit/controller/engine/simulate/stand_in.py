@@ -23,18 +23,18 @@ def first_fit(state: State) -> Plan:
     """Starts what fits, and evicts nobody."""
     starts: list[Start] = []
     waiting: dict[str, tuple[Reason, ...]] = {}
-    start = state.mark()
-    placer = Placer(state.cluster, Policy(), new_share_id=_counter())
-    groups = (state.groups[key] for key in state.waiting)
+    start = state.occupancy.mark()
+    placer = Placer(state.occupancy.cluster, Policy(), new_share_id=_counter())
+    groups = (state.occupancy.groups[key] for key in state.waiting)
     for group in sorted(groups, key=lambda group: (-group.priority, group.created, group.key)):
-        mark = state.mark()
+        mark = state.occupancy.mark()
         started = _place(state, placer, group)
         if isinstance(started, str):
-            state.rollback(mark)
-            waiting[group.key] = (NoRoom(started, len(state.nodes), ()),)
+            state.occupancy.rollback(mark)
+            waiting[group.key] = (NoRoom(started, len(state.occupancy.nodes), ()),)
         else:
             starts += started
-    state.rollback(start)
+    state.occupancy.rollback(start)
     return Plan(tuple(starts), (), (), waiting, {}, CarriedOver(), (), len(starts), None)
 
 
@@ -44,7 +44,7 @@ def evicting(seed: int) -> Decider:
 
     def decide(state: State) -> Plan:
         plan = first_fit(state)
-        placed = [pod for pod in state.pods.values() if isinstance(pod.state, Placed)]
+        placed = [pod for pod in state.occupancy.pods.values() if isinstance(pod.state, Placed)]
         if not placed or state.now > 500 or random.random() < 0.7:
             return plan
         chosen = random.sample(sorted(placed, key=lambda pod: pod.key), 1 + len(placed) // 3)
@@ -64,18 +64,20 @@ FIRST_FIT: Final[Decider] = lambda state: partial(first_fit, state)  # noqa: E73
 def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:
     """The pods of a group that wait, each on a node; or the one that has none."""
     started = []
-    pending = state.members[group.key].pending.values()
+    pending = state.occupancy.members[group.key].pending.values()
     for key in sorted(key for pods in pending for key in pods):
-        pod = state.pods[key]
+        pod = state.occupancy.pods[key]
         assert isinstance(pod.state, Pending)
         nodes = [
             name
-            for name, room in state.rooms.items()
-            if room.lacks(pod.needs) is None and not state.leaving.get(name)
+            for name, room in state.occupancy.rooms.items()
+            if room.lacks(pod.needs) is None and not state.occupancy.leaving.get(name)
         ]
-        claims = [state.claims[claim] for claim in pod.claims]
+        claims = [state.occupancy.claims[claim] for claim in pod.claims]
         if claims:
-            request = PlacementRequest.of(claims, state.devices.classes, state.cluster.features)
+            request = PlacementRequest.of(
+                claims, state.occupancy.devices.classes, state.occupancy.cluster.features
+            )
             found = placer.place(request, nodes)
             if not isinstance(found, PlacedClaims):
                 return key
@@ -87,7 +89,7 @@ def _place(state: State, placer: Placer, group: Group) -> list[Start] | str:
             start = Start(key, nodes[0], ())
         else:
             return key
-        state.place(key, start.node, start.allocations)
+        state.occupancy.place(key, start.node, start.allocations)
         started.append(start)
     return started
 

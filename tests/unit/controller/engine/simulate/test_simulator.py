@@ -26,7 +26,7 @@ def evicting_at(at: float, *pods: str) -> Decider:
         plan = first_fit(state)
         evictions = []
         for key in pods if state.now >= at and not done else ():
-            pod = state.pods[key]
+            pod = state.occupancy.pods[key]
             if isinstance(pod.state, Placed):
                 evictions.append(Eviction(key, pod.state.node, Action.RECLAIM, "q/other"))
         done.extend(evictions)

@@ -77,19 +77,25 @@ class TestAsked:
         ],
     )
     def test_devices(self, requests: list[DeviceRequest], count: int) -> None:
-        assert _state(GPU).asking.asked(_claim(*requests)) == (count,)
+        assert _state(GPU).occupancy.asking.asked(_claim(*requests)) == (count,)
 
     def test_devices_that_another_class_selects_too_count(self) -> None:
         state = _state(replace(GPU, device_class="other"))
-        assert state.asking.asked(_claim(_wants())) == (1,)
+        assert state.occupancy.asking.asked(_claim(_wants())) == (1,)
 
     def test_a_whole_device_counts_with_its_capacity(self) -> None:
-        asked = _state(MEMORY).asking.asked(_claim(_wants(mode=ExactCount(2))))
+        asked = _state(MEMORY).occupancy.asking.asked(_claim(_wants(mode=ExactCount(2))))
         assert asked == (160 * GIB,)
 
     def test_cpu_memory_and_pods_are_not_asked_for_by_claims(self) -> None:
         state = _state(Cpu(), GPU, Memory(), Pods())
-        counted = dict(zip(state.tree.resources, state.asking.asked(_claim(_wants())), strict=True))
+        counted = dict(
+            zip(
+                state.occupancy.tree.resources,
+                state.occupancy.asking.asked(_claim(_wants())),
+                strict=True,
+            )
+        )
         assert counted == {Cpu(): 0, GPU: 1, Memory(): 0, Pods(): 0}
 
     def test_a_claim_with_very_long_expressions_is_not_looked_at(
@@ -98,7 +104,7 @@ class TestAsked:
         state = _state(GPU)
         long = [_selector(" && ".join([f"device.driver != '{n}'"] * 400)) for n in range(5)]
         monkeypatch.setattr("controller.engine.state.asking.check", None)
-        assert state.asking.asked(_claim(_wants(selectors=tuple(long)))) == (0,)
+        assert state.occupancy.asking.asked(_claim(_wants(selectors=tuple(long)))) == (0,)
 
     def test_all_requests_of_a_claim_have_one_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looked_at = []
@@ -112,7 +118,7 @@ class TestAsked:
         monkeypatch.setattr(Tally, "_measured", measured)
         requests = [_wants(f"r{n}", selectors=(_selector(_costly(str(n))),)) for n in range(32)]
         state = _state(MEMORY)
-        (asked,) = state.asking.asked(_claim(*requests))
+        (asked,) = state.occupancy.asking.asked(_claim(*requests))
         assert 0 < asked < 32 * 80 * GIB
         assert sum(looked_at) <= LEAST_OF_CLAIM + LEAST
 
@@ -131,40 +137,44 @@ def _costly(text: str) -> str:
 
 class TestGiven:
     def test_every_device_of_the_class_counts(self) -> None:
-        given = _state(GPU).asking.given(_claim(_wants(mode=All())), gpus_of("n", 0, 1))
+        given = _state(GPU).occupancy.asking.given(_claim(_wants(mode=All())), gpus_of("n", 0, 1))
         assert given.amounts == (2,)
 
     def test_devices_count_in_every_class_that_selects_them(self) -> None:
         small = [DeviceResult("r/small", DRIVER, "n", f"gpu-{index}") for index in (0, 1)]
         allocation = Allocation(DeviceAllocation(tuple(small)))
-        assert _state(GPU).asking.given(_claim(ALTERNATIVES), allocation).amounts == (2,)
+        assert _state(GPU).occupancy.asking.given(_claim(ALTERNATIVES), allocation).amounts == (2,)
         other = replace(GPU, device_class="other")
-        assert _state(other).asking.given(_claim(ALTERNATIVES), allocation).amounts == (2,)
+        assert _state(other).occupancy.asking.given(_claim(ALTERNATIVES), allocation).amounts == (
+            2,
+        )
 
     def test_admin_access_counts_nothing(self) -> None:
         result = DeviceResult("gpus", DRIVER, "n", "gpu-0", admin_access=True)
         allocation = Allocation(DeviceAllocation((result,)))
-        assert _state(GPU).asking.given(_claim(_wants()), allocation).amounts == (0,)
+        assert _state(GPU).occupancy.asking.given(_claim(_wants()), allocation).amounts == (0,)
 
     def test_a_whole_device_counts_with_its_capacity(self) -> None:
-        given = _state(MEMORY).asking.given(_claim(_wants()), gpus_of("n", 0))
+        given = _state(MEMORY).occupancy.asking.given(_claim(_wants()), gpus_of("n", 0))
         assert given.amounts == (80 * GIB,)
 
     def test_a_share_counts_what_it_consumes(self) -> None:
         consumed = {"memory": Quantity.of(3 * GIB)}
         share = DeviceResult("gpus", DRIVER, "n", "gpu-0", share_id="s", consumed_capacity=consumed)
         allocation = Allocation(DeviceAllocation((share,)))
-        assert _state(MEMORY).asking.given(_claim(_wants()), allocation).amounts == (3 * GIB,)
+        assert _state(MEMORY).occupancy.asking.given(_claim(_wants()), allocation).amounts == (
+            3 * GIB,
+        )
 
     def test_a_device_that_is_no_longer_published_counts_no_capacity(self) -> None:
-        given = _state(MEMORY).asking.given(_claim(_wants()), gpus_of("gone", 0))
+        given = _state(MEMORY).occupancy.asking.given(_claim(_wants()), gpus_of("gone", 0))
         assert given.amounts == (0,)
 
 
 def test_a_pod_counts_its_cpu_its_memory_and_itself() -> None:
     state = _state(Cpu(), GPU, Memory(), Pods())
-    amounts = state.asking.of_pod(PodNeeds(cpu=7, memory=9))
-    counted = dict(zip(state.tree.resources, amounts, strict=True))
+    amounts = state.occupancy.asking.of_pod(PodNeeds(cpu=7, memory=9))
+    counted = dict(zip(state.occupancy.tree.resources, amounts, strict=True))
     assert counted == {Cpu(): 7, GPU: 0, Memory(): 9, Pods(): 1}
 
 

@@ -98,24 +98,26 @@ _ALTERNATIVES = {
 def test_a_request_counts_as_the_cheapest_that_it_may_get(
     requests: list[dict[str, Any]], tenths: int
 ) -> None:
-    assert _state().asking.asked(_claim(*requests)) == (tenths * GPU // 10,)
+    assert _state().occupancy.asking.asked(_claim(*requests)) == (tenths * GPU // 10,)
 
 
 def test_a_request_with_alternatives_counts_as_the_cheapest() -> None:
-    assert _state().asking.asked(_claim(_ALTERNATIVES)) == (2 * GPU // 7,)
-    assert _state().asking.asked(_claim(_SEVENTH)) == (GPU // 7,)
+    assert _state().occupancy.asking.asked(_claim(_ALTERNATIVES)) == (2 * GPU // 7,)
+    assert _state().occupancy.asking.asked(_claim(_SEVENTH)) == (GPU // 7,)
 
 
 def test_a_request_that_may_get_another_model_counts_nothing_of_one() -> None:
     whole = _claim(_exactly("gpu.carina.dev"))
-    assert _state(resource=Gpus("H100")).asking.asked(whole) == (0,)
-    assert _state(resource=Gpus("H100")).asking.asked(_claim(_SEVENTH)) == (GPU // 7,)
+    assert _state(resource=Gpus("H100")).occupancy.asking.asked(whole) == (0,)
+    assert _state(resource=Gpus("H100")).occupancy.asking.asked(_claim(_SEVENTH)) == (GPU // 7,)
 
 
 def _given(state: State, *devices: tuple[str, str, str]) -> list[tuple[int, int]]:
     """The parts of GPUs that devices are, and how many resources count each."""
     results = tuple(DeviceResult("r0", *one) for one in devices)
-    charge = state.asking.given(_claim(_exactly("any")), Allocation(DeviceAllocation(results)))
+    charge = state.occupancy.asking.given(
+        _claim(_exactly("any")), Allocation(DeviceAllocation(results))
+    )
     assert charge.amounts == (0,)  # parts of GPUs are added in accounts, one GPU at most once
     return [(one.part, len(one.columns)) for one in charge.gpus]
 
@@ -175,17 +177,17 @@ def test_a_request_counts_the_least_share_of_the_node_where_it_is_least() -> Non
     fourth, half = (replace(_H100, least_share=Fraction(1, parts)) for parts in (4, 2))
     nodes = (*_nodes(_H100), *_nodes(replace(_H100, name="i")))
     state = _state(nodes=nodes, slices=(*half.slices("h"), *fourth.slices("i")))
-    assert state.asking.asked(_claim(_TINY)) == (GPU // 4,)
-    assert state.asking.asked(_claim(_SHARE)) == (GPU // 2,)
+    assert state.occupancy.asking.asked(_claim(_TINY)) == (GPU // 4,)
+    assert state.occupancy.asking.asked(_claim(_SHARE)) == (GPU // 2,)
 
 
 def test_a_least_share_that_changes_counts_as_it_is_then() -> None:
     state = _state()
-    tenth = state.asking.asked(_claim(_TINY))
+    tenth = state.occupancy.asking.asked(_claim(_TINY))
     for published in replace(_H100, least_share=Fraction(1, 3)).slices("h"):
         state.put_devices(published)
     state.refresh()
-    assert (tenth, state.asking.asked(_claim(_TINY))) == ((GPU // 10,), (GPU // 3,))
+    assert (tenth, state.occupancy.asking.asked(_claim(_TINY))) == ((GPU // 10,), (GPU // 3,))
 
 
 @pytest.mark.parametrize(("driver", "kind"), [(DRIVER, "monitor"), ("nic.example.com", "gpu")])

@@ -23,9 +23,9 @@ def _delete(scene: Scene, name: str) -> Pod:
 
 
 def _sums(state: State) -> tuple[int, ...]:
-    accounts = state.accounts
+    accounts = state.occupancy.accounts
     of_all = (accounts.allocated, accounts.firm, accounts.requested)
-    return tuple(sums["q"][state.tree.index[GPU]] for sums in of_all)
+    return tuple(sums["q"][state.occupancy.tree.index[GPU]] for sums in of_all)
 
 
 @pytest.mark.parametrize("preemptible", [True, False])
@@ -77,8 +77,8 @@ def test_a_claim_that_gets_other_devices_is_charged_with_these() -> None:
     scene.claim("c", 2, "n", users=["old"]).group("g").pod("g", name="old", claims=("c",))
     _delete(scene, "old")
     state = scene.group("h").pod("h", name="new", claims=("c",)).state()
-    mark, before = state.mark(), _sums(state)
-    state.place("t/new", "m", [("t/c", gpus_of("m", 0))])
+    mark, before = state.occupancy.mark(), _sums(state)
+    state.occupancy.place("t/new", "m", [("t/c", gpus_of("m", 0))])
     assert (before, _sums(state)) == ((2, 0, 2), (1, 0, 2))
-    state.rollback(mark)
+    state.occupancy.rollback(mark)
     assert _sums(state) == before

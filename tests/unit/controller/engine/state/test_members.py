@@ -43,12 +43,12 @@ def test_members_are_those_that_a_count_of_all_pods_finds(rng: Random) -> None:
     trial = _trial(rng)
     state = trial.state
     for _ in range(_STEPS):
-        mark = state.mark()
+        mark = state.occupancy.mark()
         before = _all(state)
         for _ in range(rng.randint(0, 6)):
             _try(trial, rng)
             assert _all(state) == _counted(state)
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         assert _all(state) == before
         _event(state, rng)
         assert _all(state) == _counted(state)
@@ -61,12 +61,12 @@ def test_what_a_group_can_lose_of_a_node_is_what_it_can_lose_that_is_there(rng: 
     state = trial.state
     for _ in range(rng.randint(0, 12)):
         _try(trial, rng)
-    for group in state.groups.values():
+    for group in state.occupancy.groups.values():
         for node in _NODES:
             there = [
                 pods
                 for pods in surplus(state, group)
-                if any(state.holds[pod.key].node == node for pod in pods)
+                if any(state.occupancy.holds[pod.key].node == node for pod in pods)
             ]
             assert list(surplus(state, group, node)) == there
 
@@ -80,13 +80,15 @@ def test_a_group_stands_without_pods_if_it_would_have_its_minimum_once_they_are_
     state = trial.state
     for _ in range(rng.randint(0, 12)):
         _try(trial, rng)
-    for group in state.groups.values():
-        pods = [pod for pod in state.pods.values() if pod.group == group.key]
+    for group in state.occupancy.groups.values():
+        pods = [pod for pod in state.occupancy.pods.values() if pod.group == group.key]
         without = rng.sample(pods, rng.randint(0, len(pods)))
         left = Counter(
             pod.pod_set if len(group.pod_sets) > 1 else group.pod_sets[0].name
             for pod in pods
-            if state.is_active(pod.key) and not state.is_nominated(pod.key) and pod not in without
+            if state.occupancy.is_active(pod.key)
+            and not state.occupancy.is_nominated(pod.key)
+            and pod not in without
         )
         assert stands(state, group, without) == _has_minimum(group.root, left)
 
@@ -132,16 +134,16 @@ def _pod_state(rng: Random) -> PodState:
 def _try(trial: Trial, rng: Random) -> None:
     """A step of a decision."""
     state = trial.state
-    key = rng.choice([*state.pods, ""])
-    pod = state.pods.get(key)
-    if pod is None or pod.group not in state.groups:
+    key = rng.choice([*state.occupancy.pods, ""])
+    pod = state.occupancy.pods.get(key)
+    if pod is None or pod.group not in state.occupancy.groups:
         return
-    if state.is_active(key):
+    if state.occupancy.is_active(key):
         if key in trial.placed and rng.random() < 0.5:
             trial.wait(pod)
         else:
             trial.evict(pod, Action.PREEMPT, "g0")
-    elif state.is_pending(key) or key in trial.evictions:
+    elif state.occupancy.is_pending(key) or key in trial.evictions:
         if key in trial.evictions and rng.random() < 0.5 and key not in trial._withdrawn:
             trial.put_back(pod)
         else:
@@ -165,7 +167,7 @@ def _event(state: State, rng: Random) -> None:
 
 
 def _all(state: State) -> dict[str, object]:
-    return {key: _seen(of) for key, of in state.members.items()}
+    return {key: _seen(of) for key, of in state.occupancy.members.items()}
 
 
 def _seen(members: GroupPods) -> object:
@@ -180,27 +182,27 @@ def _seen(members: GroupPods) -> object:
 
 def _counted(state: State) -> dict[str, object]:
     found: dict[str, object] = {}
-    pods = sorted(state.pods.values(), key=order_of_pod)
+    pods = sorted(state.occupancy.pods.values(), key=order_of_pod)
     for key in {pod.group for pod in pods if pod.group is not None}:
         by_set: dict[str, set[str]] = {}
         pending: dict[str, list[str]] = {}
         active: dict[str, list[str]] = {}
         nodes: dict[str, Counter[str]] = {}
         nominated: Counter[str] = Counter()
-        group = state.groups.get(key)
+        group = state.occupancy.groups.get(key)
         for pod in pods:
             if pod.group != key:
                 continue
             by_set.setdefault(pod.pod_set, set()).add(pod.key)
             alone = group is not None and len(group.pod_sets) == 1
             name = group.pod_sets[0].name if group is not None and alone else pod.pod_set
-            if state.is_pending(pod.key):
+            if state.occupancy.is_pending(pod.key):
                 pending.setdefault(name, []).append(pod.key)
-            if state.is_active(pod.key):
+            if state.occupancy.is_active(pod.key):
                 active.setdefault(name, []).append(pod.key)
-                node = state.holds[pod.key].node
+                node = state.occupancy.holds[pod.key].node
                 nodes.setdefault(name, Counter())[node] += 1
-                if pod.key in state.nominated.get(node, ()):
+                if pod.key in state.occupancy.nominated.get(node, ()):
                     nominated[name] += 1
         counts = {name: dict(of) for name, of in nodes.items()}
         found[key] = (by_set, pending, active, counts, dict(nominated))

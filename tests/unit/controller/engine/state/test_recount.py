@@ -67,7 +67,7 @@ def _holding(device: str, *resources: Resource, **fields: Any) -> Snapshot:
 
 def _has(state: State) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     state.refresh()
-    accounts = state.accounts
+    accounts = state.occupancy.accounts
     assert accounts.firm["a"] == (0,) * len(accounts.zero)
     return accounts.allocated["a"], accounts.requested["a"], accounts.uncounted["a"]
 
@@ -139,10 +139,10 @@ def test_what_is_tried_after_a_recount_is_undone_exactly(slices: tuple[ResourceS
     state = State(_holding(_SEVENTH, slices=slices))
     for one in (_COUNTERS, _DEVICES):
         state.put_devices(one)
-    before, mark = _has(state), state.mark()
-    state.evict("t/p", here=True)
-    assert state.accounts.allocated["a"] == (0,)
-    state.rollback(mark)
+    before, mark = _has(state), state.occupancy.mark()
+    state.occupancy.evict("t/p", here=True)
+    assert state.occupancy.accounts.allocated["a"] == (0,)
+    state.occupancy.rollback(mark)
     assert _has(state) == before
 
 
@@ -150,22 +150,22 @@ def test_a_slice_that_is_written_again_as_it_was_changes_nothing() -> None:
     state = State(_holding(_SEVENTH))
     state.refresh()
     state.memory = CarriedOver(refusals={"t/g": (NoRoom("pod", 1, ()),)})
-    moment = state.accounts.moment
+    moment = state.occupancy.accounts.moment
     again = replace(_DEVICES, metadata=replace(_DEVICES.metadata, resource_version="2"))
     state.put_devices(again)
     state.refresh()
-    assert state.accounts.moment == moment
+    assert state.occupancy.accounts.moment == moment
     assert state.memory.refusals
 
 
 def test_slices_of_other_nodes_leave_the_accounts_alone() -> None:
     state = State(_holding(_SEVENTH))
     state.refresh()
-    moment = state.accounts.moment
+    moment = state.occupancy.accounts.moment
     for one in replace(_TEMPLATE, name="other").slices("other"):
         state.put_devices(one)
     state.refresh()
-    assert state.accounts.moment == moment
+    assert state.occupancy.accounts.moment == moment
 
 
 def test_a_claim_that_has_no_devices_any_more_is_not_counted_again() -> None:

@@ -39,7 +39,7 @@ def sharing(pods: dict[str, PodState]) -> Snapshot:
 
 def requested(state: State) -> int:
     state.refresh()
-    return int(state.accounts.requested["q"][0])
+    return int(state.occupancy.accounts.requested["q"][0])
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_it_does_not_depend_on_the_order(pods: dict[str, PodState], devices: int
 def test_it_changes_with_who_uses_the_claim() -> None:
     state = State(sharing({"l": LEAVES, "p": WAITS, "a": RUNS}))
     assert requested(state) == 2
-    state.put_pod(replace(state.pods["t/a"], state=LEAVES))
+    state.put_pod(replace(state.occupancy.pods["t/a"], state=LEAVES))
     assert requested(state) == 1
-    state.put_pod(replace(state.pods["t/a"], state=RUNS))
+    state.put_pod(replace(state.occupancy.pods["t/a"], state=RUNS))
     assert requested(state) == 2
     state.remove_pod("t/a")
     assert requested(state) == 1

@@ -21,19 +21,19 @@ from tests.unit.controller.engine.scene import Scene, gpus_of
 def _picture(state: State) -> object:
     """What decisions depend on, as values."""
     return (
-        dict(state.accounts.allocated),
-        dict(state.accounts.firm),
-        dict(state.accounts.requested),
-        dict(state.holds),
-        {queue: dict(of) for queue, of in state.holders.items() if of},
-        {node: set(pods) for node, pods in state.on_node.items() if pods},
-        {node: set(pods) for node, pods in state.leaving.items()},
-        {node: set(pods) for node, pods in state.nominated.items()},
-        {claim: set(pods) for claim, pods in state.users.items()},
-        {name: (room.cpu, room.memory, room.pods) for name, room in state.rooms.items()},
-        {key: state.cluster.allocation(key) for key in state.claims},
-        {key: state.allocation(key) for key in state.claims},
-        dict(state.budgets),
+        dict(state.occupancy.accounts.allocated),
+        dict(state.occupancy.accounts.firm),
+        dict(state.occupancy.accounts.requested),
+        dict(state.occupancy.holds),
+        {queue: dict(of) for queue, of in state.occupancy.holders.items() if of},
+        {node: set(pods) for node, pods in state.occupancy.on_node.items() if pods},
+        {node: set(pods) for node, pods in state.occupancy.leaving.items()},
+        {node: set(pods) for node, pods in state.occupancy.nominated.items()},
+        {claim: set(pods) for claim, pods in state.occupancy.users.items()},
+        {name: (room.cpu, room.memory, room.pods) for name, room in state.occupancy.rooms.items()},
+        {key: state.occupancy.cluster.allocation(key) for key in state.occupancy.claims},
+        {key: state.occupancy.allocation(key) for key in state.occupancy.claims},
+        dict(state.occupancy.budgets),
         state.waiting,
     )
 
@@ -48,49 +48,49 @@ def _scene() -> Scene:
 class TestTrial:
     def test_a_rollback_leaves_everything_as_it_was(self) -> None:
         state = _scene().state()
-        before, mark = _picture(state), state.mark()
-        state.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
-        state.nominate("t/new-0")
-        state.disrupt(state.pods["t/old-0"])
-        state.evict("t/old-0", here=True)
-        state.evict("t/new-0", here=False)
-        state.evict("t/old-1", here=True)
-        state.put_back("t/old-1", "m")
-        state.undisrupt(state.pods["t/old-0"])
+        before, mark = _picture(state), state.occupancy.mark()
+        state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
+        state.occupancy.nominate("t/new-0")
+        state.occupancy.disrupt(state.occupancy.pods["t/old-0"])
+        state.occupancy.evict("t/old-0", here=True)
+        state.occupancy.evict("t/new-0", here=False)
+        state.occupancy.evict("t/old-1", here=True)
+        state.occupancy.put_back("t/old-1", "m")
+        state.occupancy.undisrupt(state.occupancy.pods["t/old-0"])
         assert _picture(state) != before
-        state.rollback(mark)
+        state.occupancy.rollback(mark)
         assert _picture(state) == before
 
     def test_a_place_is_charged_and_takes_devices_and_room(self) -> None:
         state = _scene().state()
-        state.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
-        assert state.accounts.allocated["q"] == (4,)
-        assert state.cluster.allocation("t/new-0") == gpus_of("n", 3)
-        assert state.rooms["n"].pods == 110 - 3
-        assert not state.is_pending("t/new-0")
+        state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
+        assert state.occupancy.accounts.allocated["q"] == (4,)
+        assert state.occupancy.cluster.allocation("t/new-0") == gpus_of("n", 3)
+        assert state.occupancy.rooms["n"].pods == 110 - 3
+        assert not state.occupancy.is_pending("t/new-0")
 
     def test_who_is_evicted_has_no_place_but_holds_what_it_has(self) -> None:
         state = _scene().state()
-        state.evict("t/old-0", here=True)
-        assert state.accounts.allocated["q"] == (2,)
-        assert set(state.leaving["n"]) == {"t/old-0"}
-        assert state.allocation("t/old-0") is None
-        assert state.device_count_before(state.pods["t/old-0"]) == 1
-        assert state.device_count(state.pods["t/old-0"]) == 0
+        state.occupancy.evict("t/old-0", here=True)
+        assert state.occupancy.accounts.allocated["q"] == (2,)
+        assert set(state.occupancy.leaving["n"]) == {"t/old-0"}
+        assert state.occupancy.allocation("t/old-0") is None
+        assert state.occupancy.device_count_before(state.occupancy.pods["t/old-0"]) == 1
+        assert state.occupancy.device_count(state.occupancy.pods["t/old-0"]) == 0
 
     def test_who_was_placed_in_the_trial_leaves_nothing_behind(self) -> None:
         state = _scene().state()
         before = _picture(state)
-        state.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
-        state.nominate("t/new-0")
-        state.evict("t/new-0", here=False)
+        state.occupancy.place("t/new-0", "n", [("t/new-0", gpus_of("n", 3))])
+        state.occupancy.nominate("t/new-0")
+        state.occupancy.evict("t/new-0", here=False)
         assert _picture(state) == before
 
     def test_putting_back_is_the_inverse_of_evicting(self) -> None:
         state = _scene().state()
         before = _picture(state)
-        state.evict("t/old-0", here=True)
-        state.put_back("t/old-0", "n")
+        state.occupancy.evict("t/old-0", here=True)
+        state.occupancy.put_back("t/old-0", "n")
         assert _picture(state) == before
 
     @pytest.mark.parametrize(("left", "allowed"), [(2, True), (1, True), (0, False)])
@@ -100,25 +100,25 @@ class TestTrial:
         scene = _scene()
         scene.budgets = {"b": left}
         state = scene.state()
-        assert state.disrupt(state.pods["t/old-0"]) is allowed
-        assert state.budgets == {"b": left - allowed}
+        assert state.occupancy.disrupt(state.occupancy.pods["t/old-0"]) is allowed
+        assert state.occupancy.budgets == {"b": left - allowed}
 
     def test_of_several_budgets_all_or_none_are_spent(self) -> None:
         scene = Scene().node("n", 1).queue("q")
         scene.budgets = {"a": 1, "b": 0}
         state = scene.runs("old", "n", budgets=("a", "b")).state()
-        assert not state.disrupt(state.pods["t/old-0"])
-        assert state.budgets == {"a": 1, "b": 0}
+        assert not state.occupancy.disrupt(state.occupancy.pods["t/old-0"])
+        assert state.occupancy.budgets == {"a": 1, "b": 0}
 
     def test_devices_can_be_hidden_and_shown(self) -> None:
         state = _scene().state()
-        mark = state.mark()
-        state.hide("t/old-0")
-        assert state.cluster.allocation("t/old-0") is None
-        state.show("t/old-0")
-        assert state.cluster.allocation("t/old-0") == gpus_of("n", 0)
-        state.rollback(mark)
-        assert state.cluster.allocation("t/old-0") == gpus_of("n", 0)
+        mark = state.occupancy.mark()
+        state.occupancy.hide("t/old-0")
+        assert state.occupancy.cluster.allocation("t/old-0") is None
+        state.occupancy.show("t/old-0")
+        assert state.occupancy.cluster.allocation("t/old-0") == gpus_of("n", 0)
+        state.occupancy.rollback(mark)
+        assert state.occupancy.cluster.allocation("t/old-0") == gpus_of("n", 0)
 
 
 class TestSharedClaims:
@@ -127,64 +127,71 @@ class TestSharedClaims:
         return scene.pod("g", "n", claims=("c",)).pod("g", "n", claims=("c",))
 
     def test_the_claim_is_charged_once(self) -> None:
-        assert self._scene().state().accounts.allocated["q"] == (2,)
+        assert self._scene().state().occupancy.accounts.allocated["q"] == (2,)
 
     def test_its_devices_are_free_when_the_last_pod_is_gone(self) -> None:
         state = self._scene().state()
-        state.evict("t/g-0", here=True)
-        assert state.allocation("t/c") is not None
-        assert state.accounts.allocated["q"] == (2,)
-        state.evict("t/g-1", here=True)
-        assert state.allocation("t/c") is None
-        assert state.accounts.allocated["q"] == (0,)
+        state.occupancy.evict("t/g-0", here=True)
+        assert state.occupancy.allocation("t/c") is not None
+        assert state.occupancy.accounts.allocated["q"] == (2,)
+        state.occupancy.evict("t/g-1", here=True)
+        assert state.occupancy.allocation("t/c") is None
+        assert state.occupancy.accounts.allocated["q"] == (0,)
 
     def test_pods_that_refer_to_a_claim_are_counted(self) -> None:
         state = self._scene().waits("other").state()
-        assert [state.referrers(key) for key in ("t/c", "t/other-0", "t/gone")] == [2, 1, 0]
+        assert [state.occupancy.referrers(key) for key in ("t/c", "t/other-0", "t/gone")] == [
+            2,
+            1,
+            0,
+        ]
 
     def test_a_pod_that_does_not_end_asks_for_it_when_the_others_are_gone(self) -> None:
         scene = self._scene()
         state = scene.state()
         state.put_pod(replace(scene.pods["g-1"], state=Evicting("n", stuck=True)))
         state.remove_pod("t/g-0")
-        assert state.accounts.requested["q"] == (2,)
+        assert state.occupancy.accounts.requested["q"] == (2,)
 
     def test_it_is_asked_for_once_also_when_the_first_pod_goes(self) -> None:
         scene = Scene().queue("q").claim("c", 2).group("g", root=PodSet("", 1))
         state = scene.pod("g", claims=("c",)).pod("g", claims=("c",)).state()
-        assert state.accounts.requested["q"] == (2,)
+        assert state.occupancy.accounts.requested["q"] == (2,)
         state.remove_pod("t/g-0")
-        assert state.accounts.requested["q"] == (2,)
+        assert state.occupancy.accounts.requested["q"] == (2,)
         state.remove_pod("t/g-1")
-        assert state.accounts.requested["q"] == (0,)
+        assert state.occupancy.accounts.requested["q"] == (0,)
 
 
 class TestWhoIsCharged:
     def test_pods_of_no_group_are_charged_to_nobody(self) -> None:
         state = Scene().node("n", 2).queue("q").pod(None, "n", name="theirs").state()
-        assert (state.accounts.allocated["q"], state.accounts.allocated[ROOT]) == ((0,), (1,))
+        assert (
+            state.occupancy.accounts.allocated["q"],
+            state.occupancy.accounts.allocated[ROOT],
+        ) == ((0,), (1,))
 
     def test_pods_of_a_queue_that_is_gone_have_an_account_of_their_own(self) -> None:
         state = Scene().node("n", 2).queue("q").runs("g", "n", queue="gone").state()
-        assert state.accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (1,)}
+        assert state.occupancy.accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (1,)}
 
     def test_what_a_pod_holds_that_does_not_end_is_charged_to_its_queue(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
         scene.pod("g", name="p", claims=("c",), state=Evicting("n", stuck=True))
         state = scene.state()
-        assert state.accounts.allocated == {"q": (1,), ROOT: (0,), LOST: (0,)}
+        assert state.occupancy.accounts.allocated == {"q": (1,), ROOT: (0,), LOST: (0,)}
         state.remove_pod("t/p")
-        assert state.accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (0,)}
+        assert state.occupancy.accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (0,)}
 
     def test_pods_that_do_not_end_are_nobody_whom_others_could_evict(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
         scene.pod("g", name="p", claims=("c",), state=Evicting("n", stuck=True))
-        assert scene.state().holders.get("q", {}) == {}
+        assert scene.state().occupancy.holders.get("q", {}) == {}
 
     def test_pods_that_leave_are_not_charged(self) -> None:
         scene = Scene().node("n", 2).queue("q").claim("c", 1, "n").group("g")
         scene.pod("g", name="p", claims=("c",), state=Evicting("n"))
-        assert scene.state().accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (0,)}
+        assert scene.state().occupancy.accounts.allocated == {"q": (0,), ROOT: (0,), LOST: (0,)}
 
 
 class TestRequests:
@@ -204,7 +211,7 @@ class TestRequests:
     ) -> None:
         scene = Scene().node("n").queue("q", resource=Cpu()).group("g")
         scene.pod("g", gpus=0, state=state, needs=PodNeeds(cpu=5))
-        assert scene.state().accounts.requested["q"] == (cpu,)
+        assert scene.state().occupancy.accounts.requested["q"] == (cpu,)
 
 
 class TestEvents:
@@ -283,8 +290,8 @@ class TestEvents:
         scene = _scene()
         state = scene.state()
         state.remove_devices(scene.slices["m"])
-        assert state.cluster.published(DeviceId("gpu.carina.dev", "m", "gpu-0")) is None
-        assert state.devices.most_free("m") == 0
+        assert state.occupancy.cluster.published(DeviceId("gpu.carina.dev", "m", "gpu-0")) is None
+        assert state.occupancy.devices.most_free("m") == 0
 
 
 def test_a_state_is_written_as_the_snapshot_that_it_was_made_of() -> None:
@@ -314,7 +321,7 @@ def _seconds_to_evict(pods: int) -> float:
     state.refresh()
     began = process_time()
     for at in range(pods):
-        state.evict(f"t/g{at}-0", here=True)
+        state.occupancy.evict(f"t/g{at}-0", here=True)
     return process_time() - began
 
 

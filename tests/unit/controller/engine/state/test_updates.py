@@ -17,21 +17,21 @@ _REASONS = (NoRoom("pod", 1, ()),)
 def test_the_history_of_a_group_changes_nothing_on_its_nodes() -> None:
     runs = group("runs")
     state = State(snapshot(node("node", 2), runs, pod(runs, 2, at="node")))
-    before = dict(state.versions)
+    before = dict(state.occupancy.versions)
     state.put_group(replace(runs, started=990.0))
-    assert state.groups["team/runs"].started == 990.0
-    assert state.versions == before
+    assert state.occupancy.groups["team/runs"].started == 990.0
+    assert state.occupancy.versions == before
 
 
 def test_the_users_of_a_claim_change_nothing_on_the_nodes_of_its_pods() -> None:
     runs, claim = group("runs"), _CLAIM
     user = replace(pod(runs, 2, at="node"), claims=(claim.key,))
     state = State(replace(snapshot(node("node", 2), runs, user), claims=(claim,)))
-    before = dict(state.versions)
+    before = dict(state.occupancy.versions)
     labelled = replace(claim, metadata=replace(claim.metadata, labels={"app": "training"}))
     state.put_claim(labelled)
-    assert state.claims[claim.key] == labelled
-    assert state.versions == before
+    assert state.occupancy.claims[claim.key] == labelled
+    assert state.occupancy.versions == before
 
 
 def test_a_claim_that_changes_has_only_the_groups_of_its_pods_ask_again() -> None:
